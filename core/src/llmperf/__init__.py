@@ -1,0 +1,42 @@
+"""llmperf: how fast does an accelerator train large language models?
+
+What plugins may import is here and in `llmperf.types`, `llmperf.hookspecs`, `llmperf.errors` and `llmperf.testing`.
+Nothing heavy is imported: each name below is fetched when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmperf.hookspecs import hookimpl as hookimpl
+    from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.planning.layout import standard_layout as standard_layout
+    from llmperf.tokens.batches import TokenBatches as TokenBatches
+    from llmperf.tokens.batches import open_batches as open_batches
+    from llmperf.tokens.draws import initial_normal as initial_normal
+
+API_VERSION = 1
+"""Major version of the hooks; the entry-point groups end with it."""
+
+_HOMES = {
+    "hookimpl": "llmperf.hookspecs",
+    "agent_argv": "llmperf.launching.agent",
+    "standard_layout": "llmperf.planning.layout",
+    "TokenBatches": "llmperf.tokens.batches",
+    "open_batches": "llmperf.tokens.batches",
+    "initial_normal": "llmperf.tokens.draws",
+}
+
+__all__ = ["API_VERSION", "__version__", *_HOMES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("llmperf-core")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'llmperf' has no attribute {name!r}")

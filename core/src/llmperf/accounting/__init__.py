@@ -1,0 +1,1 @@
+"""Parameters, FLOPs, MFU conventions, memory of model states."""

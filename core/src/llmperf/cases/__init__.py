@@ -1,0 +1,1 @@
+"""Models, cases, overlays and `--set`: from files to a RunSpec."""

@@ -1,0 +1,88 @@
+"""Plans, results and records as JSON files: typed on the way in, whole or not at all on the way out."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from llmperf.errors import UserError
+
+T = TypeVar("T")
+
+MAX_DOCUMENT_BYTES = 64 * 2**20
+"""Larger plans and results are refused unread."""
+
+
+def encode(document: Any) -> bytes:
+    """One line of JSON."""
+    return msgspec.json.encode(document)
+
+
+def encode_pretty(document: Any) -> bytes:
+    """Indented JSON with a newline at its end."""
+    return msgspec.json.format(encode(document), indent=2) + b"\n"
+
+
+def decode(data: bytes | str, kind: type[T], where: str) -> T:
+    """JSON text as `kind`; UserError that names `where` and the path inside when it does not fit."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def convert(value: Any, kind: type[T], where: str) -> T:
+    """Plain dicts and lists (from TOML) as `kind`; UserError that names `where` and the path inside."""
+    try:
+        return msgspec.convert(value, type=kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def builtins(value: Any) -> Any:
+    """A dataclass as plain dicts, lists and scalars."""
+    return msgspec.to_builtins(value)
+
+
+def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """A file's content; UserError if it cannot be read or is larger than `limit`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    if len(data) > limit:
+        raise UserError(f"{path}: larger than the {limit // 2**20} MiB that are read")
+    return data
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """The document in a file; UserError if unreadable or of another shape."""
+    return decode(read_bytes(path), kind, str(path))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name, then rename it; UserError where that cannot be done."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot write: {error.strerror or error}") from None
+
+
+def save(path: Path, document: Any) -> None:
+    """Write a document as indented JSON, whole or not at all."""
+    write_bytes(path, encode_pretty(document))

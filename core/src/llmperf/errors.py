@@ -1,0 +1,46 @@
+"""The exceptions of llmperf.
+
+    Exception
+    └── LlmperfError         anything llmperf raises on purpose
+        ├── UserError        bad input: one line to the user, exit code 2, no traceback
+        │   └── PluginError  a plugin cannot be used: missing, broken, in conflict, or answering what it may not
+        └── RunFailed        a run ended without a complete result; the run folder says why, exit code 1
+
+Any other exception is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LlmperfError(Exception):
+    """Anything that llmperf raises on purpose."""
+
+
+class UserError(LlmperfError):
+    """Bad input, told in one line: where, what was expected, what was found, the nearest valid choice."""
+
+    exit_code = 2
+
+
+class PluginError(UserError):
+    """A plugin cannot be used, and why; it stops only the runs that need it."""
+
+
+class RunFailed(LlmperfError):
+    """A run ended without a complete result."""
+
+    exit_code = 1
+
+
+def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:
+    """The error for a name that is not one of `choices`, with the nearest of them offered."""
+    names = sorted(choices)
+    near = get_close_matches(found.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
+    if near:
+        nearest = next(name for name in names if name.lower() == near[0])
+        return UserError(f"{where}: unknown {kind} {found!r}; did you mean {nearest!r}?")
+    listed = ", ".join(names) if names else "none"
+    return UserError(f"{where}: unknown {kind} {found!r}; expected one of: {listed}")

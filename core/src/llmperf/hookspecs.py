@@ -1,0 +1,263 @@
+"""THE contract: what a plugin can answer, in the order of a run.
+
+A plugin is a module with functions of these names, marked `@llmperf.hookimpl` and named by an entry point in the group
+`llmperf.vendor.v1`, `llmperf.framework.v1` or `llmperf.extension.v1`. It imports nothing heavy at module level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pluggy
+
+if TYPE_CHECKING:
+    from llmperf.types import (
+        Device,
+        DeviceSample,
+        Finding,
+        FlopCount,
+        Launcher,
+        Model,
+        PeakFlops,
+        Plan,
+        Precision,
+        Probe,
+        Reporter,
+        Result,
+        RunSpec,
+        StepRecord,
+        Trainer,
+        WorkerPlan,
+        Workload,
+    )
+
+PROJECT = "llmperf"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+Role = Literal["vendor", "framework", "extension", "core"]
+
+OWNERS: Mapping[str, tuple[Role, ...]] = {
+    "llmperf_resources": ("vendor", "framework", "extension", "core"),
+    "llmperf_probe": ("vendor",),
+    "llmperf_catalogue": ("vendor",),
+    "llmperf_peak_flops": ("vendor",),
+    "llmperf_plan_workers": ("framework",),
+    "llmperf_count_flops": ("extension", "core"),
+    "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
+    "llmperf_launchers": ("vendor", "extension", "core"),
+    "llmperf_query_memory": ("vendor",),
+    "llmperf_setup_device": ("vendor",),
+    "llmperf_build_trainer": ("framework",),
+    "llmperf_parse_log": ("framework",),
+    "llmperf_check_result": ("vendor", "framework", "extension", "core"),
+    "llmperf_reporters": ("vendor", "framework", "extension", "core"),
+}
+"""Which roles may answer each hook; any other is refused when the plugin is loaded."""
+
+
+@hookspec
+def llmperf_resources() -> Iterable[Path]:
+    """Called in the controller first of all, to find folders of `models/`, `cases/` and `overlays/` a plugin ships.
+
+    Any plugin may answer; all answers are collected.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_resources():
+    ...     return [Path(__file__).parent / "data"]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_probe() -> Probe:
+    """Called in the controller on each node, to see the vendor's devices through its management library, never torch.
+
+    The vendor owns it. It never raises for a missing driver: no devices, and `problems` that say why.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_probe():
+    ...     offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    ...     device = DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34)
+    ...     return Probe(vendor="acme", devices=(device,), offers=offers)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_catalogue() -> Iterable[Probe]:
+    """Called in the controller for `plan --on MODEL:NODESxDEVICES`, to plan for a machine that is not here.
+
+    The vendor owns it. One `Probe` with one device for each model it knows, `simulated` set.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_catalogue():
+    ...     offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    ...     device = DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34)
+    ...     return [Probe(vendor="acme", devices=(device,), offers=offers, simulated=True)]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
+
+    The vendor owns it. None means unknown, and MFU is then null: never answer with a neighbouring model's figure.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_peak_flops(device_model, dtype):
+    ...     if (device_model, dtype) != ("Acme A1", "fp32"):
+    ...         return None
+    ...     return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=1e12,
+    ...                      source="Acme A1 datasheet, p. 2", date="2026-01-01")
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """Called in the controller while planning, for the layout, the needs and the argv that starts one node's ranks.
+
+    The framework owns it. What it cannot run goes into `problems`, all of it; unknown `spec.framework` options too.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_plan_workers(spec, probe):
+    ...     return WorkerPlan(layout=llmperf.standard_layout(spec), agent=llmperf.agent_argv(),
+    ...                       needs=Needs(precision=spec.contract.precision, runtime="torch"))
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
+    """Called in the controller while planning, for the numerator of MFU.
+
+    Extensions are asked before the core, which answers last; vendors and frameworks are under measurement and barred.
+    None hands the question on.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_count_flops(model, workload):
+    ...     return None
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Called in the controller when the plan stands, for the variables that every rank needs.
+
+    Any plugin may answer; all answers are joined, and two plugins that set one name differently are an error.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_worker_env(plan):
+    ...     return {"ACME_VISIBLE_DEVICES": "0,1"}
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_launchers() -> Iterable[Launcher]:
+    """Called in the controller before the launch, for ways to bring one agent to each node: local, ssh, slurm, ...
+
+    The core, vendors and extensions may answer; all answers are collected.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_launchers():
+    ...     return [MyCluster()]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Called in the controller's sampler, about once a second while the run goes: must be cheap and must not raise.
+
+    The vendor owns it. One sample for each index, of the whole device; what is not known is None.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_query_memory(devices):
+    ...     return tuple(DeviceSample(index=i, memory_used_bytes=None, memory_total_bytes=2**34) for i in devices)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """Called in each worker first, to bind the rank to its device. Heavy imports belong in here.
+
+    The vendor owns it.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_setup_device(plan, local_rank):
+    ...     from llmperf_acme.device import AcmeDevice
+    ...     return AcmeDevice(local_rank)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """Called in each worker after its device is bound, for the model, the data and the optimiser, ready to step.
+
+    The framework owns it. Weights and tokens come from `llmperf.initial_normal` and `llmperf.open_batches`.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_build_trainer(plan, device):
+    ...     from llmperf_acme.trainer import AcmeTrainer
+    ...     return AcmeTrainer(plan, device)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_parse_log(line: str) -> StepRecord | None:
+    """Called in the controller for each line that an external training script prints, to find its steps.
+
+    The framework owns it, and only one that drives such a script needs it. None: no step in this line.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_parse_log(line):
+    ...     return None
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_check_result(result: Result) -> Iterable[Finding]:
+    """Called in the controller when a result is made or validated, for semantic rules beyond the core's.
+
+    Any plugin may answer; all answers are collected.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_check_result(result):
+    ...     if result.hardware.driver is None:
+    ...         yield Finding(code="ACME1", severity="warning", path="/hardware/driver", message="no driver version")
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_reporters() -> Iterable[Reporter]:
+    """Called in the controller for `llmperf report`, for formats beyond the core's.
+
+    Any plugin may answer; all answers are collected.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_reporters():
+    ...     return [MyReporter()]
+    """
+    raise NotImplementedError
+
+
+def spec_names() -> tuple[str, ...]:
+    """Every hook there is."""
+    return tuple(OWNERS)
+
+
+def collecting(name: str) -> bool:
+    """Whether all answers to a hook count, and not one subject's."""
+    options: dict[str, Any] = globals()[name].llmperf_spec
+    return not options["firstresult"]

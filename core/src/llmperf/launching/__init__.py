@@ -1,0 +1,1 @@
+"""Starting the ranks of a plan, watching them, ending them all."""

@@ -1,0 +1,1 @@
+"""The stopwatch: worker, measured loop, recorder, sampler."""

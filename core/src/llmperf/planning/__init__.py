@@ -1,0 +1,1 @@
+"""From a RunSpec and a Probe to a Plan, and what does not fit together."""

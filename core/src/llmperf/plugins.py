@@ -1,0 +1,219 @@
+"""Finding plugins by metadata, loading the ones a run asks for, holding each to its role."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+import pluggy
+
+from llmperf import API_VERSION, hookspecs
+from llmperf.errors import PluginError, unknown
+from llmperf.hookspecs import OWNERS, PROJECT, Role
+
+if TYPE_CHECKING:
+    from llmperf.types import PluginInfo
+
+ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
+CORE_MODULES = ("llmperf.builtin",)
+"""What the core answers itself, through the same door."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plugin as its distribution's metadata announces it; nothing of it is imported."""
+
+    name: str
+    role: Role
+    module: str
+    distribution: str
+    version: str
+    api_version: int = API_VERSION
+
+
+def discover() -> list[Found]:
+    """Every plugin installed in this environment, of any API version, by role and name."""
+    found = []
+    for distribution in metadata.distributions():
+        for entry in distribution.entry_points:
+            if (parsed := _group(entry.group)) is None:
+                continue
+            role, api_version = parsed
+            name, version = distribution.metadata["Name"], distribution.version
+            found.append(Found(entry.name, role, entry.value, name, version, api_version))
+    return sorted(set(found), key=lambda one: (ROLES.index(one.role), one.name, one.distribution))
+
+
+def _group(group: str) -> tuple[Role, int] | None:
+    parts = group.split(".")
+    if len(parts) != 3 or parts[0] != PROJECT or parts[1] not in ROLES or parts[2][:1] != "v":
+        return None
+    return (cast(Role, parts[1]), int(parts[2][1:])) if parts[2][1:].isdigit() else None
+
+
+def names(role: Role) -> list[str]:
+    """Names of the installed plugins of one role that speak this API version."""
+    return sorted({one.name for one in discover() if one.role == role and one.api_version == API_VERSION})
+
+
+def find(role: Role, name: str) -> Found:
+    """The one installed plugin of that name; PluginError if there is none, two, or only one for another API."""
+    of_role = [one for one in discover() if one.role == role]
+    same = [one for one in of_role if one.name == name]
+    current = [one for one in same if one.api_version == API_VERSION]
+    if len(current) > 1:
+        both = " and ".join(f"{one.distribution} {one.version}" for one in current)
+        raise PluginError(f"{role} {name!r} is claimed by {both}; uninstall one of them")
+    if current:
+        return current[0]
+    if same:
+        raise PluginError(
+            f"{role} {name!r} ({same[0].distribution} {same[0].version}) is for plugin API v{same[0].api_version};"
+            f" this llmperf speaks v{API_VERSION}"
+        )
+    if (package := published_package(role, name)) is not None:
+        raise PluginError(f"{role} {name!r} is not installed; install it with: uv pip install {package}")
+    raise unknown("plugins", role, name, [one.name for one in of_role])
+
+
+PUBLISHED = {
+    ("vendor", "cpu"): "llmperf-cpu",
+    ("vendor", "nvidia"): "llmperf-nvidia",
+    ("vendor", "kunlunxin"): "llmperf-kunlunxin",
+    ("framework", "pytorch"): "llmperf-pytorch",
+    ("framework", "zero"): "llmperf-zero",
+    ("framework", "megatron_deepspeed"): "llmperf-megatron-deepspeed",
+    ("framework", "lora"): "llmperf-lora",
+    ("framework", "paddle"): "llmperf-paddle",
+}
+"""The project's own plugins, so that a missing one can be named."""
+
+
+def published_package(role: str, name: str) -> str | None:
+    """The distribution of the project that carries a plugin, installed or not."""
+    return PUBLISHED.get((role, name))
+
+
+def load(found: Found) -> ModuleType:
+    """Import a plugin's module; PluginError with the cause if that fails."""
+    try:
+        return import_module(found.module)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise PluginError(f"{found.role} {found.name!r} ({found.distribution}) cannot be imported: {cause}") from error
+
+
+class Plugins:
+    """The plugins of one run, loaded and checked; each hook is called through here.
+
+    Registering refuses hooks that the role may not answer, misspelt hooks, and a second answer to a hook that one
+    subject owns. The order of registering never matters.
+    """
+
+    def __init__(self, chosen: Iterable[Found] = ()) -> None:
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._found: dict[str, Found] = {}
+        for module in CORE_MODULES:
+            self.register(import_module(module), Found(module, "core", module, "llmperf-core", ""))
+        for found in chosen:
+            self.register(load(found), found)
+
+    def register(self, plugin: object, found: Found) -> None:
+        """Add one plugin; PluginError if it breaks a rule."""
+        if found.api_version != API_VERSION:
+            raise PluginError(f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}")
+        self._check_spelling(plugin, found)
+        key = f"{found.role}:{found.name}"
+        try:
+            self._manager.register(plugin, name=key)
+            self._manager.check_pending()
+        except (ValueError, pluggy.PluginValidationError) as error:
+            raise PluginError(f"{found.role} {found.name!r} ({found.distribution}): {error}") from None
+        self._found[key] = found
+        self._check_owners(found, key)
+
+    def _check_spelling(self, plugin: object, found: Found) -> None:
+        for name in dir(plugin):
+            if name.startswith("llmperf_") and name not in OWNERS and callable(getattr(plugin, name)):
+                raise unknown(f"{found.role} {found.name!r} ({found.distribution})", "hook", name, OWNERS)
+
+    def _check_owners(self, found: Found, key: str) -> None:
+        for hook, roles in OWNERS.items():
+            answering = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
+            if key in answering and found.role not in roles:
+                raise PluginError(
+                    f"{found.role} {found.name!r} ({found.distribution}) answers {hook}, which only"
+                    f" {' or '.join(roles)} may answer"
+                )
+            if hook != "llmperf_count_flops" and not hookspecs.collecting(hook) and len(answering) > 1:
+                raise PluginError(f"{hook} is answered by {' and '.join(sorted(answering))}; one of them at most may")
+
+    def ask(self, hook: str, **arguments: Any) -> Any:
+        """The one answer to a hook that one subject owns; PluginError if no loaded plugin implements it."""
+        caller = getattr(self._manager.hook, hook)
+        implementations = caller.get_hookimpls()
+        if not implementations:
+            loaded = ", ".join(sorted(self._found)) or "none"
+            raise PluginError(f"no loaded plugin answers {hook}; loaded: {loaded}")
+        return caller(**arguments)
+
+    def answers(self, hook: str) -> bool:
+        """Whether a loaded plugin implements a hook."""
+        return bool(getattr(self._manager.hook, hook).get_hookimpls())
+
+    def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """Every answer to a collecting hook with the name of who gave it, in the order of names."""
+        for implementation in sorted(
+            getattr(self._manager.hook, hook).get_hookimpls(), key=lambda one: one.plugin_name
+        ):
+            call = cast(Callable[..., Any], implementation.function)
+            given = {name: arguments[name] for name in implementation.argnames}
+            yield implementation.plugin_name, call(**given)
+
+    def infos(self) -> tuple[PluginInfo, ...]:
+        """For the record: each loaded plugin with its version and the hash of its source."""
+        from llmperf.types import PluginInfo
+
+        return tuple(
+            PluginInfo(
+                name=found.name,
+                role=found.role,
+                distribution=found.distribution,
+                version=found.version or metadata.version(found.distribution),
+                source_hash=source_hash(found.module),
+            )
+            for _, found in sorted(self._found.items())
+        )
+
+
+def source_hash(module: str) -> str | None:
+    """SHA-256 over the Python files of the module's top-level package, by relative name and content."""
+    package = import_module(module.split(".")[0])
+    if not getattr(package, "__file__", None):
+        return None
+    root = Path(cast(str, package.__file__))
+    files = sorted(root.parent.rglob("*.py")) if root.name == "__init__.py" else [root]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(root.parent)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def load_for(vendor: str | None, framework: str | None) -> Plugins:
+    """The plugins of one run: the chosen vendor and framework, and every extension."""
+    chosen = []
+    if vendor is not None:
+        chosen.append(find("vendor", vendor))
+    if framework is not None:
+        chosen.append(find("framework", framework))
+    chosen += [find("extension", name) for name in names("extension")]
+    return Plugins(chosen)
+
+
+

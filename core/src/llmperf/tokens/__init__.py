@@ -1,0 +1,1 @@
+"""Token batches and initial weights, the same for every framework; NumPy only."""

@@ -1,0 +1,69 @@
+"""The frozen dataclasses that cross the contract between core, vendors and frameworks.
+
+They live beside each other by subject and are imported when first used, since making a dataclass costs start-up time.
+Field names carry units; unknown is `None`, never 0 or a guess.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmperf.types.devices import Device as Device
+    from llmperf.types.devices import DeviceEvent as DeviceEvent
+    from llmperf.types.devices import DeviceInfo as DeviceInfo
+    from llmperf.types.devices import DeviceSample as DeviceSample
+    from llmperf.types.devices import Offers as Offers
+    from llmperf.types.devices import PeakFlops as PeakFlops
+    from llmperf.types.devices import Precision as Precision
+    from llmperf.types.devices import Probe as Probe
+    from llmperf.types.plan import Batch as Batch
+    from llmperf.types.plan import FlopCount as FlopCount
+    from llmperf.types.plan import FlopsPerToken as FlopsPerToken
+    from llmperf.types.plan import Launcher as Launcher
+    from llmperf.types.plan import Layout as Layout
+    from llmperf.types.plan import Needs as Needs
+    from llmperf.types.plan import NodeCommand as NodeCommand
+    from llmperf.types.plan import Plan as Plan
+    from llmperf.types.plan import PluginInfo as PluginInfo
+    from llmperf.types.plan import Problem as Problem
+    from llmperf.types.plan import WorkerPlan as WorkerPlan
+    from llmperf.types.plan import Workload as Workload
+    from llmperf.types.records import FailureRecord as FailureRecord
+    from llmperf.types.records import MemorySample as MemorySample
+    from llmperf.types.records import PhaseRecord as PhaseRecord
+    from llmperf.types.records import RankRecord as RankRecord
+    from llmperf.types.records import StepOutput as StepOutput
+    from llmperf.types.records import StepRecord as StepRecord
+    from llmperf.types.records import Trainer as Trainer
+    from llmperf.types.result import Finding as Finding
+    from llmperf.types.result import Reporter as Reporter
+    from llmperf.types.result import Result as Result
+    from llmperf.types.spec import Case as Case
+    from llmperf.types.spec import Change as Change
+    from llmperf.types.spec import Contract as Contract
+    from llmperf.types.spec import DataSource as DataSource
+    from llmperf.types.spec import Lora as Lora
+    from llmperf.types.spec import Model as Model
+    from llmperf.types.spec import Optimizer as Optimizer
+    from llmperf.types.spec import RunSpec as RunSpec
+    from llmperf.types.spec import Tuning as Tuning
+
+_NAMES = {
+    "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe",
+    "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
+    "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
+    " WorkerPlan Workload",
+    "records": "FailureRecord MemorySample PhaseRecord RankRecord StepOutput StepRecord Trainer",
+    "result": "Finding Reporter Result",
+}
+_HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'llmperf.types' has no attribute {name!r}")

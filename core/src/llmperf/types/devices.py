@@ -1,0 +1,134 @@
+"""What a vendor plugin says: the devices it sees, what they offer, what they can do at best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from llmperf.types.units import Count, NonNegative, Positive
+
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+"""The dtype that matrix products are computed in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """One device as the vendor's management library names it."""
+
+    index: Count
+    model: str
+    """The exact name the peak table is looked up by, such as `NVIDIA A100-SXM4-40GB`."""
+    memory_bytes: Positive | None
+    uuid: str | None = None
+    kind: Literal["accelerator", "cpu"] = "accelerator"
+    divisible: bool = False
+    """Whether it can be split into any number of equal shares, one a rank: true of a host CPU."""
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What the devices can be asked for; a framework's `Needs` are held against it."""
+
+    precisions: tuple[Precision, ...]
+    """Computed natively or at least truly, never emulated by another precision in silence."""
+    runtimes: tuple[str, ...]
+    """Which tensor libraries the vendor can place on the device: `torch`, `paddle`."""
+    collective_backend: str
+    """`gloo`, `nccl`, `bkcl`, `hccl`, ..."""
+    features: tuple[str, ...] = ()
+    """Free names that a framework may need, such as `flash_attention`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What one vendor plugin sees on one node. No devices: `problems` says why."""
+
+    vendor: str
+    devices: tuple[DeviceInfo, ...]
+    offers: Offers
+    driver: str | None = None
+    interconnect: str | None = None
+    simulated: bool = False
+    """True when the devices come from a catalogue or a stand-in, not from this machine."""
+    problems: tuple[str, ...] = ()
+    """One line each, naming the cause and what would mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakFlops:
+    """Dense peak of one whole device. A claim: hence the source."""
+
+    device_model: str
+    dtype: Precision
+    flops_per_second: NonNegative
+    source: str
+    """Datasheet and page, or how it was measured."""
+    date: str
+    """ISO date of the source or the measurement."""
+    confidence: Literal["datasheet", "measured", "low"] = "datasheet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSample:
+    """One reading of one whole device; what the vendor's tool does not show is None."""
+
+    index: Count
+    memory_used_bytes: Count | None
+    memory_total_bytes: Count | None
+    utilisation_percent: NonNegative | None = None
+    power_watts: NonNegative | None = None
+    temperature_celsius: float | None = None
+
+
+@runtime_checkable
+class DeviceEvent(Protocol):
+    """A point in the device's work, put there without waiting."""
+
+    def ready(self) -> bool:
+        """Whether the device has reached it; never blocks."""
+        ...
+
+    def seconds_since(self, earlier: Any) -> float:
+        """Device time between two reached events, in seconds."""
+        ...
+
+
+class Device(Protocol):
+    """One rank's device, bound by `llmperf_setup_device`; a context manager.
+
+    `torch_device` is what `torch.device(...)` takes, `paddle_place` what `paddle.set_device(...)` takes; None where the
+    vendor does not support that runtime.
+    """
+
+    torch_device: str | None
+    paddle_place: str | None
+    collective_backend: str
+
+    def event(self) -> DeviceEvent:
+        """Mark the present end of the device's queue."""
+        ...
+
+    def synchronize(self) -> None:
+        """Block the host until all work handed to the device is done."""
+        ...
+
+    def peak_memory_bytes(self) -> int | None:
+        """Most memory this rank has held since the last reset, in bytes; None where it cannot be known."""
+        ...
+
+    def reset_peak_memory(self) -> None:
+        """Start the peak anew from what is held now."""
+        ...
+
+    def close(self) -> None:
+        """Let the device go."""
+        ...
+
+    def __enter__(self) -> Device: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,198 @@
+"""What will run: the frozen whole that a worker reads, and the parts that plugins hand in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from llmperf.types.devices import PeakFlops, Precision, Probe
+from llmperf.types.spec import RunSpec
+from llmperf.types.units import Count, NonNegative, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How ranks share the model: world = tensor x pipeline x data parallel = nodes x devices per node."""
+
+    nodes: Positive
+    devices_per_node: Positive
+    tensor_parallel: Positive
+    pipeline_parallel: Positive
+    data_parallel: Positive
+    sharding_stage: Literal[0, 1, 2, 3] = 0
+    sharding_degree: Positive = 1
+    """Data-parallel ranks that share one copy of the sharded state."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all."""
+        return self.nodes * self.devices_per_node
+
+    def data_parallel_rank(self, rank: int) -> int:
+        """Which shard of the data a rank sees: tensor parallel varies fastest, then data, then pipeline."""
+        return rank // self.tensor_parallel % self.data_parallel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Batch arithmetic: global batch = micro batch x gradient accumulation x data parallel."""
+
+    micro_batch: Positive
+    gradient_accumulation: Positive
+    data_parallel: Positive
+    global_batch: Positive
+    seq_len: Positive
+    tokens_per_step: Positive
+    """global_batch x seq_len."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that does not fit together, found before anything is started."""
+
+    where: str
+    """Such as `tuning.tensor_parallel`."""
+    message: str
+    """One line: what was expected, what was found, and the nearest that works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a framework asks of the devices; matched against the vendor's `Offers`."""
+
+    precision: Precision
+    runtime: str
+    """`torch` or `paddle`."""
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """A framework's part of the plan."""
+
+    layout: Layout
+    needs: Needs
+    agent: tuple[str, ...]
+    """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
+    rank_env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of each rank; `{rank}`, `{local_rank}`, `{world_size}`, `{local_world_size}`, `{node_rank}`,
+    `{master_addr}` and `{master_port}` are filled in by the agent."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Configuration files it wants in the run folder: name to text."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What a FLOP count depends on besides the model."""
+
+    seq_len: Positive
+    gradient_checkpointing: bool = False
+    lora_parameters: Count | None = None
+    """Trainable parameters of the adapters; None when all weights are trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopsPerToken:
+    """FLOPs that one convention counts for one trained token."""
+
+    convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    flops: NonNegative
+    formula: str
+    """With the figures filled in, so that anyone can check it."""
+    leaves_out: tuple[str, ...] = ()
+    """Terms that the device computes and this convention does not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopCount:
+    """The numerator of MFU under every convention."""
+
+    parameters: Positive
+    """Counted exactly from the model's facts."""
+    embedding_parameters: Count
+    """Input embedding: looked up, not multiplied."""
+    nominal_parameters: Positive
+    per_token: tuple[FlopsPerToken, ...]
+
+    def of(self, convention: str) -> FlopsPerToken:
+        """The count under one convention; KeyError if it is not there."""
+        for entry in self.per_token:
+            if entry.convention == convention:
+                return entry
+        raise KeyError(convention)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """A plugin as it was loaded, for the record."""
+
+    name: str
+    role: Literal["vendor", "framework", "extension", "core"]
+    distribution: str
+    version: str
+    source_hash: str | None = None
+    """SHA-256 over the source files of the plugin's package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCommand:
+    """What runs on one node: an argv and the variables that are set for it."""
+
+    node_rank: Count
+    host: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class Launcher(Protocol):
+    """Brings one agent to each node: commands in, commands to start on this machine out. It starts nothing itself."""
+
+    name: str
+
+    def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
+        """The processes the controller starts here so that every node's agent runs, such as `ssh host ...`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The frozen whole, `runs/<id>/plan.json`: the only thing a worker reads."""
+
+    schema: str
+    run_id: str
+    created: str
+    """UTC, ISO 8601."""
+    llmperf_version: str
+    spec: RunSpec
+    vendor: str
+    probe: Probe
+    device_share: NonNegative
+    """Part of one probed device that one rank has: 1, or 1/ranks where a divisible device is shared."""
+    layout: Layout
+    batch: Batch
+    flops: FlopCount
+    peak: PeakFlops | None
+    """Of the whole probed device."""
+    peak_problem: str | None = None
+    """Why there is no peak, and so no MFU."""
+    state_bytes_per_rank: Count | None = None
+    """Weights, gradients and optimiser states of one rank, estimated; activations not counted."""
+    needs: Needs | None
+    launcher: str
+    agent: tuple[str, ...]
+    rank_env: Mapping[str, str]
+    env: Mapping[str, str]
+    files: Mapping[str, str]
+    stall_seconds: NonNegative
+    """A run in which no rank finishes a step for this long has hung."""
+    startup_seconds: NonNegative
+    """The same until the first step."""
+    plugins: tuple[PluginInfo, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def rank_peak_flops(self) -> float | None:
+        """Dense peak of what one rank has, FLOP/s."""
+        return None if self.peak is None else self.peak.flops_per_second * self.device_share

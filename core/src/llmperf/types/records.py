@@ -1,0 +1,131 @@
+"""What a worker leaves behind as it goes: one JSON line each, in `records/rank-NNNNN.jsonl` and `memory.jsonl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Protocol, runtime_checkable
+
+from llmperf.types.devices import DeviceSample
+from llmperf.types.units import Count, NonNegative
+
+
+@runtime_checkable
+class DeferredScalar(Protocol):
+    """A number still on its way from the device."""
+
+    def ready(self) -> bool:
+        """Whether `float()` would not block."""
+        ...
+
+    def __float__(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutput:
+    """What one optimiser step gives back."""
+
+    loss: float | DeferredScalar | None
+    """Mean cross entropy per token of this rank's part, in nats; None on ranks that do not compute it."""
+    tokens: Count
+    """Tokens this rank trained on. Ranks that share their data (tensor, pipeline parallel) report them once: the sum
+    over ranks is the step's tokens."""
+    grad_norm: float | DeferredScalar | None = None
+    """Norm of the whole gradient before clipping, where the framework computes it."""
+
+
+class Trainer(Protocol):
+    """A model, its data and its optimiser, ready to step; a context manager."""
+
+    def train_step(self) -> StepOutput:
+        """One optimiser step: all its micro batches, the update, no waiting for the device that is not needed."""
+        ...
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Figures other than the training loss, after the run; empty where there are none."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds, process groups included."""
+        ...
+
+    def __enter__(self) -> Trainer: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseRecord:
+    """A rank enters a phase."""
+
+    kind: Literal["phase"] = "phase"
+    rank: Count
+    phase: Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+    at: NonNegative
+    """Seconds since the epoch, host clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One optimiser step on one rank."""
+
+    kind: Literal["step"] = "step"
+    rank: Count
+    step: Count
+    """From 0, warm-up included."""
+    measured: bool
+    at: NonNegative
+    """Seconds since the epoch when the step was handed over, host clock."""
+    step_seconds: NonNegative
+    """From device events."""
+    tokens: Count
+    loss: float | None
+    nonfinite: Literal["nan", "inf", "-inf"] | None = None
+    """What the loss was when it was no number; `loss` is then None."""
+    grad_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecord:
+    """What a rank says at its end of the measured window as a whole."""
+
+    kind: Literal["rank"] = "rank"
+    rank: Count
+    measured_steps: Count
+    measured_tokens: Count
+    window_seconds: NonNegative
+    """Wall time of the measured steps between two synchronised edges."""
+    peak_memory_bytes: Count | None
+    evaluation: Mapping[str, float]
+    packages: Mapping[str, str]
+    """Versions this rank ran with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRecord:
+    """An exception that ended a rank."""
+
+    kind: Literal["failure"] = "failure"
+    rank: Count
+    at: NonNegative
+    exception: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySample:
+    """One reading of a node's devices by the controller's sampler."""
+
+    kind: Literal["memory"] = "memory"
+    at: NonNegative
+    """Seconds since the epoch, host clock."""
+    query_seconds: NonNegative
+    """What the reading itself cost."""
+    devices: tuple[DeviceSample, ...]
+
+
+Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample

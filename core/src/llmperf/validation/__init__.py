@@ -1,0 +1,1 @@
+"""Schema check and semantic rules."""
