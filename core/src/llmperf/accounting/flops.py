@@ -1,0 +1,125 @@
+"""FLOPs of one trained token under each of the five conventions that MFU figures are published in.
+
+One multiply-add is two FLOPs. A weight in a matrix product costs 2 in the forward pass, 2 for the gradient of
+its input and 2 for its own gradient (Kaplan et al. 2020, table 1). Attention over a sequence of S costs 4 H S
+a layer forward (scores and weighted values, no half saved by the causal mask) and 8 H S backward (Chowdhery
+et al. 2022, PaLM, appendix B). A frozen weight needs no gradient of its own: 4 where a trained one takes 6.
+"""
+
+from __future__ import annotations
+
+from llmperf.accounting.parameters import ParameterCount, count_parameters
+from llmperf.types import FlopCount, FlopsPerToken, Model, Workload
+
+ELEMENTWISE = "element-wise work: norms, softmax, positions, activations, residuals, loss, optimiser"
+
+
+def count_flops(model: Model, workload: Workload) -> FlopCount:
+    """FLOPs per trained token of `model` under every convention; `nominal` is the headline."""
+    count = count_parameters(model)
+    per_token = (
+        _nominal(count, model, workload),
+        _exact(count, model, workload),
+        _palm(count, model, workload),
+        _causal(count, model, workload),
+        _hfu(count, model, workload),
+    )
+    return FlopCount(
+        parameters=count.total,
+        embedding_parameters=count.looked_up,
+        nominal_parameters=model.nominal_parameters,
+        per_token=per_token,
+    )
+
+
+def attention_forward(model: Model, seq_len: int) -> int:
+    """FLOPs per token of all layers' attention scores and weighted values: forward, all of S x S."""
+    return 4 * model.layers * model.hidden_size * seq_len
+
+
+def _nominal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
+    factor, size = _weight_factor(workload), model.nominal_parameters
+    left_out = [_attention_text(12, model, workload)]
+    if count.total > size:
+        left_out.insert(0, f"parameters beyond the nominal size: {factor} x {count.total - size:,}")
+    if workload.lora_parameters is not None:
+        left_out.append(f"adapters: 6 x {workload.lora_parameters:,}")
+    return FlopsPerToken(
+        convention="nominal",
+        flops=factor * size,
+        formula=f"{factor} x {size:,}{_frozen_note(workload)}",
+        leaves_out=(*left_out, *_recompute(workload), ELEMENTWISE),
+    )
+
+
+def _exact(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
+    flops, formula = _weights(count.total, workload)
+    return FlopsPerToken(
+        convention="exact",
+        flops=flops,
+        formula=formula + _frozen_note(workload),
+        leaves_out=(_attention_text(12, model, workload), *_recompute(workload), ELEMENTWISE),
+    )
+
+
+def _palm(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
+    flops, formula = _weights(count.total, workload)
+    return FlopsPerToken(
+        convention="palm",
+        flops=flops + 3 * attention_forward(model, workload.seq_len),
+        formula=f"{formula} + {_product(12, model, workload)}{_frozen_note(workload)}",
+        leaves_out=(*_recompute(workload), ELEMENTWISE),
+    )
+
+
+def _causal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
+    shown = f"({count.total:,} - {count.looked_up:,})"
+    flops, formula = _weights(count.total - count.looked_up, workload, shown)
+    half = f"the masked half of attention, where a kernel computes it: {_product(6, model, workload)}"
+    return FlopsPerToken(
+        convention="causal",
+        flops=flops + 3 * attention_forward(model, workload.seq_len) / 2,
+        formula=f"{formula} + {_product(6, model, workload)}{_frozen_note(workload)}",
+        leaves_out=(half, *_recompute(workload), ELEMENTWISE),
+    )
+
+
+def _hfu(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
+    forwards = 1 if workload.gradient_checkpointing else 0
+    flops, formula = _weights(count.total, workload, extra=2 * forwards)
+    note = ", with the recomputed forward" if forwards else ", nothing recomputed"
+    return FlopsPerToken(
+        convention="hfu",
+        flops=flops + (3 + forwards) * attention_forward(model, workload.seq_len),
+        formula=f"{formula} + {_product(12 + 4 * forwards, model, workload)}{_frozen_note(workload)}{note}",
+        leaves_out=(ELEMENTWISE,),
+    )
+
+
+def _weight_factor(workload: Workload) -> int:
+    return 6 if workload.lora_parameters is None else 4
+
+
+def _weights(size: int, workload: Workload, shown: str | None = None, extra: int = 0) -> tuple[float, str]:
+    factor = _weight_factor(workload) + extra
+    flops, text = factor * size, f"{factor} x {shown or f'{size:,}'}"
+    if workload.lora_parameters is not None:
+        flops += (6 + extra) * workload.lora_parameters
+        text += f" + {6 + extra} x {workload.lora_parameters:,}"
+    return flops, text
+
+
+def _product(factor: int, model: Model, workload: Workload) -> str:
+    return f"{factor} x {model.layers} x {model.hidden_size:,} x {workload.seq_len:,}"
+
+
+def _attention_text(factor: int, model: Model, workload: Workload) -> str:
+    return f"attention scores and values: {_product(factor, model, workload)}"
+
+
+def _frozen_note(workload: Workload) -> str:
+    return "" if workload.lora_parameters is None else " (frozen weights: 4, not 6)"
+
+
+def _recompute(workload: Workload) -> tuple[str, ...]:
+    return ("the forward recomputed by gradient checkpointing",) if workload.gradient_checkpointing else ()
