@@ -18,14 +18,19 @@ class DeviceInfo:
     """One device as the vendor's management library names it."""
 
     index: Count
+    """As the vendor's tool counts."""
     model: str
     """The exact name the peak table is looked up by, such as `NVIDIA A100-SXM4-40GB`."""
     memory_bytes: Positive | None
+    """Of the whole device; None where unknown."""
     uuid: str | None = None
+    """As the vendor's tool gives it."""
     kind: Literal["accelerator", "cpu"] = "accelerator"
+    """What it is."""
     divisible: bool = False
     """Whether it can be split into any number of equal shares, one a rank: true of a host CPU."""
     details: Mapping[str, str] = field(default_factory=dict)
+    """Whatever else the vendor shows, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +52,15 @@ class Probe:
     """What one vendor plugin sees on one node. No devices: `problems` says why."""
 
     vendor: str
+    """Name of the vendor plugin."""
     devices: tuple[DeviceInfo, ...]
+    """In the order of their indices."""
     offers: Offers
+    """What they can be asked for."""
     driver: str | None = None
+    """Version; None where unknown."""
     interconnect: str | None = None
+    """Between devices, such as `NVLink`; None where unknown."""
     simulated: bool = False
     """True when the devices come from a catalogue or a stand-in, not from this machine."""
     problems: tuple[str, ...] = ()
@@ -62,13 +72,17 @@ class PeakFlops:
     """Dense peak of one whole device. A claim: hence the source."""
 
     device_model: str
+    """As in `DeviceInfo.model`."""
     dtype: Precision
+    """The dtype it holds for."""
     flops_per_second: NonNegative
+    """Dense, no sparsity."""
     source: str
     """Datasheet and page, or how it was measured."""
     date: str
     """ISO date of the source or the measurement."""
     confidence: Literal["datasheet", "measured", "low"] = "datasheet"
+    """How much the source is worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +90,17 @@ class DeviceSample:
     """One reading of one whole device; what the vendor's tool does not show is None."""
 
     index: Count
+    """As the vendor's tool counts."""
     memory_used_bytes: Count | None
+    """By all processes."""
     memory_total_bytes: Count | None
+    """Of the whole device."""
     utilisation_percent: NonNegative | None = None
+    """0 to 100."""
     power_watts: NonNegative | None = None
+    """Drawn now."""
     temperature_celsius: float | None = None
+    """Of the chip."""
 
 
 @runtime_checkable

@@ -16,11 +16,17 @@ class Layout:
     """How ranks share the model: world = tensor x pipeline x data parallel = nodes x devices per node."""
 
     nodes: Positive
+    """Machines."""
     devices_per_node: Positive
+    """Ranks on each node, one a device or share of one."""
     tensor_parallel: Positive
+    """Ranks that split each layer."""
     pipeline_parallel: Positive
+    """Stages that the layers are divided into."""
     data_parallel: Positive
+    """Ranks that see different data."""
     sharding_stage: Literal[0, 1, 2, 3] = 0
+    """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters."""
     sharding_degree: Positive = 1
     """Data-parallel ranks that share one copy of the sharded state."""
 
@@ -39,10 +45,15 @@ class Batch:
     """Batch arithmetic: global batch = micro batch x gradient accumulation x data parallel."""
 
     micro_batch: Positive
+    """Sequences in one forward pass of one data-parallel rank."""
     gradient_accumulation: Positive
+    """Forward passes in one optimiser step."""
     data_parallel: Positive
+    """Ranks that see different data."""
     global_batch: Positive
+    """Sequences in one optimiser step, over all ranks."""
     seq_len: Positive
+    """Tokens in one sequence."""
     tokens_per_step: Positive
     """global_batch x seq_len."""
 
@@ -62,9 +73,11 @@ class Needs:
     """What a framework asks of the devices; matched against the vendor's `Offers`."""
 
     precision: Precision
+    """The dtype that matrix products are computed in."""
     runtime: str
     """`torch` or `paddle`."""
     features: tuple[str, ...] = ()
+    """Names that must be among the vendor's features."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +85,9 @@ class WorkerPlan:
     """A framework's part of the plan."""
 
     layout: Layout
+    """How ranks share the model."""
     needs: Needs
+    """What the devices must offer."""
     agent: tuple[str, ...]
     """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
     rank_env: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +96,7 @@ class WorkerPlan:
     files: Mapping[str, str] = field(default_factory=dict)
     """Configuration files it wants in the run folder: name to text."""
     problems: tuple[Problem, ...] = ()
+    """Why it cannot run, all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +104,9 @@ class Workload:
     """What a FLOP count depends on besides the model."""
 
     seq_len: Positive
+    """Tokens in one sequence."""
     gradient_checkpointing: bool = False
+    """Whether the forward pass is computed again during the backward pass."""
     lora_parameters: Count | None = None
     """Trainable parameters of the adapters; None when all weights are trained."""
 
@@ -98,7 +116,9 @@ class FlopsPerToken:
     """FLOPs that one convention counts for one trained token."""
 
     convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    """Which operations are counted."""
     flops: NonNegative
+    """FLOPs for one token, forward and backward."""
     formula: str
     """With the figures filled in, so that anyone can check it."""
     leaves_out: tuple[str, ...] = ()
@@ -114,7 +134,9 @@ class FlopCount:
     embedding_parameters: Count
     """Input embedding: looked up, not multiplied."""
     nominal_parameters: Positive
+    """The round figure in the model's name."""
     per_token: tuple[FlopsPerToken, ...]
+    """One entry for each convention."""
 
     def of(self, convention: str) -> FlopsPerToken:
         """The count under one convention; KeyError if it is not there."""
@@ -129,9 +151,13 @@ class PluginInfo:
     """A plugin as it was loaded, for the record."""
 
     name: str
+    """As its entry point names it."""
     role: Literal["vendor", "framework", "extension", "core"]
+    """What it may answer for."""
     distribution: str
+    """The installed package it came with."""
     version: str
+    """Of the distribution."""
     source_hash: str | None = None
     """SHA-256 over the source files of the plugin's package."""
 
@@ -141,9 +167,13 @@ class NodeCommand:
     """What runs on one node: an argv and the variables that are set for it."""
 
     node_rank: Count
+    """From 0."""
     host: str
+    """Name or address, as the launcher takes it."""
     argv: tuple[str, ...]
+    """Never a shell string."""
     env: Mapping[str, str]
+    """Variables set beside those that are there."""
 
 
 class Launcher(Protocol):
@@ -161,18 +191,27 @@ class Plan:
     """The frozen whole, `runs/<id>/plan.json`: the only thing a worker reads."""
 
     schema: str
+    """Name and version of this document's schema."""
     run_id: str
+    """Name of the run folder."""
     created: str
     """UTC, ISO 8601."""
     llmperf_version: str
+    """Of the controller."""
     spec: RunSpec
+    """What is measured and how it was tuned."""
     vendor: str
+    """Name of the vendor plugin."""
     probe: Probe
+    """What the vendor plugin saw."""
     device_share: NonNegative
     """Part of one probed device that one rank has: 1, or 1/ranks where a divisible device is shared."""
     layout: Layout
+    """How ranks share the model."""
     batch: Batch
+    """Batch arithmetic."""
     flops: FlopCount
+    """The numerator of MFU under every convention."""
     peak: PeakFlops | None
     """Of the whole probed device."""
     peak_problem: str | None = None
@@ -180,17 +219,25 @@ class Plan:
     state_bytes_per_rank: Count | None = None
     """Weights, gradients and optimiser states of one rank, estimated; activations not counted."""
     needs: Needs | None
+    """What the framework asks of the devices; None when the framework could not plan."""
     launcher: str
+    """Name of what brings the agent to each node."""
     agent: tuple[str, ...]
+    """The argv that starts the ranks of one node."""
     rank_env: Mapping[str, str]
+    """Variables of each rank, with placeholders that the agent fills in."""
     env: Mapping[str, str]
+    """Variables that all ranks share."""
     files: Mapping[str, str]
+    """Configuration files in the run folder: name to text."""
     stall_seconds: NonNegative
     """A run in which no rank finishes a step for this long has hung."""
     startup_seconds: NonNegative
     """The same until the first step."""
     plugins: tuple[PluginInfo, ...]
+    """What was loaded."""
     problems: tuple[Problem, ...] = ()
+    """Why this plan cannot run; none when it can."""
 
     @property
     def rank_peak_flops(self) -> float | None:

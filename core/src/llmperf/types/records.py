@@ -62,8 +62,11 @@ class PhaseRecord:
     """A rank enters a phase."""
 
     kind: Literal["phase"] = "phase"
+    """Which record this is."""
     rank: Count
+    """Who enters."""
     phase: Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+    """What it begins."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
 
@@ -73,19 +76,25 @@ class StepRecord:
     """One optimiser step on one rank."""
 
     kind: Literal["step"] = "step"
+    """Which record this is."""
     rank: Count
+    """Who did the step."""
     step: Count
     """From 0, warm-up included."""
     measured: bool
+    """False for a warm-up step."""
     at: NonNegative
     """Seconds since the epoch when the step was handed over, host clock."""
     step_seconds: NonNegative
     """From device events."""
     tokens: Count
+    """Tokens this rank trained on."""
     loss: float | None
+    """Mean cross entropy per token of this rank's part, in nats; None where this rank does not compute it."""
     nonfinite: Literal["nan", "inf", "-inf"] | None = None
     """What the loss was when it was no number; `loss` is then None."""
     grad_norm: float | None = None
+    """Norm of the whole gradient before clipping; None where the framework does not compute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +102,19 @@ class RankRecord:
     """What a rank says at its end of the measured window as a whole."""
 
     kind: Literal["rank"] = "rank"
+    """Which record this is."""
     rank: Count
+    """Who says it."""
     measured_steps: Count
+    """Steps in the window."""
     measured_tokens: Count
+    """Tokens this rank trained on in the window."""
     window_seconds: NonNegative
     """Wall time of the measured steps between two synchronised edges."""
     peak_memory_bytes: Count | None
+    """Most this rank held in the window; None where it cannot be known."""
     evaluation: Mapping[str, float]
+    """Figures other than the training loss."""
     packages: Mapping[str, str]
     """Versions this rank ran with."""
 
@@ -109,11 +124,17 @@ class FailureRecord:
     """An exception that ended a rank."""
 
     kind: Literal["failure"] = "failure"
+    """Which record this is."""
     rank: Count
+    """The rank that ended."""
     at: NonNegative
+    """Seconds since the epoch, host clock."""
     exception: str
+    """Name of its type."""
     message: str
+    """What it says."""
     traceback: str
+    """As Python prints it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +142,13 @@ class MemorySample:
     """One reading of a node's devices by the controller's sampler."""
 
     kind: Literal["memory"] = "memory"
+    """Which record this is."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     query_seconds: NonNegative
     """What the reading itself cost."""
     devices: tuple[DeviceSample, ...]
+    """One reading for each device of the node."""
 
 
 Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample

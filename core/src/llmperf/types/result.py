@@ -17,10 +17,13 @@ class Finding:
     """One thing the validator has to say."""
 
     code: str
+    """Stable; its page is `docs/rules/CODE.md`."""
     severity: Literal["error", "warning", "note"]
+    """Only an error makes the document invalid."""
     path: str
     """JSON pointer into the document."""
     message: str
+    """One line: found and expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +33,11 @@ class Failure:
     rank: Count | None
     """The rank it began with; None where that cannot be told."""
     reason: Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
+    """What kind of end it was."""
     exception: str | None
+    """Name of its type; None where there was none."""
     message: str
+    """One line."""
     log_tail: tuple[str, ...]
     """Last lines of that rank's log."""
 
@@ -41,16 +47,27 @@ class Hardware:
     """The machine, as probed."""
 
     vendor: str
+    """Name of the vendor plugin."""
     device_model: str
+    """As the vendor's management library names it."""
     nodes: Positive
+    """Machines."""
     devices_per_node: Positive
+    """Ranks on each node."""
     device_share: NonNegative
+    """Part of one physical device that one rank had."""
     device_memory_bytes: Positive | None
+    """Of one whole device; None where unknown."""
     driver: str | None
+    """Version; None where unknown."""
     interconnect: str | None
+    """Between devices; None where unknown."""
     host_cpu: str | None
+    """Model of the host's processor; None where unknown."""
     host_memory_bytes: Positive | None
+    """Of one node; None where unknown."""
     simulated: bool
+    """True when the devices are a stand-in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +75,11 @@ class Software:
     """What it ran on."""
 
     os: str
+    """Name and version."""
     kernel: str
+    """Release."""
     python: str
+    """Version the ranks ran with."""
     packages: Mapping[str, str]
     """From the ranks: torch, deepspeed, ..."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -71,12 +91,17 @@ class StepStatistics:
     """Of the measured steps; each step counts with its slowest rank."""
 
     median: NonNegative
+    """Seconds."""
     p5: NonNegative
+    """5th percentile, seconds."""
     p95: NonNegative
+    """95th percentile, seconds."""
     mean: NonNegative
+    """Seconds."""
     mean_low: NonNegative | None
     """95 % confidence interval of the mean, by batch means, which allows for autocorrelation; None under 20 steps."""
     mean_high: NonNegative | None
+    """Upper end of that interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +109,11 @@ class RankMemory:
     """Peak memory of one rank, with the pipeline stage it is in."""
 
     rank: Count
+    """Which rank."""
     pipeline_stage: Count
+    """From 0."""
     peak_bytes: Count | None
+    """Most it held in the measured window; None where it cannot be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,23 +123,33 @@ class Metrics:
     tokens_per_second_per_device: NonNegative | None
     """Tokens of the measured steps / wall time of the slowest rank / devices."""
     tokens_per_second: NonNegative | None
+    """Of all devices together."""
     measured_steps: Count
+    """Optimiser steps in the window."""
     measured_tokens: Count
+    """Tokens of those steps over all ranks."""
     window_seconds: NonNegative | None
+    """Wall time of the measured steps on the slowest rank."""
     step_seconds: StepStatistics | None
+    """Spread of the step times, in seconds."""
     first_loss: float | None
+    """Mean over ranks at step 0, nats per token."""
     final_loss: float | None
     """Mean over ranks, of the first and the last step."""
     known_entropy: NonNegative | None
     """Nats per token below which no model can get on this data; None where unknown."""
     rank_memory: tuple[RankMemory, ...] = ()
+    """One entry for each rank."""
     device_memory_used_bytes: Count | None = None
     """Most that the sampler saw in use on one whole device."""
     device_memory_total_bytes: Count | None = None
+    """Of that device."""
     utilisation_percent: NonNegative | None = None
     """Mean over the measured window."""
     power_watts: NonNegative | None = None
+    """Mean over the measured window and the devices, each device."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
+    """Figures other than the training loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +157,21 @@ class Mfu:
     """Model (or hardware) FLOPs utilisation under one convention."""
 
     convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    """Which operations are counted."""
     headline: bool
+    """True for the one that published tables are compared with."""
     flops_per_token: NonNegative
+    """The numerator, FLOPs for one trained token."""
     formula: str
+    """With the figures filled in."""
     leaves_out: tuple[str, ...]
+    """Terms that the device computes and this convention does not count."""
     peak_flops_per_second: NonNegative | None
     """Of one rank's share of a device."""
     peak_dtype: str | None
+    """Dtype the peak holds for."""
     peak_source: str | None
+    """Where the peak is published, or how it was measured."""
     value: NonNegative | None
     """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
 
@@ -136,9 +181,13 @@ class LossPoint:
     """Mean loss over ranks at one step."""
 
     step: Count
+    """From 0, warm-up included."""
     loss: float | None
+    """Nats per token; None when it was no number."""
     nonfinite: str | None = None
+    """What it was when it was no number."""
     grad_norm: float | None = None
+    """Norm of the whole gradient before clipping."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,31 +195,55 @@ class Result:
     """One run, whole."""
 
     schema: str
+    """Name and version of this document's schema."""
     run_id: str
+    """Name of the run folder."""
     created: str
+    """When the plan was made: UTC, ISO 8601."""
     finished: str
+    """When the run ended: UTC, ISO 8601."""
     provenance: Literal["measured", "imported"]
+    """Measured by llmperf, or taken from a published table."""
     status: Literal["complete", "failed", "aborted"]
+    """Whether all steps were done."""
     failure: Failure | None
+    """Why the run is not complete; None when it is."""
     case: str
+    """Name of the case."""
     title: str
+    """Of the case."""
     variant: bool
+    """True when the contract was changed, so that it is not the case's own figure."""
     fix_hp: tuple[Change, ...]
+    """Every departure from the case."""
     model: Model
+    """The facts of the model."""
     parameters: Positive
+    """Counted exactly from those facts, adapters not counted."""
     contract: Contract
+    """What was measured, changes applied."""
     tuning: Tuning
+    """How it was run, changes applied."""
     framework: Mapping[str, Scalar]
     """Options of the framework plugin."""
     hardware: Hardware
+    """The machine, as probed."""
     software: Software
+    """What it ran on."""
     parallelism: Layout
+    """How ranks shared the model."""
     batch: Batch
+    """Batch arithmetic."""
     metrics: Metrics
+    """The figures."""
     mfu: tuple[Mfu, ...]
+    """One entry for each convention."""
     loss_curve: tuple[LossPoint, ...]
+    """One point for each step."""
     plugins: tuple[PluginInfo, ...]
+    """What was loaded."""
     findings: tuple[Finding, ...]
+    """What the validator had to say."""
     notes: tuple[str, ...] = ()
     """How figures were made where that is not plain."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -17,25 +17,39 @@ class Model:
     """A decoder-only transformer with RMSNorm and SwiGLU, by the facts that fix its parameters and its FLOPs."""
 
     name: str
+    """What a case names it by."""
     title: str
+    """For people."""
     family: Literal["llama", "baichuan"]
     """Which definition builds it."""
     nominal_parameters: Positive
     """The round figure in its name, 7e9 for a 7B model: what published MFU figures are computed from."""
     vocab_size: Positive
+    """Rows of the embedding."""
     hidden_size: Positive
+    """Width of the residual stream."""
     intermediate_size: Positive
+    """Width of the feed-forward layer."""
     layers: Positive
+    """Transformer blocks."""
     attention_heads: Positive
+    """Query heads."""
     kv_heads: Positive
+    """Key and value heads; fewer than query heads where they are grouped."""
     max_positions: Positive
+    """Longest sequence it was trained on."""
     norm_eps: NonNegative
+    """Epsilon of RMSNorm."""
     position_encoding: Literal["rope", "alibi"]
+    """How positions enter attention."""
     rope_theta: NonNegative | None = None
+    """Base of the rotary encoding; None with another encoding."""
     tied_embeddings: bool = False
+    """Whether input embedding and output projection are one matrix."""
     normalized_head: bool = False
     """Baichuan2's NormHead: the rows of the output projection are scaled to unit length at each forward."""
     initializer_std: NonNegative = 0.02
+    """Standard deviation of the initial weights."""
     source: str
     """Where the facts are published."""
 
@@ -45,17 +59,25 @@ class Optimizer:
     """AdamW with a learning-rate schedule, all from the case."""
 
     name: Literal["adamw"] = "adamw"
+    """Which optimiser."""
     lr: NonNegative
+    """Highest learning rate."""
     beta1: NonNegative = 0.9
+    """Decay of the first moment."""
     beta2: NonNegative = 0.95
+    """Decay of the second moment."""
     eps: NonNegative = 1e-8
+    """Added to the denominator."""
     weight_decay: NonNegative = 0.1
+    """Decoupled from the gradient."""
     clip_norm: NonNegative | None = 1.0
     """Largest gradient norm; None for no clipping."""
     schedule: Literal["constant", "cosine"] = "constant"
+    """Of the learning rate after its warm-up."""
     warmup_steps: Count = 0
     """Linear warm-up of the learning rate; not to be confused with `Contract.warmup_steps`."""
     min_lr: NonNegative = 0.0
+    """Where the cosine ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +85,13 @@ class Lora:
     """Low-rank adapters on frozen weights."""
 
     rank: Positive = 8
+    """Columns of the adapter."""
     alpha: Positive = 32
+    """Scale of the adapter is alpha / rank."""
     dropout: NonNegative = 0.05
+    """On the adapter's input."""
     target_modules: tuple[str, ...] = ("q_proj", "v_proj")
+    """Which projections have adapters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +99,25 @@ class Contract:
     """What is measured. A change makes the result a variant of its case."""
 
     model: str
+    """Name of a `models/*.toml`."""
     dataset: str
     """`synthetic`, `python-stdlib`, or the name of a published data set read from local files (`[data]`)."""
     seq_len: Positive
+    """Tokens in one sequence."""
     global_batch: Positive
     """Sequences in one optimiser step, over all ranks."""
     precision: Precision
+    """The dtype that matrix products are computed in."""
     optimizer: Optimizer
+    """The optimiser and its schedule."""
     steps: Positive
     """Optimiser steps in all, warm-up included."""
     warmup_steps: Count
     """First steps, trained but not counted in the throughput."""
     seed: Count = 0
+    """Fixes the initial weights and the order of the data."""
     lora: Lora | None = None
+    """Adapters, when only these are trained; None when all weights are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +125,29 @@ class Tuning:
     """How it is run. Free to change; every change is recorded."""
 
     framework: str
+    """Name of the framework plugin."""
     nodes: Positive = 1
+    """Machines."""
     devices: Positive = 1
     """Per node."""
     micro_batch: Positive = 1
+    """Sequences in one forward pass of one data-parallel rank."""
     gradient_accumulation: Positive | None = None
     """None: what the global batch leaves, global_batch / (micro_batch x data parallel)."""
     tensor_parallel: Positive = 1
+    """Ranks that split each layer."""
     pipeline_parallel: Positive = 1
+    """Stages that the layers are divided into."""
     sharding_stage: Literal[0, 1, 2, 3] = 0
     """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters, over the data-parallel ranks."""
     sharding_degree: Positive | None = None
     """Over how many data-parallel ranks; None: over all."""
     gradient_checkpointing: bool = False
+    """Whether activations are dropped and computed again during the backward pass."""
     attention: Literal["auto", "eager", "sdpa", "flash"] = "auto"
+    """Which attention kernel."""
     fused_ops: tuple[str, ...] = ()
+    """Names of fused kernels, as the framework knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +155,9 @@ class DataSource:
     """Where the tokens are on this machine; not part of the contract."""
 
     path: str | None = None
+    """File or folder; None where the dataset needs none."""
     format: Literal["auto", "text", "npy", "megatron", "huggingface"] = "auto"
+    """Of the file; `auto` goes by its name and content."""
     tokenizer: str = "bytes"
     """`bytes`, or the path of a `tokenizer.json`."""
     repeat: bool = False
@@ -127,14 +169,21 @@ class Case:
     """One `cases/*.toml` as read."""
 
     name: str
+    """What `llmperf run` takes; the name of the file."""
     title: str
+    """For people."""
     description: str
+    """What it stands for, in a few lines."""
     source: str
+    """Where the hyper-parameters are published."""
     contract: Contract
+    """What is measured."""
     tuning: Tuning
+    """How it is run unless told otherwise."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
     """Options of the framework plugin, which checks them."""
     data: DataSource = field(default_factory=DataSource)
+    """Where the tokens are, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +193,9 @@ class Change:
     path: str
     """Such as `contract.seq_len` or `tuning.micro_batch`."""
     case_value: Scalar | None
+    """What the case says; None where it says nothing."""
     value: Scalar | None
+    """What was run."""
     origin: str
     """`--set`, `--devices`, an overlay file, or the rule that it follows from."""
 
@@ -159,13 +210,21 @@ class RunSpec:
     """A case with its model, overlays and `--set` applied."""
 
     case: str
+    """Name of the case."""
     title: str
+    """Of the case."""
     contract: Contract
+    """What is measured, changes applied."""
     tuning: Tuning
+    """How it is run, changes applied."""
     model: Model
+    """The facts of the model."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
+    """Options of the framework plugin."""
     data: DataSource = field(default_factory=DataSource)
+    """Where the tokens are."""
     changes: tuple[Change, ...] = ()
+    """Every departure from the case."""
 
     @property
     def variant(self) -> bool:
