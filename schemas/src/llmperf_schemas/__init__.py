@@ -1,1 +1,52 @@
-"""The JSON Schemas of llmperf."""
+"""The JSON Schemas (2020-12) of llmperf, as data: results, plans, cases, models and records.
+
+They need nothing but this package, so that a website or another program can check documents without llmperf.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+SCHEMA_VERSION = 1
+"""Version of all schemas; raised when a document that was valid would no longer be."""
+
+NAMES = ("result", "plan", "case", "model", "record")
+
+RESULT_SCHEMA = f"llmperf/result/{SCHEMA_VERSION}"
+"""What the `schema` field of a result says."""
+PLAN_SCHEMA = f"llmperf/plan/{SCHEMA_VERSION}"
+"""What the `schema` field of a plan says."""
+
+
+def names() -> tuple[str, ...]:
+    """Every schema there is."""
+    return NAMES
+
+
+def schema_id(name: str) -> str:
+    """The `$id` of a schema: `urn:llmperf:result:1` for the documents that call themselves `llmperf/result/1`."""
+    return f"urn:llmperf:{_known(name)}:{SCHEMA_VERSION}"
+
+
+def load(name: str) -> dict[str, Any]:
+    """A schema by its name; KeyError if there is none of that name."""
+    return _read(f"{_known(name)}.schema.json")
+
+
+def example(name: str) -> dict[str, Any]:
+    """A complete document that the schema of that name accepts; KeyError if there is none of that name."""
+    return _read(f"examples/{_known(name)}.json")
+
+
+def _known(name: str) -> str:
+    if name not in NAMES:
+        raise KeyError(name)
+    return name
+
+
+def _read(path: str) -> dict[str, Any]:
+    text = files(__name__).joinpath(path).read_text(encoding="utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document

@@ -1,0 +1,69 @@
+"""The five schemas, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import llmperf_schemas
+
+from llmperf.types import plan, records, result, spec
+from llmperf.validation.rendering.docstrings import class_description
+from llmperf.validation.rendering.fields import Definitions, Schema
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KINDS: dict[str, type] = {
+    "result": result.Result,
+    "plan": plan.Plan,
+    "case": spec.Case,
+    "model": spec.Model,
+}
+RECORDS: tuple[type, ...] = (
+    records.PhaseRecord,
+    records.StepRecord,
+    records.RankRecord,
+    records.FailureRecord,
+    records.MemorySample,
+)
+_SELF_NAMED = {"result": llmperf_schemas.RESULT_SCHEMA, "plan": llmperf_schemas.PLAN_SCHEMA}
+
+
+def render(name: str) -> Schema:
+    """One schema with its example; KeyError if there is none of that name."""
+    definitions = Definitions()
+    body = _records(definitions) if name == "record" else _document(name, definitions)
+    head: dict[str, Any] = {"$schema": DIALECT, "$id": llmperf_schemas.schema_id(name)}
+    nested = {"$defs": dict(sorted(definitions.schemas.items()))} if definitions.schemas else {}
+    return {**head, **body, "examples": [llmperf_schemas.example(name)], **nested}
+
+
+def _document(name: str, definitions: Definitions) -> Schema:
+    body = definitions.object(KINDS[name])
+    if name in _SELF_NAMED:
+        described = body["properties"]["schema"]["description"]
+        body["properties"]["schema"] = {"description": described, "const": _SELF_NAMED[name]}
+    return body
+
+
+def _records(definitions: Definitions) -> Schema:
+    options = []
+    for kind in RECORDS:
+        options.append(definitions.reference(kind))
+        body = definitions.schemas[kind.__name__]
+        (word,) = body["properties"]["kind"].pop("enum")
+        body["properties"]["kind"]["const"] = word
+        body["required"].insert(0, "kind")
+    return {
+        "title": "Record",
+        "description": "One line of what a run leaves behind: " + _kinds(),
+        "oneOf": options,
+    }
+
+
+def _kinds() -> str:
+    return " ".join(f"{kind.__name__}: {class_description(kind)}" for kind in RECORDS)
+
+
+def target(name: str) -> Path:
+    """The committed file of a schema."""
+    return Path(llmperf_schemas.__file__).parent / f"{name}.schema.json"

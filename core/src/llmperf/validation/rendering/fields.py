@@ -1,0 +1,108 @@
+"""A field's type as JSON Schema: numbers with their bounds, choices, arrays, maps, nested dataclasses."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from llmperf.types.units import Minimum
+from llmperf.validation.rendering.docstrings import class_description, field_descriptions
+
+LARGEST_INTEGER = 2**53 - 1
+"""What every JSON reader keeps exactly (RFC 8259, section 6)."""
+
+Schema = dict[str, Any]
+_SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+class Definitions:
+    """The `$defs` of one schema; grows with each dataclass that is met."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[str, Schema] = {}
+
+    def reference(self, kind: type) -> Schema:
+        """A `$ref` to a dataclass."""
+        if kind.__name__ not in self.schemas:
+            self.schemas[kind.__name__] = {}
+            self.schemas[kind.__name__] = self.object(kind)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+
+    def object(self, kind: type) -> Schema:
+        """A dataclass as an object that admits no other keys."""
+        hints = get_type_hints(kind, include_extras=True)
+        described = field_descriptions(kind)
+        members: tuple[Field[Any], ...] = fields(kind)
+        return {
+            "title": kind.__name__,
+            "description": class_description(kind),
+            "type": "object",
+            "properties": {
+                field.name: {
+                    "description": described[field.name],
+                    **self.of(hints[field.name]),
+                    **_default(field),
+                }
+                for field in members
+            },
+            "required": [field.name for field in members if _required(field)],
+            "additionalProperties": False,
+        }
+
+    def of(self, hint: Any) -> Schema:
+        """Any annotation that the contract types use; TypeError for one that they do not."""
+        origin, arguments = get_origin(hint), get_args(hint)
+        if hint in _SCALARS:
+            return _bounded({"type": _SCALARS[hint]})
+        if is_dataclass(hint) and isinstance(hint, type):
+            return self.reference(hint)
+        if origin is Annotated:
+            return {**self.of(arguments[0]), **_bounds(arguments[1:])}
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin is tuple:
+            return {"type": "array", "items": self.of(arguments[0])}
+        if origin is Mapping or (isinstance(origin, type) and issubclass(origin, Mapping)):
+            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+        if origin in (Union, types.UnionType):
+            return self._union(arguments)
+        raise TypeError(f"no schema for {hint!r}")
+
+    def _union(self, arguments: tuple[Any, ...]) -> Schema:
+        nullable = type(None) in arguments
+        parts = [self.of(one) for one in arguments if one is not type(None)]
+        if len(parts) > 1:
+            kinds = [str(part["type"]) for part in parts]
+            # every integer is a number
+            kinds = [kind for kind in kinds if not (kind == "integer" and "number" in kinds)]
+            return {"type": [*kinds, "null"] if nullable else kinds}
+        (part,) = parts
+        if not nullable:
+            return part
+        if "enum" in part:
+            return {"enum": [*part["enum"], None]}
+        if "type" in part:
+            return {**part, "type": [part["type"], "null"]}
+        return {"anyOf": [part, {"type": "null"}]}
+
+
+def _bounded(schema: Schema) -> Schema:
+    if schema["type"] == "integer":
+        return {**schema, "minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER}
+    return schema
+
+
+def _bounds(markers: tuple[Any, ...]) -> Schema:
+    return {"minimum": marker.value for marker in markers if isinstance(marker, Minimum)}
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _default(field: Field[Any]) -> Schema:
+    if isinstance(field.default, (str, bool, int, float)):
+        return {"default": field.default}
+    return {}
