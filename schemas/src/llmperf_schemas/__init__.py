@@ -26,7 +26,7 @@ def names() -> tuple[str, ...]:
 
 
 def schema_id(name: str) -> str:
-    """The `$id` of a schema: `urn:llmperf:result:1` for the documents that call themselves `llmperf/result/1`."""
+    """The `$id` of a schema: `urn:llmperf:result:1` for documents that say `llmperf/result/1`."""
     return f"urn:llmperf:{_known(name)}:{SCHEMA_VERSION}"
 
 

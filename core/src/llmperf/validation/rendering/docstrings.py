@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from functools import cache
+from itertools import pairwise
 
 
 def class_description(kind: type) -> str:
@@ -18,7 +19,7 @@ def field_descriptions(kind: type) -> dict[str, str]:
     """Field name to the string literal that stands below the field in the source."""
     body = _classes(kind.__module__)[kind.__name__].body
     described = {}
-    for field, after in zip(body, body[1:], strict=False):
+    for field, after in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             text = _string(after)
             if text is not None:

@@ -95,7 +95,8 @@ def _bounded(schema: Schema) -> Schema:
 
 
 def _bounds(markers: tuple[Any, ...]) -> Schema:
-    return {"minimum": marker.value for marker in markers if isinstance(marker, Minimum)}
+    lowest = next((marker.value for marker in markers if isinstance(marker, Minimum)), None)
+    return {} if lowest is None else {"minimum": lowest}
 
 
 def _required(field: Field[Any]) -> bool:

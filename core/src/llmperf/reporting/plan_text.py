@@ -1,0 +1,115 @@
+"""A draft as text and as a JSON document."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from llmperf.launching.commands import node_commands
+from llmperf.planning.draft import Draft
+from llmperf.types.spec import Change
+
+
+def plan_document(draft: Draft) -> dict[str, Any]:
+    """Everything a draft knows; `plan` is what a worker would read, null when ranks cannot be laid out."""
+    return {
+        "case": draft.spec.case,
+        "variant": draft.spec.variant,
+        "fix_hp": draft.spec.changes,
+        "problems": draft.problems,
+        "runnable": not draft.problems and draft.machine.here,
+        "launch": launch(draft),
+        "plan": draft.plan,
+    }
+
+
+def launch(draft: Draft) -> list[dict[str, Any]]:
+    """Each node's argv; the run folder and the port are chosen when it starts."""
+    if draft.plan is None or not draft.plan.agent:
+        return []
+    commands = node_commands(draft.plan, "runs/RUN_ID", "ADDRESS", "PORT")
+    return [{"node_rank": one.node_rank, "argv": one.argv} for one in commands]
+
+
+def plan_text(draft: Draft) -> str:
+    """The draft for a terminal, one fact a line."""
+    width = max(len(name) for name, _ in facts(draft))
+    lines = [f"{name:<{width}}  {value}" for name, value in facts(draft)]
+    lines += [""] + [f"changed from the case: {change_text(one)}" for one in draft.spec.changes]
+    if draft.problems:
+        lines += ["", "does not fit together:"]
+        lines += [f"  {one.where}: {one.message}" for one in draft.problems]
+    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def facts(draft: Draft) -> Iterator[tuple[str, str]]:
+    """Name and value of everything worth a line."""
+    spec, probe = draft.spec, draft.machine.probe
+    yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
+    yield "model", f"{spec.model.name}, {draft.flops.parameters:,} parameters"
+    yield "framework", spec.tuning.framework
+    where = "on this machine" if draft.machine.here else "from the catalogue, nothing can be started"
+    yield (
+        "devices",
+        f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})",
+    )
+    yield "precision", spec.contract.precision
+    if draft.layout is not None:
+        yield "layout", layout_text(draft)
+    if draft.batch is not None:
+        yield "batch", batch_text(draft)
+    yield "steps", f"{spec.contract.steps}, the first {spec.contract.warmup_steps} not measured"
+    for entry in draft.flops.per_token:
+        yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"
+    yield from _plan_facts(draft)
+
+
+def layout_text(draft: Draft) -> str:
+    """Such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
+    layout = draft.layout
+    assert layout is not None
+    parts = f"TP{layout.tensor_parallel} x PP{layout.pipeline_parallel} x DP{layout.data_parallel}"
+    sharding = (
+        f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}"
+        if layout.sharding_stage
+        else ""
+    )
+    return f"{layout.world_size} ranks = {parts}{sharding}"
+
+
+def batch_text(draft: Draft) -> str:
+    """The batch arithmetic with its figures."""
+    batch = draft.batch
+    assert batch is not None
+    return (
+        f"micro {batch.micro_batch} x accumulation {batch.gradient_accumulation} x DP {batch.data_parallel}"
+        f" = {batch.global_batch} sequences x {batch.seq_len} = {batch.tokens_per_step:,} tokens a step"
+    )
+
+
+def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
+    plan = draft.plan
+    if plan is None:
+        return
+    if plan.peak is None:
+        yield "peak", f"unknown, so MFU will be null: {plan.peak_problem}"
+    else:
+        rank = plan.rank_peak_flops
+        yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({plan.peak.source}, {plan.peak.date})"
+    if plan.state_bytes_per_rank is not None:
+        yield "model states", f"{plan.state_bytes_per_rank / 2**30:.2f} GiB a rank, activations not counted"
+    for node in launch(draft):
+        yield f"launch, node {node['node_rank']}", shlex.join(node["argv"])
+    for name, value in plan.env.items():
+        yield "environment", f"{name}={value}"
+
+
+def change_text(change: Change) -> str:
+    """Such as `tuning.micro_batch 1 -> 4 (--set)`."""
+    half = ", contract" if change.contract else ""
+    return f"{change.path} {_shown(change.case_value)} -> {_shown(change.value)} ({change.origin}{half})"
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)
