@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.layout import standard_layout as standard_layout
@@ -22,6 +23,7 @@ API_VERSION = 1
 
 _HOMES = {
     "hookimpl": "llmperf.hookspecs",
+    "cache_dir": "llmperf.cachedir",
     "agent_argv": "llmperf.launching.agent",
     "standard_layout": "llmperf.planning.layout",
     "TokenBatches": "llmperf.tokens.batches",
@@ -29,7 +31,7 @@ _HOMES = {
     "initial_normal": "llmperf.tokens.draws",
 }
 
-__all__ = ["API_VERSION", "__version__", *_HOMES]  # noqa: PLE0604
+__all__ = ["API_VERSION", "__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,97 @@
+"""Token files that are read as they are: `.npy` arrays and Megatron's indexed data sets, memory-mapped."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from llmperf.tokens.problems import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Tokens = NDArray[np.integer]
+
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_VERSION = 1
+MEGATRON_HEADER = struct.Struct("<9sQBQQ")
+MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+"""Codes of Megatron-LM's `IndexedDataset`; 6 and 7 are floating point, which no token is."""
+
+
+def npy_tokens(path: Path) -> Tokens:
+    """The ids in a `.npy` file, [tokens] or [rows, tokens] end to end; DataError if it holds other things."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError) as error:
+        raise DataError("data.path", f"{path} is not a readable .npy file: {_line(error)}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
+        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+        raise DataError("data.path", f"{path}: expected integers of one or two dimensions, found {found}")
+    if not array.flags.c_contiguous:
+        raise DataError(
+            "data.path", f"{path}: expected C order, found Fortran order; save it with np.ascontiguousarray"
+        )
+    return array.reshape(-1)
+
+
+def _line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def megatron_paths(path: Path) -> tuple[Path, Path]:
+    """The `.bin` and `.idx` that a path means, given either of them or what they have in common."""
+    stem = str(path)[:-4] if path.suffix in (".bin", ".idx") else str(path)
+    return Path(f"{stem}.bin"), Path(f"{stem}.idx")
+
+
+def megatron_tokens(path: Path) -> Tokens:
+    """The ids of a Megatron data set (`MMIDIDX`, version 1), end to end; DataError if the pair is damaged."""
+    data, index = megatron_paths(path)
+    for one in (data, index):
+        if not one.is_file():
+            raise DataError("data.path", f"a Megatron data set is two files; {one} is missing")
+    dtype = _checked_index(index, data.stat().st_size)
+    if data.stat().st_size == 0:
+        return np.zeros(0, dtype=dtype)
+    return np.memmap(data, dtype=dtype, mode="r")
+
+
+def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
+    """The dtype of the tokens, once lengths and pointers of all sequences are found to tile the data file."""
+    sequences, dtype = _index_header(index)
+    start = MEGATRON_HEADER.size
+    mapped = np.memmap(index, dtype=np.uint8, mode="r")
+    lengths = mapped[start : start + 4 * sequences].view("<i4").astype(np.int64)
+    pointers = mapped[start + 4 * sequences : start + 12 * sequences].view("<i8")
+    ends = np.cumsum(lengths) * dtype.itemsize
+    if (lengths < 0).any() or (pointers != ends - lengths * dtype.itemsize).any():
+        raise DataError("data.path", f"{index}: its sequences do not follow one another in the .bin file")
+    total = int(ends[-1]) if sequences else 0
+    if total != data_bytes:
+        raise DataError(
+            "data.path", f"{index} describes {total} bytes of data; the .bin file has {data_bytes}"
+        )
+    return dtype
+
+
+def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
+    with index.open("rb") as file:
+        header = file.read(MEGATRON_HEADER.size)
+    if len(header) < MEGATRON_HEADER.size or header[:9] != MEGATRON_MAGIC:
+        raise DataError("data.path", f"{index}: expected a Megatron index (MMIDIDX), found something else")
+    _, version, code, sequences, documents = MEGATRON_HEADER.unpack(header)
+    if version != MEGATRON_VERSION:
+        raise DataError("data.path", f"{index}: expected MMIDIDX version {MEGATRON_VERSION}, found {version}")
+    if code not in MEGATRON_DTYPES:
+        raise DataError(
+            "data.path", f"{index}: dtype code {code} is none of integers ({sorted(MEGATRON_DTYPES)})"
+        )
+    needed = MEGATRON_HEADER.size + 12 * sequences + 8 * documents
+    if (found := index.stat().st_size) < needed:
+        raise DataError("data.path", f"{index} is cut short: {needed} bytes announced, {found} there")
+    return sequences, np.dtype(MEGATRON_DTYPES[code])

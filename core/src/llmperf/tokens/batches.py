@@ -1,0 +1,79 @@
+"""Micro batches of token ids for one data-parallel rank: what every framework trains on."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from llmperf.errors import UserError
+from llmperf.tokens.entropy import known_entropy
+from llmperf.tokens.packing import position
+from llmperf.tokens.sources import Samples, check_ids, open_samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from llmperf.types import Batch, Plan
+
+
+class TokenBatches:
+    """The micro batches of one data-parallel rank, in the order of the run; a context manager.
+
+    Over all ranks, the rows of one step are the same samples for every layout, micro batch and framework.
+    """
+
+    def __init__(
+        self, samples: Samples, batch: Batch, data_parallel_rank: int, vocab_size: int, entropy: float | None
+    ):
+        self._samples = samples
+        self._batch = batch
+        self._rank = data_parallel_rank
+        self._vocab_size = vocab_size
+        self._taken = 0
+        self.known_entropy = entropy
+        """Nats per token below which no model's expected loss can get; None where unknown."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 that tells this data from other data."""
+        return self._samples.fingerprint
+
+    def next_micro_batch(self) -> NDArray[np.int64]:
+        """The next micro batch, int64 [micro_batch, seq_len + 1]: inputs are [:, :-1], labels [:, 1:].
+
+        UserError if it holds an id that the model's vocabulary has not, or if the data have run out.
+        """
+        step, micro_step = divmod(self._taken, self._batch.gradient_accumulation)
+        self._taken += 1
+        rows = range(self._batch.micro_batch)
+        places = [position(self._batch, step, micro_step, self._rank, row) for row in rows]
+        tokens = np.stack([self._samples.at(place) for place in places])
+        check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
+        return tokens
+
+    def close(self) -> None:
+        """Let the files go."""
+        del self._samples
+
+    def __enter__(self) -> TokenBatches:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_batches(plan: Plan, data_parallel_rank: int) -> TokenBatches:
+    """The data of a plan for one data-parallel rank, `plan.layout.data_parallel_rank(rank)`.
+
+    UserError if a file is missing or not what it should be, if the tokens do not last for the plan's steps,
+    or if an id is beyond the vocabulary.
+    """
+    if not 0 <= data_parallel_rank < plan.batch.data_parallel:
+        raise UserError(f"data-parallel rank {data_parallel_rank} of {plan.batch.data_parallel}")
+    samples = open_samples(plan.spec, plan.batch)
+    entropy = known_entropy(plan.spec.contract.dataset)
+    return TokenBatches(samples, plan.batch, data_parallel_rank, plan.spec.model.vocab_size, entropy)

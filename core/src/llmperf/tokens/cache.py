@@ -1,0 +1,105 @@
+"""Tokenised text as `.npy` files in the cache: made once, by one process, whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from llmperf.cachedir import cache_dir
+from llmperf.tokens.problems import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Parts = Callable[[], Iterable["NDArray[np.integer]"]]
+
+FORMAT_VERSION = "1"
+READ_BYTES = 1 << 20
+HEADER_BYTES = 128
+
+
+def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
+    """The `.npy` file of one token stream, made from `parts` if no process has made it yet.
+
+    `key` holds the digests of all that the tokens depend on. Ranks that start at once wait for the first.
+    """
+    digest = hashlib.sha256("\0".join([FORMAT_VERSION, dtype, *key]).encode()).hexdigest()
+    folder = cache_dir("tokens")
+    path = folder / f"{digest}.npy"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            with _locked(folder / f"{digest}.lock"):
+                if not path.exists():
+                    _write(path, np.dtype(dtype), parts)
+    except OSError as error:
+        raise DataError(
+            "LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}"
+        ) from None
+    return path
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the lock goes with its holder, so nothing stale can hang a later run."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, dtype: np.dtype[np.integer], parts: Parts) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _write_npy(file, dtype, parts())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _write_npy(file: BinaryIO, dtype: np.dtype[np.integer], parts: Iterable[NDArray[np.integer]]) -> None:
+    """A one-dimensional array of unknown length: its header is written last, in room left for it."""
+    file.write(bytes(HEADER_BYTES))
+    count = 0
+    for part in parts:
+        file.write(part.astype(dtype, copy=False).tobytes())
+        count += len(part)
+    facts = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
+    start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
+    file.seek(0)
+    file.write(start + facts.encode().ljust(HEADER_BYTES - 11) + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content; remembered by name, size and time of change, as files are large."""
+    facts = path.stat()
+    identity = f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}"
+    memo = cache_dir("digests") / hashlib.sha256(identity.encode()).hexdigest()
+    if memo.exists() and len(known := memo.read_text(errors="replace")) == 64:
+        return known
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_BYTES):
+            digest.update(block)
+    if facts.st_size > READ_BYTES:
+        _remember(memo, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def _remember(memo: Path, digest: str) -> None:
+    memo.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=memo.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(digest)
+    os.replace(name, memo)

@@ -1,0 +1,78 @@
+"""Counter-based random draws: the same numbers for every vendor, every framework, every machine.
+
+The generator is Philox4x64-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011) keyed
+by a hash of seed and name. Only its raw 64-bit words are used, so that no stream depends on how a library turns words
+into floating-point draws. Element i of a stream is its word i, so any slice can be drawn alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WORDS_PER_COUNTER = 4
+BLOCK = 1 << 16
+"""Elements turned into floats at a time, so that the intermediate results stay in the cache."""
+UNIFORM_MAX = 2**16 - 1
+LANES = np.uint64(0x0000_FFFF_0000_FFFF)
+LOW = np.uint64(0xFFFF_FFFF)
+
+
+def stream_key(seed: int, name: str) -> NDArray[np.uint64]:
+    """The 128-bit Philox key of a stream: the first half of SHA-256 over `llmperf/v1/SEED/NAME`."""
+    digest = hashlib.sha256(f"llmperf/v1/{seed}/{name}".encode()).digest()
+    return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
+
+
+def raw_uint64(seed: int, name: str, start: int, stop: int) -> NDArray[np.uint64]:
+    """Words `start` to `stop` of the stream of (seed, name), without drawing those before; [stop - start]."""
+    if not 0 <= start <= stop:
+        raise ValueError(f"slice {start}:{stop} of a stream")
+    first, skipped = divmod(start, WORDS_PER_COUNTER)
+    counter = np.array([first, 0, 0, 0], dtype=np.uint64)
+    generator = np.random.Philox(key=stream_key(seed, name), counter=counter)
+    words: NDArray[np.uint64] = generator.random_raw(skipped + stop - start)
+    return words[skipped:]
+
+
+def initial_normal(
+    seed: int, name: str, shape: tuple[int, ...], std: float, start: int = 0, stop: int | None = None
+) -> NDArray[np.float32]:
+    """Initial weights: nearly normal float32 values of mean 0 and standard deviation `std`.
+
+    Each element is the sum of the four 16-bit uniforms of one word, centred and scaled: mean 0 and variance
+    std^2 exactly (that of the sum is (2^32 - 1) / 3), kurtosis 2.7, support +-3.46 std. `name` is the
+    parameter's name in published checkpoints and `shape` its shape there, [out, in] for a matrix. With `start` or `stop` the answer is that slice of the flattened (C order) whole, [stop - start].
+    """
+    size = math.prod(shape)
+    whole = start == 0 and stop is None
+    stop = size if stop is None else stop
+    if not 0 <= start <= stop <= size:
+        raise ValueError(f"slice {start}:{stop} of {name}, which has {size} elements")
+    values = _normal(seed, name, std, start, stop)
+    return values.reshape(shape) if whole else values
+
+
+def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[np.float32]:
+    scale = np.float32(std / math.sqrt((2.0**32 - 1) / 3))
+    values = np.empty(stop - start, dtype=np.float32)
+    for begin in range(start, stop, BLOCK):
+        end = min(begin + BLOCK, stop)
+        centred = _sum_of_uniforms(raw_uint64(seed, name, begin, end)) - 2 * UNIFORM_MAX
+        np.multiply(
+            centred, scale, out=values[begin - start : end - start], dtype=np.float32, casting="unsafe"
+        )
+    return values
+
+
+def _sum_of_uniforms(words: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """The sum of each word's four 16-bit parts: two lanes of two, then both."""
+    pairs: Any = (words & LANES) + ((words >> np.uint64(16)) & LANES)
+    sums: NDArray[np.int32] = ((pairs & LOW) + (pairs >> np.uint64(32))).astype(np.int32)
+    return sums

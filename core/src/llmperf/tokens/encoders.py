@@ -1,0 +1,107 @@
+"""From text to token ids: bytes, or a local `tokenizer.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from llmperf.documents import read_bytes
+from llmperf.errors import UserError
+from llmperf.tokens.problems import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BYTES = "bytes"
+END_OF_DOCUMENT = 256
+END_TOKENS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "[SEP]")
+PIECE_CHARACTERS = 1 << 16
+
+
+class Encoder(Protocol):
+    """Turns text into ids."""
+
+    identity: str
+    """Differs between encoders that give different ids."""
+    dtype: str
+    end: tuple[int, ...]
+    """What follows each document: one id, or none where the tokenizer has no such token."""
+
+    def encode(self, text: str) -> NDArray[np.integer]:
+        """The ids of a text, without any token that marks its ends."""
+        ...
+
+
+class ByteEncoder:
+    """UTF-8 bytes as ids 0 to 255, and 256 at the end of each document."""
+
+    identity = BYTES
+    dtype = "<u2"
+    end: tuple[int, ...] = (END_OF_DOCUMENT,)
+
+    def encode(self, text: str) -> NDArray[np.integer]:
+        """One id for each byte."""
+        return np.frombuffer(text.encode(), dtype=np.uint8)
+
+
+class FileEncoder:
+    """A `tokenizer.json`, read by the `tokenizers` library.
+
+    Long texts are cut at line ends before they are encoded, so that it works on many pieces at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        content = read_bytes(path)
+        self.identity = hashlib.sha256(content).hexdigest()
+        self._tokenizer = _parse(path, content)
+        self.dtype = "<u2" if self._tokenizer.get_vocab_size() <= 2**16 else "<u4"
+        ends = (self._tokenizer.token_to_id(token) for token in END_TOKENS)
+        self.end = tuple(end for end in ends if end is not None)[:1]
+
+    def encode(self, text: str) -> NDArray[np.integer]:
+        """The ids of a text, no special tokens added."""
+        encoded = self._tokenizer.encode_batch(pieces(text, PIECE_CHARACTERS), add_special_tokens=False)
+        return np.array([one for piece in encoded for one in piece.ids], dtype=np.int64)
+
+
+def _parse(path: Path, content: bytes) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise DataError(
+            "data.tokenizer",
+            "reading a tokenizer.json needs the package 'tokenizers': uv pip install tokenizers",
+        ) from None
+    try:
+        return Tokenizer.from_buffer(content)
+    except Exception as error:  # the library raises plain Exception
+        raise DataError("data.tokenizer", f"{path} is not a tokenizer.json: {error}") from None
+
+
+def pieces(text: str, longest: int) -> list[str]:
+    """A text cut at line ends into pieces of about `longest` characters."""
+    found, start = [], 0
+    while start < len(text):
+        end = text.find("\n", start + longest) + 1 or len(text)
+        found.append(text[start:end])
+        start = end
+    return found
+
+
+def open_encoder(tokenizer: str) -> Encoder:
+    """What `data.tokenizer` names: `bytes`, or the path of a `tokenizer.json`."""
+    if tokenizer == BYTES:
+        return ByteEncoder()
+    path = Path(tokenizer).expanduser()
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        return FileEncoder(path)
+    except DataError:
+        raise
+    except UserError as error:
+        raise DataError(
+            "data.tokenizer", f"expected 'bytes' or the path of a tokenizer.json; {error}"
+        ) from None

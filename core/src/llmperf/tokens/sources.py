@@ -1,0 +1,175 @@
+"""From `contract.dataset` and `[data]` to samples that can be read at random access."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
+from llmperf.tokens.encoders import open_encoder
+from llmperf.tokens.entropy import PYTHON_STDLIB, SYNTHETIC
+from llmperf.tokens.huggingface import huggingface_tokens, is_saved_dataset
+from llmperf.tokens.packing import SampleOrder, sample_bounds, sample_count, tokens_needed
+from llmperf.tokens.problems import DataError
+from llmperf.tokens.synthetic import SyntheticTokens
+from llmperf.tokens.text import python_library, text_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from llmperf.types import Batch, DataSource, RunSpec
+
+SCANNED_TOKENS = 2**26
+"""Streams up to this long are searched for foreign ids when they are opened; longer ones batch by batch."""
+FINGERPRINT_BLOCKS = 64
+FINGERPRINT_TOKENS = 4096
+
+
+class Samples(Protocol):
+    """What is read from: samples in the order of the run."""
+
+    @property
+    def where(self) -> str:
+        """The setting that leads to them."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 that tells this data from other data."""
+        ...
+
+    def at(self, place: int) -> NDArray[np.int64]:
+        """The sample at a place of the global order, int64 [seq_len + 1]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedSamples:
+    """A stream of tokens cut into samples of seq_len + 1 that share their ends."""
+
+    where: str
+    tokens: NDArray[np.integer]
+    seq_len: int
+    order: SampleOrder
+    repeat: bool
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the length and blocks spread over the stream."""
+        digest = hashlib.sha256(f"stream/v1/{len(self.tokens)}".encode())
+        last = max(0, len(self.tokens) - FINGERPRINT_TOKENS)
+        for start in sorted(
+            {last * block // (FINGERPRINT_BLOCKS - 1) for block in range(FINGERPRINT_BLOCKS)}
+        ):
+            digest.update(self.tokens[start : start + FINGERPRINT_TOKENS].astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def at(self, place: int) -> NDArray[np.int64]:
+        """The sample at a place of the global order; DataError past the end where data are not repeated."""
+        if place >= self.order.samples and not self.repeat:
+            raise DataError(
+                self.where, f"its {self.order.samples} samples have been used up; --set data.repeat=true"
+            )
+        start, stop = sample_bounds(self.order[place], self.seq_len)
+        return self.tokens[start:stop].astype(np.int64)
+
+
+def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
+    """The samples of a run; DataError if they cannot be read, do not last for its steps, or hold foreign ids.
+
+    Without `batch` it is not asked whether they last.
+    """
+    if spec.contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and spec.data.path is not None:
+        raise DataError(
+            "data.path",
+            f"data set {spec.contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME",
+        )
+    if spec.contract.dataset == SYNTHETIC:
+        return SyntheticTokens(spec.model.vocab_size, spec.contract.seq_len, spec.contract.seed)
+    where, tokens = open_stream(spec.contract.dataset, spec.data)
+    _check_length(where, len(tokens), spec, batch)
+    if len(tokens) <= SCANNED_TOKENS:
+        check_ids(where, tokens, spec.model.vocab_size)
+    order = SampleOrder(sample_count(len(tokens), spec.contract.seq_len), spec.contract.seed)
+    return PackedSamples(
+        where=where, tokens=tokens, seq_len=spec.contract.seq_len, order=order, repeat=spec.data.repeat
+    )
+
+
+def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer]]:
+    """The setting and the tokens of any data set that is a stream."""
+    if dataset == PYTHON_STDLIB:
+        return "contract.dataset", npy_tokens(python_library(open_encoder(data.tokenizer)))
+    if data.path is None:
+        raise DataError(
+            "data.path",
+            f"data set {dataset!r} is read from a local file: --set data.path=FILE"
+            " ('synthetic' and 'python-stdlib' need none)",
+        )
+    path = Path(data.path).expanduser()
+    kind = guess_format(path) if data.format == "auto" else data.format
+    return "data.path", _read(kind, path, data.tokenizer)
+
+
+def _read(kind: str, path: Path, tokenizer: str) -> NDArray[np.integer]:
+    try:
+        if kind == "npy":
+            return npy_tokens(path)
+        if kind == "megatron":
+            return megatron_tokens(path)
+        if kind == "huggingface":
+            return npy_tokens(huggingface_tokens(path, open_encoder(tokenizer)))
+        return npy_tokens(text_file(path, open_encoder(tokenizer)))
+    except OSError as error:
+        raise DataError("data.path", f"{error.filename or path}: {error.strerror or error}") from None
+
+
+def guess_format(path: Path) -> str:
+    """What a path is by its suffix and content; DataError if there is nothing."""
+    if path.suffix in (".bin", ".idx") or all(one.is_file() for one in megatron_paths(path)):
+        return "megatron"
+    if path.is_dir():
+        if is_saved_dataset(path):
+            return "huggingface"
+        raise DataError(
+            "data.path", f"{path} is a folder, but none that datasets.save_to_disk wrote; name a file"
+        )
+    if not path.exists():
+        raise DataError("data.path", f"{path} does not exist")
+    return "npy" if path.suffix == ".npy" else "text"
+
+
+def _check_length(where: str, tokens: int, spec: RunSpec, batch: Batch | None) -> None:
+    seq_len = spec.contract.seq_len
+    wanted = 1 if batch is None or spec.data.repeat else spec.contract.steps * batch.global_batch
+    samples = sample_count(tokens, seq_len)
+    if samples >= wanted:
+        return
+    found = f"{tokens} tokens, {samples} samples of {seq_len}"
+    needed = f"{found}; {wanted} samples need {tokens_needed(wanted, seq_len)} tokens"
+    if batch is None or samples == 0:
+        raise DataError(where, f"too short: {needed}")
+    steps = samples // batch.global_batch
+    fewer = f", or --set contract.steps={steps}" if steps else ""
+    raise DataError(
+        where,
+        f"too short: {needed} ({spec.contract.steps} steps x global batch {batch.global_batch});"
+        f" --set data.repeat=true{fewer}",
+    )
+
+
+def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:
+    """DataError if an id is not one of the model's."""
+    for start in range(0, len(tokens), SCANNED_TOKENS // 16):
+        part = tokens[start : start + SCANNED_TOKENS // 16]
+        low, high = int(part.min()), int(part.max())
+        if low < 0 or high >= vocab_size:
+            found = low if low < 0 else high
+            raise DataError(
+                where,
+                f"token id {found} is outside the model's vocabulary, 0 to {vocab_size - 1}",
+            )
