@@ -71,9 +71,7 @@ def layout_text(draft: Draft) -> str:
     assert layout is not None
     parts = f"TP{layout.tensor_parallel} x PP{layout.pipeline_parallel} x DP{layout.data_parallel}"
     sharding = (
-        f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}"
-        if layout.sharding_stage
-        else ""
+        f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
     )
     return f"{layout.world_size} ranks = {parts}{sharding}"
 

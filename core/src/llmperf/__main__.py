@@ -1,0 +1,5 @@
+"""`python -m llmperf`."""
+
+from llmperf.cli.main import main
+
+main()

@@ -1,0 +1,76 @@
+"""Which keys a document may have: asked of the dataclass it becomes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from llmperf.errors import UserError, unknown
+from llmperf.types.units import Minimum
+
+
+@cache
+def hints(kind: type) -> dict[str, Any]:
+    """Resolved annotations of a dataclass, bounds included."""
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def lower_bound(annotation: Any) -> float | None:
+    """The inclusive minimum that an annotation carries, if any."""
+    for part in (annotation, *typing.get_args(annotation)):
+        for mark in getattr(part, "__metadata__", ()):
+            if isinstance(mark, Minimum):
+                return mark.value
+    return None
+
+
+def check_bound(value: Any, annotation: Any, where: str) -> None:
+    """UserError for a number under the bound of its field, or one that is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{where}: expected a finite number, found {value}")
+    low = lower_bound(annotation)
+    if low is not None and value < low:
+        raise UserError(f"{where}: expected at least {low}, found {value}")
+
+
+def dataclass_in(annotation: Any) -> type | None:
+    """The dataclass that an annotation is, or is an optional one of."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        found = [dataclass_in(option) for option in typing.get_args(annotation)]
+        return next((kind for kind in found if kind is not None), None)
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return annotation
+    return None
+
+
+def check_table(table: Any, kind: type, where: str) -> None:
+    """UserError for the first key, at any depth, that `kind` has no field for, or number below its bound."""
+    if not isinstance(table, Mapping):
+        raise UserError(f"{where}: expected a table, found {type(table).__name__} {table!r}")
+    for key, value in table.items():
+        if key not in hints(kind):
+            raise unknown(where, "key", str(key), hints(kind))
+        path = f"{where}.{key}" if ": " in where else f"{where}: {key}"
+        inner = dataclass_in(hints(kind)[key])
+        if inner is not None and isinstance(value, Mapping):
+            check_table(value, inner, path)
+        check_bound(value, hints(kind)[key], path)
+
+
+def leaves(kind: type, prefix: str = "") -> dict[str, Any]:
+    """Every settable path below a dataclass with its annotation, such as `optimizer.lr`."""
+    found: dict[str, Any] = {}
+    for name, annotation in hints(kind).items():
+        inner = dataclass_in(annotation)
+        if inner is None:
+            found[prefix + name] = annotation
+        else:
+            found |= leaves(inner, f"{prefix}{name}.")
+    return found

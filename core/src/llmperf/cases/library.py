@@ -1,0 +1,101 @@
+"""The models, cases and tuning overlays that the core and the installed plugins ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from llmperf.cases.fields import check_table
+from llmperf.cases.toml_file import read_toml
+from llmperf.documents import convert
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.plugins import Plugins, discover
+from llmperf.types.spec import Case, Model
+
+if TYPE_CHECKING:
+    from llmperf.plugins import Found
+
+T = TypeVar("T", Case, Model)
+Shelf = Literal["models", "cases", "overlays"]
+
+
+@dataclass
+class Library:
+    """Files by name. A name that two folders hold is an error that names both."""
+
+    folders: list[tuple[str, Path]] = field(default_factory=list)
+    """Who ships it, and where."""
+
+    def paths(self, shelf: Shelf) -> dict[str, Path]:
+        """Name to file for every TOML on a shelf."""
+        found: dict[str, Path] = {}
+        for owner, folder in self.folders:
+            for path in sorted((folder / shelf).glob("*.toml")):
+                if path.stem in found:
+                    raise UserError(f"{shelf[:-1]} {path.stem!r} is in {found[path.stem]} and in {path} ({owner})")
+                found[path.stem] = path
+        return found
+
+    def model(self, name: str, where: str = "model") -> Model:
+        """One model's facts; UserError with the nearest name if there is none."""
+        paths = self.paths("models")
+        if name not in paths:
+            raise unknown(where, "model", name, paths)
+        return read_named(paths[name], Model)
+
+    def case(self, name: str) -> Case:
+        """One case by name, or from a `.toml` file by path."""
+        if name.endswith(".toml"):
+            return read_named(Path(name), Case)
+        paths = self.paths("cases")
+        if name not in paths:
+            raise unknown("case", "case", name, paths)
+        return read_named(paths[name], Case)
+
+    def overlays(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Every tuning overlay as raw tables."""
+        for path in self.paths("overlays").values():
+            yield path, read_toml(path)
+
+
+def read_named(path: Path, kind: type[T]) -> T:
+    """A model or a case from its file, named by it; UserError at the first thing that does not fit."""
+    table = {"name": path.stem, **read_toml(path)}
+    check_table(table, kind, str(path))
+    document = convert(table, kind, str(path))
+    if document.name != path.stem:
+        raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {document.name!r}")
+    return document
+
+
+def library(*plugins: Plugins) -> Library:
+    """What the core and the given loaded plugins ship."""
+    folders: dict[Path, str] = {}
+    for loaded in plugins or (Plugins(),):
+        for owner, paths in loaded.collect("llmperf_resources"):
+            folders |= {Path(path): owner for path in paths}
+    return Library([(owner, path) for path, owner in folders.items()])
+
+
+def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[tuple[Found, str]]]:
+    """Each installed plugin loaded by itself, and the broken ones with their reasons."""
+    loaded, broken = [], []
+    for one in discover() if found is None else found:
+        try:
+            loaded.append(Plugins([one]))
+        except PluginError as error:
+            broken.append((one, str(error)))
+    return loaded, broken
+
+
+def whole_library() -> Library:
+    """What the core and every plugin that loads ship."""
+    return library(Plugins(), *loadable()[0])
+
+
+def library_with_case(name: str, *plugins: Plugins) -> Library:
+    """A library that has the case: the core's own and the given plugins' if that is enough, else everyone's."""
+    near = library(Plugins(), *plugins)
+    return near if name.endswith(".toml") or name in near.paths("cases") else whole_library()

@@ -1,0 +1,41 @@
+"""Tuning overlays: what a vendor or framework plugin recommends for a case on its device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from llmperf.cases.library import Library
+from llmperf.cases.settings import Setting, from_tables
+from llmperf.errors import UserError, unknown
+
+CONDITIONS = ("case", "device", "framework")
+TABLES = ("when", "contract", "tuning", "framework", "data")
+
+
+def matching(library: Library, case: str, device: str, framework: str) -> list[Setting]:
+    """The settings of every overlay whose `[when]` holds, in the order of file names."""
+    facts = {"case": case, "device": device, "framework": framework}
+    found: list[Setting] = []
+    for path, tables in library.overlays():
+        if all(facts[key] in _wanted(value) for key, value in _conditions(path, tables).items()):
+            settings = {key: value for key, value in tables.items() if key != "when"}
+            found += from_tables(settings, f"overlay {path.name}")
+    return found
+
+
+def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
+    for key in tables:
+        if key not in TABLES:
+            raise unknown(str(path), "table", key, TABLES)
+    when = tables.get("when")
+    if not isinstance(when, dict) or not when:
+        raise UserError(f"{path}: when: expected a table with one or more of {', '.join(CONDITIONS)}, found {when!r}")
+    for key in when:
+        if key not in CONDITIONS:
+            raise unknown(f"{path}: when", "condition", key, CONDITIONS)
+    return when
+
+
+def _wanted(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]

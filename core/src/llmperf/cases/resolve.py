@@ -1,0 +1,148 @@
+"""Case + overlays + command line -> RunSpec, with every departure from the case on record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llmperf.cases.library import Library
+from llmperf.cases.settings import FREE, Setting
+from llmperf.documents import builtins, convert
+from llmperf.planning.batch import settle
+from llmperf.planning.layout import layout_problems
+from llmperf.types.plan import Problem
+from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
+
+
+@dataclass(frozen=True)
+class Available:
+    """How many devices the machine has; None where a device can be divided at will."""
+
+    nodes: int | None
+    devices: int | None
+
+
+def resolve(
+    case: Case, library: Library, settings: Sequence[Setting], available: Available
+) -> tuple[RunSpec, list[Problem]]:
+    """The spec and what does not fit in it. Later settings win over earlier ones.
+
+    Raises UserError for a model that is not known.
+    """
+    tables = _apply(case, settings)
+    origins = {setting.path: setting.origin for setting in settings}
+    contract = convert(tables["contract"], Contract, f"case {case.name}: contract")
+    tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
+    tuning = _fit_machine(tuning, available, origins)
+    model = library.model(contract.model, _model_origin(origins, case))
+    problems = layout_problems(tuning, model)
+    if not any("ranks" in problem.message for problem in problems):
+        contract, tuning, problem = _settle_batch(contract, tuning, origins)
+        problems += [problem] if problem else []
+    problems += _contract_problems(contract, model.max_positions)
+    spec = RunSpec(
+        case=case.name,
+        title=case.title,
+        contract=contract,
+        tuning=tuning,
+        model=model,
+        framework=tables["framework"],
+        data=convert(tables["data"], DataSource, f"case {case.name}: data"),
+    )
+    return replace(spec, changes=changes(case, spec, origins)), problems
+
+
+def _model_origin(origins: Mapping[str, str], case: Case) -> str:
+    return f"{origins.get('contract.model', f'case {case.name}')}: contract.model"
+
+
+def _apply(case: Case, settings: Sequence[Setting]) -> dict[str, Any]:
+    parts = {"contract": case.contract, "tuning": case.tuning, "framework": case.framework, "data": case.data}
+    tables: dict[str, Any] = builtins(parts)
+    for setting in settings:
+        *folders, leaf = setting.path.split(".") if not setting.path.startswith(FREE) else _free(setting.path)
+        table = tables
+        for folder in folders:
+            if table.get(folder) is None:
+                table[folder] = {}
+            table = table[folder]
+        table[leaf] = builtins(setting.value)
+    return tables
+
+
+def _free(path: str) -> tuple[str, str]:
+    return "framework", path[len(FREE) :]
+
+
+def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) -> Tuning:
+    """Fewer nodes and devices where the machine has fewer and nobody asked for a number."""
+    for name, here in (("nodes", available.nodes), ("devices", available.devices)):
+        path = f"tuning.{name}"
+        if here is not None and here < getattr(tuning, name) and path not in origins:
+            tuning = replace(tuning, nodes=here) if name == "nodes" else replace(tuning, devices=here)
+            origins[path] = f"this machine has {here}"
+    return tuning
+
+
+def _settle_batch(
+    contract: Contract, tuning: Tuning, origins: dict[str, str]
+) -> tuple[Contract, Tuning, Problem | None]:
+    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
+    settled = settle(contract, tuning, data_parallel, set(origins))
+    if settled.global_batch != contract.global_batch:
+        origins["contract.global_batch"] = "follows from gradient_accumulation"
+    if settled.gradient_accumulation != tuning.gradient_accumulation:
+        origins.setdefault("tuning.gradient_accumulation", "follows from global_batch")
+    contract = replace(contract, global_batch=settled.global_batch)
+    return contract, replace(tuning, gradient_accumulation=settled.gradient_accumulation), settled.problem
+
+
+def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
+    problems = []
+    if contract.seq_len > max_positions:
+        message = f"{contract.model} has {max_positions} positions, found {contract.seq_len}; the nearest is"
+        problems.append(Problem(where="contract.seq_len", message=f"{message} {max_positions}"))
+    if contract.warmup_steps >= contract.steps:
+        message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
+        problems.append(Problem(where="contract.warmup_steps", message=message))
+    return problems
+
+
+def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
+    """Every leaf of contract, tuning and framework options that differs from the case: this is `fix_hp`."""
+    before, after = _flat_case(case), _flat_spec(spec)
+    return tuple(
+        Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))
+        for path in sorted({**before, **after})
+        if before.get(path) != after.get(path)
+    )
+
+
+def _flat_case(case: Case) -> dict[str, Any]:
+    tuning = case.tuning
+    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
+    settled = settle(case.contract, tuning, max(data_parallel, 1), set())
+    tuning = replace(tuning, gradient_accumulation=settled.gradient_accumulation)
+    return _flatten({"contract": case.contract, "tuning": tuning, "framework": case.framework})
+
+
+def _flat_spec(spec: RunSpec) -> dict[str, Any]:
+    return _flatten({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
+
+
+def _flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for prefix, value in builtins(parts).items():
+        _collect(value, prefix, flat)
+    return flat
+
+
+def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _collect(inner, f"{path}.{key}", into)
+    elif isinstance(value, list):
+        into[path] = ", ".join(str(one) for one in value)
+    else:
+        into[path] = value

@@ -1,0 +1,124 @@
+"""`--set path=value`: finding the field that is meant, reading the value as its type."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from llmperf.cases.fields import check_bound, leaves
+from llmperf.cases.toml_file import parse_value
+from llmperf.documents import convert
+from llmperf.errors import UserError, unknown
+from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
+
+FREE = "framework."
+"""Paths under it belong to the framework plugin, which checks them."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value for one field, and where it came from."""
+
+    path: str
+    value: Any
+    origin: str
+
+
+@lru_cache(maxsize=1)
+def known_paths() -> dict[str, Any]:
+    """Every path that can be set, with the annotation of its field."""
+    return leaves(Contract, "contract.") | leaves(Tuning, "tuning.") | leaves(DataSource, "data.")
+
+
+def full_path(given: str, where: str) -> str:
+    """The whole path for one that may leave out its beginning; UserError if none or several end so."""
+    if given in known_paths() or (given.startswith(FREE) and given != FREE):
+        return given
+    ending = [path for path in known_paths() if path.endswith(f".{given}")]
+    shallowest = [path for path in ending if path.count(".") == min(one.count(".") for one in ending)]
+    if len(shallowest) == 1:
+        return shallowest[0]
+    if ending:
+        raise UserError(f"{where}: {given!r} is ambiguous; write one of: {', '.join(ending)}")
+    last = {path.split(".", 1)[1] for path in known_paths()}
+    raise unknown(where, "path", given, {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)})
+
+
+def typed(path: str, value: Any, where: str) -> Any:
+    """The value as the field's type; UserError that says what was expected and found."""
+    if path.startswith(FREE):
+        return convert(value, typing.cast("type[Scalar]", Scalar), f"{where}: {path}")
+    annotation = known_paths()[path]
+    if value == "none" and type(None) in typing.get_args(annotation):
+        return None
+    if isinstance(value, str) and not _takes_text(annotation):
+        raise UserError(f"{where}: {path}: expected {describe(annotation)}, found {value!r}")
+    try:
+        converted = convert(value, annotation, where)
+    except UserError:
+        raise UserError(f"{where}: {path}: expected {describe(annotation)}, found {value!r}") from None
+    check_bound(converted, annotation, f"{where}: {path}")
+    return converted
+
+
+def _takes_text(annotation: Any) -> bool:
+    options = typing.get_args(annotation) or (annotation,)
+    return any(option is str or isinstance(option, str) or _takes_text_option(option) for option in options)
+
+
+def _takes_text_option(option: Any) -> bool:
+    return typing.get_origin(option) is typing.Literal and any(isinstance(one, str) for one in typing.get_args(option))
+
+
+def describe(annotation: Any) -> str:
+    """A type in a user's words."""
+    origin, options = typing.get_origin(annotation), typing.get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return describe(annotation.__origin__)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(str(option) for option in options)
+    if origin is tuple:
+        return 'a list, such as ["a", "b"]'
+    if options:
+        return " or ".join("none" if option is type(None) else describe(option) for option in options)
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
+        annotation, str(annotation)
+    )
+
+
+def from_command_line(texts: Iterable[str]) -> list[Setting]:
+    """The settings of `--set path=value` options, in order."""
+    found = []
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise UserError(f"--set {text}: expected path=value, such as --set micro_batch=4")
+        full = full_path(path.strip(), "--set")
+        found.append(Setting(full, typed(full, parse_value(value.strip()), "--set"), "--set"))
+    return found
+
+
+def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:
+    """The settings of an overlay file's tables `contract`, `tuning`, `framework` and `data`."""
+    found = []
+    for path, value in _flat(tables):
+        full = path if path.startswith(FREE) else _exact(path, where)
+        found.append(Setting(full, typed(full, value, where), where))
+    return found
+
+
+def _exact(path: str, where: str) -> str:
+    if path not in known_paths():
+        raise unknown(where, "path", path, known_paths())
+    return path
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

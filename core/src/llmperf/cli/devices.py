@@ -1,0 +1,45 @@
+"""`llmperf devices`."""
+
+from __future__ import annotations
+
+import click
+
+from llmperf.cli.output import gib, json_option, print_json, print_table
+
+EXAMPLES = """\b
+Examples:
+  llmperf devices
+  llmperf devices --json
+"""
+
+
+@click.command("devices", epilog=EXAMPLES)
+@json_option
+def command(as_json: bool) -> None:
+    """List the devices that the installed vendor plugins see here, and why one sees none."""
+    from llmperf.planning.vendors import probe_all
+
+    probes, broken = probe_all()
+    if as_json:
+        print_json({"probes": probes, "broken": broken})
+        return
+    print_table(
+        ["vendor", "index", "model", "memory", "precisions", "driver"],
+        [
+            (
+                one.vendor,
+                device.index,
+                device.model,
+                gib(device.memory_bytes),
+                ", ".join(one.offers.precisions),
+                one.driver,
+            )
+            for one in probes
+            for device in one.devices
+        ],
+    )
+    for one in probes:
+        for problem in one.problems:
+            click.echo(f"{one.vendor}: {problem}")
+    for line in broken:
+        click.echo(line)

@@ -1,0 +1,109 @@
+"""The `llmperf` command: finds the subcommand, imports only that, turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from llmperf.errors import LlmperfError, unknown
+
+COMMANDS = {
+    "run": "Train a case here, measure it, write a checked result.",
+    "plan": "Show what would run, and what does not fit together.",
+    "cases": "List the cases.",
+    "models": "List the models with their exact parameter counts.",
+    "plugins": "List the installed plugins, broken ones with their reason.",
+    "devices": "List the devices that the vendor plugins see here.",
+    "validate": "Check results, plans, records, cases and models.",
+    "report": "Render results as tables or documents.",
+    "doctor": "Say what is missing here for which plugin, and what mends it.",
+    "completion": "Print the shell's completion script.",
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order a user meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import one command's module."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"llmperf.cli.{name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Offer the nearest name for an unknown command."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown("llmperf", "command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+EXAMPLES = """\b
+Examples:
+  llmperf run                              train the default case on this machine
+  llmperf run default --framework pytorch  the same with plain PyTorch
+  llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
+  llmperf validate runs/                   check everything in a folder
+"""
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from llmperf import __version__
+
+        click.echo(f"llmperf {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Lazy, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+def cli() -> None:
+    """Measure how fast an accelerator trains large language models, so that others can trust the figure."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
+    sys.exit(call(arguments))
+
+
+def call(arguments: list[str] | None = None) -> int:
+    """Run one command line and give its exit code; bugs keep their traceback."""
+    try:
+        code: Any = cli.main(args=arguments, prog_name="llmperf", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.Abort:
+        return _say("interrupted", 130)
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except LlmperfError as error:
+        return _say(str(error), getattr(error, "exit_code", 1))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _say(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

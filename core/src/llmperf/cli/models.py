@@ -1,0 +1,45 @@
+"""`llmperf models`."""
+
+from __future__ import annotations
+
+import click
+
+from llmperf.cli.output import big, json_option, print_json, print_table
+
+EXAMPLES = """\b
+Examples:
+  llmperf models
+  llmperf models --json
+"""
+
+
+@click.command("models", epilog=EXAMPLES)
+@json_option
+def command(as_json: bool) -> None:
+    """List the models with their exact parameter counts and the source of their facts."""
+    from llmperf.accounting.parameters import count_parameters
+    from llmperf.cases.library import whole_library
+    from llmperf.documents import builtins
+
+    shelf = whole_library()
+    models = [shelf.model(name) for name in shelf.paths("models")]
+    if as_json:
+        print_json([{**builtins(model), "parameters": count_parameters(model).total} for model in models])
+        return
+    print_table(
+        ["model", "parameters", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions", "source"],
+        [
+            (
+                model.name,
+                big(count_parameters(model).total),
+                model.layers,
+                model.hidden_size,
+                model.attention_heads,
+                model.kv_heads,
+                model.vocab_size,
+                f"{model.max_positions} {model.position_encoding}",
+                model.source,
+            )
+            for model in models
+        ],
+    )

@@ -1,0 +1,51 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    from llmperf.documents import encode_pretty
+
+    click.echo(encode_pretty(document).decode(), nl=False)
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A plain table; None is shown as a dash."""
+    from tabulate import tabulate
+
+    shown = [["-" if cell is None else cell for cell in row] for row in rows]
+    click.echo(tabulate(shown, headers=headers, tablefmt="simple", disable_numparse=True))
+
+
+def gib(count: float | None) -> str | None:
+    """Bytes as GiB."""
+    return None if count is None else f"{count / 2**30:.2f} GiB"
+
+
+def big(number: float | None) -> str | None:
+    """A number with digit groups, or in powers of ten above 10^12."""
+    if number is None:
+        return None
+    return f"{number:.4g}" if number >= 1e12 else f"{number:,.0f}"
+
+
+def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for CASE."""
+    from llmperf.cases.library import whole_library
+
+    return [name for name in whole_library().paths("cases") if name.startswith(incomplete)]
+
+
+def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for --vendor and --framework."""
+    from llmperf.plugins import discover
+
+    return [one.name for one in discover() if one.role == param.name and one.name.startswith(incomplete)]

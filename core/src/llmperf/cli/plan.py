@@ -1,0 +1,46 @@
+"""`llmperf plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmperf.cli.output import print_json
+from llmperf.cli.request import request, request_options
+
+if TYPE_CHECKING:
+    from llmperf.planning.draft import Draft
+
+EXAMPLES = """\b
+Examples:
+  llmperf plan
+  llmperf plan default --devices 1 --set micro_batch=4
+  llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
+  llmperf plan baichuan2_13b_pretrain_zero --on H800:2x8 --json
+"""
+
+
+@click.command("plan", epilog=EXAMPLES)
+@request_options
+@click.option("--on", metavar="MODEL:NxD", help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")
+@click.pass_context
+def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
+    """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.
+
+    Exits with 2 if something does not fit together.
+    """
+    from llmperf.planning.build import draft
+
+    ctx.exit(show(draft(request(options, on)), options["as_json"]))
+
+
+def show(sketch: Draft, as_json: bool) -> int:
+    """Print a draft; exit code 2 if something does not fit together."""
+    from llmperf.reporting.plan_text import plan_document, plan_text
+
+    if as_json:
+        print_json(plan_document(sketch))
+    else:
+        click.echo(plan_text(sketch), nl=False)
+    return 2 if sketch.problems else 0

@@ -1,0 +1,60 @@
+"""`llmperf plugins`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from llmperf.cli.output import json_option, print_json
+
+EXAMPLES = """\b
+Examples:
+  llmperf plugins
+  llmperf plugins --json
+"""
+
+
+@click.command("plugins", epilog=EXAMPLES)
+@json_option
+def command(as_json: bool) -> None:
+    """List the installed plugins; a broken one is shown with its reason."""
+    rows = [_state(one) for one in _found()]
+    if as_json:
+        print_json(rows)
+        return
+    widths = [max(len(str(row[key])) for row in [*rows, {key: key for key in COLUMNS}]) for key in COLUMNS]
+    for row in [
+        {key: key for key in COLUMNS},
+        {key: "-" * width for key, width in zip(COLUMNS, widths, strict=True)},
+        *rows,
+    ]:
+        click.echo("  ".join(str(row[key]).ljust(width) for key, width in zip(COLUMNS, widths, strict=True)).rstrip())
+
+
+COLUMNS = ("role", "name", "distribution", "version", "state")
+
+
+def _found() -> list[Any]:
+    from llmperf.plugins import discover
+
+    return discover()
+
+
+def _state(one: Any) -> dict[str, str]:
+    from llmperf.errors import PluginError
+    from llmperf.plugins import Plugins, find
+
+    try:
+        find(one.role, one.name)
+        Plugins([one])
+        state = "ok"
+    except PluginError as error:
+        state = f"broken: {error}"
+    return {
+        "role": one.role,
+        "name": one.name,
+        "distribution": one.distribution,
+        "version": one.version,
+        "state": state,
+    }

@@ -1,0 +1,49 @@
+"""The options that `llmperf run` and `llmperf plan` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmperf.cli.output import case_names, json_option, plugin_names
+
+if TYPE_CHECKING:
+    from llmperf.planning.request import Request
+
+OPTIONS = (
+    click.argument("case", default="default", shell_complete=case_names),
+    click.option("--vendor", metavar="V", shell_complete=plugin_names, help="Whose devices; the best here by default."),
+    click.option("--framework", metavar="F", shell_complete=plugin_names, help="The case's own by default."),
+    click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
+    click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="Change one setting; may be repeated."),
+    click.option("--stall-timeout", metavar="SECONDS", type=click.FloatRange(min=1), default=300.0, show_default=True,
+                 help="A run in which no rank finishes a step for so long has hung."),
+    click.option("--startup-timeout", metavar="SECONDS", type=click.FloatRange(min=1), default=1800.0,
+                 show_default=True, help="The same until the first step."),
+    json_option,
+)  # fmt: skip
+
+
+def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add CASE and the shared options to a command."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def request(options: dict[str, Any], on: str | None = None) -> Request:
+    """The request that the parsed options make."""
+    from llmperf.planning.request import Request
+
+    return Request(
+        case=options["case"],
+        vendor=options["vendor"],
+        framework=options["framework"],
+        devices=options["devices"],
+        settings=tuple(options["settings"]),
+        on=on,
+        stall_seconds=options["stall_timeout"],
+        startup_seconds=options["startup_timeout"],
+    )

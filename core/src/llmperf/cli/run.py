@@ -1,0 +1,91 @@
+"""`llmperf run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmperf.cli.output import print_json
+from llmperf.cli.request import request, request_options
+
+if TYPE_CHECKING:
+    from llmperf.planning.draft import Draft
+    from llmperf.types.result import Result
+
+EXAMPLES = """\b
+Examples:
+  llmperf run
+  llmperf run default --framework pytorch --devices 1
+  llmperf run default --set steps=50 --set micro_batch=4 --repeat 3
+  llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
+"""
+
+
+@click.command("run", epilog=EXAMPLES)
+@request_options
+@click.option(
+    "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run so often and show the spread."
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
+              help="Where run folders are made.")  # fmt: skip
+@click.pass_context
+def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
+    """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
+
+    Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
+    """
+    from llmperf.planning.build import draft
+
+    sketch = draft(request(options))
+    if dry_run:
+        from llmperf.cli.plan import show
+
+        ctx.exit(show(sketch, options["as_json"]))
+    results = _run(sketch, out, repeat, options["as_json"])
+    if options["as_json"]:
+        documents = [{"folder": str(folder), "result": result} for folder, result in results]
+        print_json(documents[0] if repeat == 1 else documents)
+    elif repeat > 1:
+        _spread([result for _, result in results])
+    ctx.exit(_exit_code([result for _, result in results]))
+
+
+def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
+    from llmperf.cli.progress_line import ProgressLine
+    from llmperf.reporting.summary import result_table
+    from llmperf.running import measure, refuse_problems
+
+    refuse_problems(sketch)
+    results = []
+    with ProgressLine() as line:
+        for folder, result in measure(sketch, out, repeat, line.show):
+            line.clear()
+            results.append((folder, result))
+            if not quiet:
+                click.echo(result_table(result))
+                click.echo(f"\nrun folder: {folder}")
+    return results
+
+
+def _spread(results: list[Result]) -> None:
+    from llmperf.results.spread import spread
+
+    found = spread(results)
+    if found is None:
+        click.echo("no complete run, so no spread")
+        return
+    click.echo(
+        f"\n{found.runs} runs: token/p/s median {found.median:.1f}, {found.minimum:.1f} to {found.maximum:.1f},"
+        f" spread {100 * found.relative:.1f} % of the median"
+    )
+
+
+def _exit_code(results: list[Result]) -> int:
+    if any(result.failure is not None and result.failure.reason == "interrupted" for result in results):
+        return 130
+    bad = any(result.status != "complete" for result in results)
+    wrong = any(finding.severity == "error" for result in results for finding in result.findings)
+    return 1 if bad or wrong else 0

@@ -1,0 +1,87 @@
+"""What is missing on this machine for which plugin, and what mends it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from llmperf.errors import PluginError
+from llmperf.plugins import PUBLISHED, Found, Plugins, discover, find
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at."""
+
+    subject: str
+    state: Literal["ok", "missing", "broken"]
+    message: str
+    mend: str | None = None
+    """The command that mends it."""
+
+
+def examine() -> list[Diagnosis]:
+    """Every installed plugin, every plugin of the project that is not, and the host's tools."""
+    found = discover()
+    installed = {(one.role, one.name) for one in found}
+    looked = [diagnosis for one in found for diagnosis in _plugin(one)]
+    for (role, name), package in PUBLISHED.items():
+        if (role, name) not in installed:
+            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", f"uv pip install {package}"))
+    return looked + list(_host())
+
+
+def _plugin(found: Found) -> Iterator[Diagnosis]:
+    subject = f"{found.role} {found.name}"
+    try:
+        find(found.role, found.name)
+        plugins = Plugins([found])
+    except PluginError as error:
+        yield Diagnosis(subject, "broken", str(error), f"uv pip install --reinstall {found.distribution}")
+        return
+    missing = missing_requirements(found.distribution)
+    if missing:
+        message = f"{found.distribution} needs {', '.join(missing)}"
+        yield Diagnosis(subject, "broken", message, f"uv pip install {' '.join(missing)}")
+        return
+    if plugins.answers("llmperf_probe"):
+        yield from _devices(subject, plugins)
+    else:
+        yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
+
+
+def _devices(subject: str, plugins: Plugins) -> Iterator[Diagnosis]:
+    probe = plugins.ask("llmperf_probe")
+    if probe.devices:
+        yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
+    for problem in probe.problems or ((),) * (not probe.devices):
+        yield Diagnosis(subject, "missing", str(problem) or "sees no device")
+
+
+def missing_requirements(distribution: str) -> list[str]:
+    """Names of what a distribution requires here and is not installed; extras are not asked for."""
+    missing = []
+    for requirement in metadata.requires(distribution) or []:
+        name, _, marker = requirement.partition(";")
+        if marker.strip():
+            continue
+        plain = re.split(r"[\s<>=!~\[(]", name.strip())[0]
+        try:
+            metadata.version(plain)
+        except metadata.PackageNotFoundError:
+            missing.append(name.strip())
+    return missing
+
+
+def _host() -> Iterator[Diagnosis]:
+    if any(one.name == "zero" for one in discover()) and shutil.which("g++") is None:
+        yield Diagnosis(
+            "host compiler",
+            "missing",
+            "no g++: framework.optimizer=deepspeed cannot be built",
+            "apt-get install g++",
+        )

@@ -1,0 +1,160 @@
+"""Request -> Draft -> Plan."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+
+from llmperf.cases.library import Library, library, library_with_case, whole_library
+from llmperf.cases.overlays import matching
+from llmperf.cases.resolve import Available, resolve
+from llmperf.cases.settings import Setting
+from llmperf.errors import PluginError
+from llmperf.planning.batch import batch_of
+from llmperf.planning.checks import data_problems, machine_problems, memory_problems
+from llmperf.planning.draft import Draft
+from llmperf.planning.environment import worker_env
+from llmperf.planning.layout import standard_layout
+from llmperf.planning.needs import unmet
+from llmperf.planning.request import Request
+from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
+from llmperf.plugins import Plugins, load_for
+from llmperf.types.devices import PeakFlops
+from llmperf.types.plan import Batch, Plan, Problem, WorkerPlan, Workload
+from llmperf.types.spec import RunSpec
+
+
+def draft(request: Request) -> Draft:
+    """Everything about the run that was asked for, with what does not fit together.
+
+    Raises UserError where the request itself makes no sense: an unknown case, path, vendor or model, no device.
+    """
+    case = library_with_case(request.case).case(request.case)
+    machine = machine_elsewhere(request.on, request.vendor) if request.on else this_machine(request.vendor)
+    settings = request.command_line(machine)
+    framework = _last(settings, "tuning.framework") or case.tuning.framework
+    plugins, missing = _load(machine.vendor, framework)
+    shelf = library(plugins)
+    overlaid = matching(shelf, case.name, machine.probe.devices[0].model, framework)
+    models = _shelf_with(shelf, _last(settings, "contract.model") or case.contract.model)
+    spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
+    flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
+    sketch = Draft(spec, machine, flops, missing + problems, plugins=plugins)
+    if not problems:
+        _complete(sketch, plugins, request)
+    return sketch
+
+
+def _last(settings: Sequence[Setting], path: str) -> str | None:
+    return next((str(setting.value) for setting in reversed(settings) if setting.path == path), None)
+
+
+def _load(vendor: str, framework: str) -> tuple[Plugins, list[Problem]]:
+    try:
+        return load_for(vendor, framework), []
+    except PluginError as error:
+        return load_for(vendor, None), [Problem(where="tuning.framework", message=str(error))]
+
+
+def _shelf_with(shelf: Library, model: str) -> Library:
+    return shelf if model in shelf.paths("models") else whole_library()
+
+
+def _available(machine: Machine) -> Available:
+    return Available(machine.nodes, None if machine.divisible else len(machine.probe.devices))
+
+
+def workload(spec: RunSpec) -> Workload:
+    """What the FLOP count of a spec depends on besides its model."""
+    from llmperf.accounting.lora import lora_parameters
+
+    lora = spec.contract.lora
+    return Workload(
+        seq_len=spec.contract.seq_len,
+        gradient_checkpointing=spec.tuning.gradient_checkpointing,
+        lora_parameters=None if lora is None else lora_parameters(spec.model, lora),
+    )
+
+
+def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
+    """Add layout, batch and plan to a sketch whose spec fits together."""
+    spec, machine = sketch.spec, sketch.machine
+    layout = standard_layout(spec)
+    batch = batch_of(spec.contract, spec.tuning, layout.data_parallel)
+    sketch.problems += machine_problems(spec, machine) + data_problems(spec, batch, machine)
+    worker = WorkerPlan(layout=layout, needs=None, agent=())
+    if plugins.answers("llmperf_plan_workers"):
+        worker = plugins.ask("llmperf_plan_workers", spec=spec, probe=machine.probe)
+        sketch.problems += _framework_problems(worker, sketch)
+    sketch.layout, sketch.batch = worker.layout, batch
+    plan = _plan(sketch, worker, batch, plugins, request)
+    plan = replace(plan, env=worker_env(plan, plugins))
+    sketch.problems += memory_problems(plan)
+    sketch.plan = replace(plan, problems=tuple(sketch.problems))
+
+
+def _framework_problems(worker: WorkerPlan, sketch: Draft) -> list[Problem]:
+    told = {problem.where for problem in worker.problems}
+    needs = worker.needs
+    core = unmet(needs, sketch.machine.probe, sketch.spec.tuning.framework) if needs else []
+    return [*(one for one in core if one.where not in told), *worker.problems]
+
+
+def _plan(sketch: Draft, worker: WorkerPlan, batch: Batch, plugins: Plugins, request: Request) -> Plan:
+    from llmperf_schemas import PLAN_SCHEMA
+
+    from llmperf import __version__
+
+    spec, machine = sketch.spec, sketch.machine
+    peak, peak_problem = _peak(spec, machine, plugins)
+    return Plan(
+        schema=PLAN_SCHEMA,
+        run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        llmperf_version=__version__,
+        spec=spec,
+        vendor=machine.vendor,
+        probe=machine.probe,
+        device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
+        layout=worker.layout,
+        batch=batch,
+        flops=sketch.flops,
+        peak=peak,
+        peak_problem=peak_problem,
+        state_bytes_per_rank=_state_bytes(sketch, worker),
+        needs=worker.needs,
+        launcher=request.launcher,
+        agent=worker.agent,
+        rank_env=worker.rank_env,
+        env={},
+        files=worker.files,
+        stall_seconds=request.stall_seconds,
+        startup_seconds=request.startup_seconds,
+        plugins=plugins.infos(),
+    )
+
+
+def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
+    model, dtype = machine.probe.devices[0].model, spec.contract.precision
+    peak = None
+    if plugins.answers("llmperf_peak_flops"):
+        peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
+    return peak, None if peak else f"{machine.vendor} gives no {dtype} peak for {model!r}"
+
+
+def _state_bytes(sketch: Draft, worker: WorkerPlan) -> int:
+    from llmperf.accounting.memory import state_bytes
+
+    trainable = workload(sketch.spec).lora_parameters
+    precision = sketch.spec.contract.precision
+    return state_bytes(sketch.flops.parameters, worker.layout, precision, trainable)
+
+
+def run_id(case: str, vendor: str, framework: str) -> str:
+    """A folder name that sorts by time and says what ran; safe on any file system."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{case}-{vendor}-{framework}")[:80]
+    return f"{now}-{plain}-{secrets.token_hex(2)}"

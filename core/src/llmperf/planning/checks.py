@@ -1,0 +1,43 @@
+"""What stands in the way of a plan on its machine."""
+
+from __future__ import annotations
+
+from llmperf.planning.vendors import Machine
+from llmperf.types.plan import Batch, Plan, Problem
+from llmperf.types.spec import RunSpec
+
+
+def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
+    """More nodes or devices asked for than there are."""
+    problems = []
+    devices = len(machine.probe.devices)
+    if spec.tuning.nodes > machine.nodes:
+        message = f"{spec.tuning.nodes} nodes asked for, {machine.nodes} here; nearest: --set nodes={machine.nodes}"
+        problems.append(Problem(where="tuning.nodes", message=message))
+    if not machine.divisible and spec.tuning.devices > devices:
+        message = f"{spec.tuning.devices} devices asked for, {devices} here; nearest: --devices {devices}"
+        problems.append(Problem(where="tuning.devices", message=message))
+    return problems
+
+
+def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem]:
+    """Token files that are missing, too short or not for this model. Not asked for a machine elsewhere."""
+    if not machine.here:
+        return []
+    from llmperf.tokens.preflight import check_data
+
+    return list(check_data(spec, batch))
+
+
+def memory_problems(plan: Plan) -> list[Problem]:
+    """Model states that cannot be on the device, whatever the activations take."""
+    total = plan.probe.devices[0].memory_bytes
+    needed = plan.state_bytes_per_rank
+    if total is None or needed is None or needed <= total * plan.device_share:
+        return []
+    have = total * plan.device_share / 2**30
+    message = (
+        f"weights, gradients and optimiser states need {needed / 2**30:.1f} GiB a rank, {have:.1f} GiB are there;"
+        " use more devices, a higher sharding_stage or a smaller model"
+    )
+    return [Problem(where="tuning.sharding_stage", message=message)]

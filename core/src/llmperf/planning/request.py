@@ -1,0 +1,35 @@
+"""What a user asks for on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmperf.cases.settings import Setting, from_command_line
+from llmperf.planning.vendors import Machine
+
+
+@dataclass(frozen=True)
+class Request:
+    """One `llmperf plan` or `llmperf run`."""
+
+    case: str
+    vendor: str | None = None
+    framework: str | None = None
+    devices: int | None = None
+    settings: tuple[str, ...] = ()
+    on: str | None = None
+    launcher: str = "local"
+    stall_seconds: float = 300.0
+    startup_seconds: float = 1800.0
+
+    def command_line(self, machine: Machine) -> list[Setting]:
+        """`--on`, `--framework`, `--devices` and `--set` as settings, in that order; UserError for a bad one."""
+        named: list[Setting] = []
+        if not machine.here:
+            named.append(Setting("tuning.nodes", machine.nodes, "--on"))
+            named.append(Setting("tuning.devices", len(machine.probe.devices), "--on"))
+        if self.framework is not None:
+            named.append(Setting("tuning.framework", self.framework, "--framework"))
+        if self.devices is not None:
+            named.append(Setting("tuning.devices", self.devices, "--devices"))
+        return named + from_command_line(self.settings)

@@ -1,0 +1,106 @@
+"""Which vendor's devices a run is planned for: this machine's, or a catalogue's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.plugins import Plugins, find, names
+from llmperf.types.devices import DeviceInfo, Probe
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices to plan for, on nodes that are all alike."""
+
+    vendor: str
+    probe: Probe
+    nodes: int
+    here: bool
+    """False when it was only named with `--on`: nothing can be started."""
+
+    @property
+    def divisible(self) -> bool:
+        """Whether one device can be shared by any number of ranks."""
+        return bool(self.probe.devices) and self.probe.devices[0].divisible
+
+
+def probe(vendor: str) -> Probe:
+    """What one vendor plugin sees here; PluginError if it cannot be used."""
+    seen: Probe = Plugins([find("vendor", vendor)]).ask("llmperf_probe")
+    return seen
+
+
+def probe_all() -> tuple[list[Probe], list[str]]:
+    """What every installed vendor plugin sees here, and one line for each that could not be asked."""
+    seen, broken = [], []
+    for name in names("vendor"):
+        try:
+            seen.append(probe(name))
+        except PluginError as error:
+            broken.append(str(error))
+    return seen, broken
+
+
+def this_machine(vendor: str | None) -> Machine:
+    """The devices here: the named vendor's, or the only accelerators there are, or else the host CPU.
+
+    Raises UserError when there are none, or when two vendors have accelerators and none was named.
+    """
+    if vendor is not None:
+        seen = probe(vendor)
+        if not seen.devices:
+            raise UserError(
+                f"vendor {vendor!r} sees no device here: {'; '.join(seen.problems) or 'it gives no reason'}"
+            )
+        return Machine(vendor, seen, 1, here=True)
+    probes, broken = probe_all()
+    usable = [one for one in probes if one.devices]
+    accelerators = [one for one in usable if one.devices[0].kind == "accelerator"]
+    if len(accelerators) > 1:
+        listed = ", ".join(one.vendor for one in accelerators)
+        raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
+    if not usable:
+        reasons = [*broken, *(line for one in probes for line in one.problems)]
+        hint = "; ".join(reasons) or "no vendor plugin is installed; install one with: uv pip install llmperf-cpu"
+        raise UserError(f"no device found: {hint}")
+    best = (accelerators or usable)[0]
+    return Machine(best.vendor, best, 1, here=True)
+
+
+ON = re.compile(r"(?P<model>.+):(?P<nodes>[1-9]\d{0,5})x(?P<devices>[1-9]\d{0,5})")
+
+
+def machine_elsewhere(text: str, vendor: str | None) -> Machine:
+    """The machine that `--on MODEL:NODESxDEVICES` names, from the installed vendors' catalogues."""
+    match = ON.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"--on {text}: expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8")
+    known: dict[str, tuple[str, Probe]] = {}
+    for name in [vendor] if vendor else names("vendor"):
+        plugins = Plugins([find("vendor", name)])
+        if plugins.answers("llmperf_catalogue"):
+            for entry in plugins.ask("llmperf_catalogue"):
+                for called in device_names(entry.devices[0]):
+                    known.setdefault(normalised(called, name), (name, entry))
+    wanted = normalised(match["model"], "")
+    if wanted not in known:
+        raise unknown("--on", "device model", match["model"], {entry.devices[0].model for _, entry in known.values()})
+    owner, entry = known[wanted]
+    devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
+    return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
+
+
+def device_names(device: DeviceInfo) -> list[str]:
+    """What a device is called: its model, and the aliases its vendor gives (`details["aliases"]`, comma separated)."""
+    aliases = [alias.strip() for alias in device.details.get("aliases", "").split(",")]
+    return [device.model, *(alias for alias in aliases if alias)]
+
+
+def normalised(model: str, vendor: str) -> str:
+    """A model name without case, separators or the vendor's name before it: compared whole, never in part."""
+    plain = re.sub(r"[\s_-]+", "", model).lower()
+    for brand in {vendor, "nvidia"} - {""}:
+        plain = plain.removeprefix(brand)
+    return plain
