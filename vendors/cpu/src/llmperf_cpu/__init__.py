@@ -1,1 +1,1 @@
-"""..."""
+"""The host CPU as an accelerator: the vendor plugin that every machine can use."""

@@ -1,0 +1,86 @@
+"""The host CPU as a rank's device: work is done when a call returns, so events are readings of a clock."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+STATUS = Path("/proc/self/status")
+CLEAR_REFS = Path("/proc/self/clear_refs")
+RESET_PEAK = "5"
+"""What `clear_refs` takes to begin `VmHWM` anew (proc(5))."""
+
+
+class HostEvent:
+    """A reading of the host's monotonic clock."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def ready(self) -> bool:
+        """Always: nothing is queued on a CPU."""
+        return True
+
+    def seconds_since(self, earlier: HostEvent) -> float:
+        """Seconds between two events."""
+        return self._at - earlier._at
+
+
+class CpuDevice:
+    """One rank on the host CPU."""
+
+    torch_device: str | None = "cpu"
+    paddle_place: str | None = "cpu"
+    collective_backend = "gloo"
+
+    def event(self) -> HostEvent:
+        """Now."""
+        return HostEvent()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """Most resident memory of this process since the last reset; since its start where it cannot reset."""
+        for line in _lines(STATUS):
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return _rusage_peak()
+
+    def reset_peak_memory(self) -> None:
+        """Begin the peak anew, where the kernel allows it."""
+        try:
+            CLEAR_REFS.write_text(RESET_PEAK)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+    def __enter__(self) -> CpuDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _rusage_peak() -> int | None:
+    try:
+        import resource
+        import sys
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (peak if sys.platform == "darwin" else peak * 1024) or None

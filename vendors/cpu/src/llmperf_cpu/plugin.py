@@ -1,0 +1,53 @@
+"""What llmperf asks of a vendor, answered for the host CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from llmperf import hookimpl
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_probe() -> Probe:
+    """One device that any number of ranks can share: all cores this process may use."""
+    from llmperf_cpu.probe import probe
+
+    return probe()
+
+
+@hookimpl
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """This host's best matrix product, measured once and kept; None for any other CPU."""
+    from llmperf_cpu.peak import measured_peak
+
+    return measured_peak(device_model, dtype)
+
+
+@hookimpl
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Memory, utilisation since the last call, power and temperature of the whole host."""
+    from llmperf_cpu.sampler import sample
+
+    return tuple(sample(index) for index in devices)
+
+
+@hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Each rank gets its share of the cores; more threads than cores would fight one another."""
+    from llmperf_cpu.host import usable_cores
+
+    details = plan.probe.devices[0].details if plan.probe.devices else {}
+    cores = int(details.get("cores", usable_cores()))
+    return {"OMP_NUM_THREADS": str(max(1, cores // plan.layout.devices_per_node))}
+
+
+@hookimpl
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """The host itself; there is nothing to bind."""
+    from llmperf_cpu.device import CpuDevice
+
+    return CpuDevice()

@@ -1,0 +1,99 @@
+"""The measured peak: measured once, kept, and never believed when the file is bad."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from llmperf_cpu import gemm_peak, host, peak
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A cache of its own, and a measurement that takes no time; lists what was measured."""
+    asked: list[str] = []
+
+    def measure(key: dict[str, object]) -> dict[str, object]:
+        asked.append(str(key["dtype"]))
+        return {"flops_per_second": 2e11, "size": 2048, "date": "2026-01-01", "key": key}
+
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(peak, "_measure", measure)
+    monkeypatch.setattr(peak, "_library", lambda dtype: "torch 9.9" if dtype in ("fp32", "bf16") else None)
+    return asked
+
+
+def test_measured_once_for_each_dtype(measured: list[str]) -> None:
+    model = host.cpu_model()
+    for dtype in ("fp32", "fp32", "bf16", "fp32"):
+        found = peak.measured_peak(model, dtype)
+        assert found is not None
+        assert (found.dtype, found.flops_per_second, found.confidence) == (dtype, 2e11, "measured")
+        assert "2048 x 2048" in found.source
+    assert measured == ["fp32", "bf16"]
+
+
+def test_another_library_version_is_measured_again(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    peak.measured_peak(host.cpu_model(), "fp32")
+    monkeypatch.setattr(peak, "_library", lambda dtype: "torch 10.0")
+    peak.measured_peak(host.cpu_model(), "fp32")
+    assert measured == ["fp32", "fp32"]
+
+
+@pytest.mark.parametrize("bad", [b"", b"\0\1\2", b"[]", b'{"flops_per_second": 1e30', b"x" * 100_000, "other key", 0.0])
+def test_bad_cache_is_measured_again_and_mended(measured: list[str], bad: object) -> None:
+    peak.measured_peak(host.cpu_model(), "fp32")
+    (file,) = peak.cache_folder().iterdir()
+    good = json.loads(file.read_bytes())
+    if isinstance(bad, bytes):
+        file.write_bytes(bad)
+    else:
+        changed = {"key": {"cpu": "another"}} if bad == "other key" else {"flops_per_second": bad}
+        file.write_text(json.dumps({**good, **changed}))
+    found = peak.measured_peak(host.cpu_model(), "fp32")
+    assert found is not None
+    assert found.flops_per_second == 2e11
+    assert measured == ["fp32", "fp32"]
+    assert json.loads(file.read_bytes()) == good
+
+
+def test_unwritable_cache_still_gives_a_peak(
+    measured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "file" / "below"))
+    assert peak.measured_peak(host.cpu_model(), "fp32") is not None
+
+
+def test_unknown_is_none(measured: list[str]) -> None:
+    assert peak.measured_peak("Another CPU", "fp32") is None
+    assert peak.measured_peak(host.cpu_model(), "fp16") is None
+    assert measured == []
+
+
+def test_failed_measurement_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(peak, "_library", lambda dtype: "no-such-library 1.0")
+    assert peak.measured_peak(host.cpu_model(), "fp32") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_best_of_sizes_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm_peak, "SECONDS", 0.02)
+    pauses = {8: 0.001, 16: 0.001, 32: 0.02}
+    flops, size = gemm_peak.best_flops(lambda size: lambda: time.sleep(pauses[size]), sizes=(8, 16, 32))
+    assert size == 16
+    assert 0 < flops <= 2 * 16**3 / 0.001
+
+
+@pytest.mark.slow
+def test_real_measurement_is_plausible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
+    first = peak.measured_peak(host.cpu_model(), "fp32")
+    assert first is not None
+    assert 1e9 < first.flops_per_second < 1e14 * host.usable_cores()
+    start = time.perf_counter()
+    assert peak.measured_peak(host.cpu_model(), "fp32") == first
+    assert time.perf_counter() - start < 0.1

@@ -1,0 +1,81 @@
+"""The host as llmperf sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from llmperf.plugins import load_for
+from llmperf_cpu import host
+
+
+def ask(hook: str, **arguments: Any) -> Any:
+    return load_for("cpu", None).ask(hook, **arguments)
+
+
+def test_probe_shows_one_shared_device() -> None:
+    probe = ask("llmperf_probe")
+    (device,) = probe.devices
+    assert device.kind == "cpu"
+    assert device.divisible
+    assert device.model
+    assert int(device.details["cores"]) <= (os.cpu_count() or 1)
+    assert probe.offers.precisions == ("fp32", "bf16")
+    assert not probe.problems
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the host has no CPU affinity")
+def test_cores_follow_the_affinity() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert host.usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_cores_follow_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    (tmp_path / "cpu.max").write_text("350000 100000\n")
+    assert host.usable_cores() == 4
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert host.usable_cores() == 16
+
+
+def test_memory_follows_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    monkeypatch.setattr(host, "meminfo", lambda: {"MemTotal": 2**34})
+    assert host.memory_bytes() == 2**34
+    (tmp_path / "memory.max").write_text(f"{2**30}\n")
+    assert host.memory_bytes() == 2**30
+
+
+def test_host_without_proc_is_still_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
+    (device,) = ask("llmperf_probe").devices
+    assert device.model
+    assert "sockets" not in device.details
+    assert ask("llmperf_query_memory", devices=(0,))[0].memory_used_bytes is None
+
+
+def test_threads_are_shared_by_the_ranks_of_a_node() -> None:
+    device = SimpleNamespace(details={"cores": "8"})
+    for ranks, threads in ((1, "8"), (3, "2"), (16, "1")):
+        plan = SimpleNamespace(probe=SimpleNamespace(devices=(device,)), layout=SimpleNamespace(devices_per_node=ranks))
+        ((_, env),) = [given for given in load_for("cpu", None).collect("llmperf_worker_env", plan=plan)]
+        assert env == {"OMP_NUM_THREADS": threads}
+
+
+def test_plugin_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from llmperf.plugins import load_for; p = load_for('cpu', None); p.ask('llmperf_probe');"
+        " sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'paddle')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
