@@ -73,9 +73,7 @@ def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
         raise DataError("data.path", f"{index}: its sequences do not follow one another in the .bin file")
     total = int(ends[-1]) if sequences else 0
     if total != data_bytes:
-        raise DataError(
-            "data.path", f"{index} describes {total} bytes of data; the .bin file has {data_bytes}"
-        )
+        raise DataError("data.path", f"{index} describes {total} bytes of data; the .bin file has {data_bytes}")
     return dtype
 
 
@@ -88,9 +86,7 @@ def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
     if version != MEGATRON_VERSION:
         raise DataError("data.path", f"{index}: expected MMIDIDX version {MEGATRON_VERSION}, found {version}")
     if code not in MEGATRON_DTYPES:
-        raise DataError(
-            "data.path", f"{index}: dtype code {code} is none of integers ({sorted(MEGATRON_DTYPES)})"
-        )
+        raise DataError("data.path", f"{index}: dtype code {code} is none of integers ({sorted(MEGATRON_DTYPES)})")
     needed = MEGATRON_HEADER.size + 12 * sequences + 8 * documents
     if (found := index.stat().st_size) < needed:
         raise DataError("data.path", f"{index} is cut short: {needed} bytes announced, {found} there")

@@ -24,9 +24,7 @@ class TokenBatches:
     Over all ranks, the rows of one step are the same samples for every layout, micro batch and framework.
     """
 
-    def __init__(
-        self, samples: Samples, batch: Batch, data_parallel_rank: int, vocab_size: int, entropy: float | None
-    ):
+    def __init__(self, samples: Samples, batch: Batch, data_parallel_rank: int, vocab_size: int, entropy: float | None):
         self._samples = samples
         self._batch = batch
         self._rank = data_parallel_rank

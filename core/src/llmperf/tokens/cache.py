@@ -41,9 +41,7 @@ def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
                 if not path.exists():
                     _write(path, np.dtype(dtype), parts)
     except OSError as error:
-        raise DataError(
-            "LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}"
-        ) from None
+        raise DataError("LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}") from None
     return path
 
 

@@ -1,8 +1,8 @@
 """Counter-based random draws: the same numbers for every vendor, every framework, every machine.
 
 The generator is Philox4x64-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011) keyed
-by a hash of seed and name. Only its raw 64-bit words are used, so that no stream depends on how a library turns words
-into floating-point draws. Element i of a stream is its word i, so any slice can be drawn alone.
+by a hash of seed and name. Only its raw 64-bit words are used, so that no stream depends on how a library
+turns words into floating-point draws. Element i of a stream is its word i, so any slice can be drawn alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def initial_normal(
 
     Each element is the sum of the four 16-bit uniforms of one word, centred and scaled: mean 0 and variance
     std^2 exactly (that of the sum is (2^32 - 1) / 3), kurtosis 2.7, support +-3.46 std. `name` is the
-    parameter's name in published checkpoints and `shape` its shape there, [out, in] for a matrix. With `start` or `stop` the answer is that slice of the flattened (C order) whole, [stop - start].
+    parameter's name in published checkpoints and `shape` its shape there, [out, in] for a matrix. With `start`
+    or `stop` the answer is that slice of the flattened (C order) whole, [stop - start].
     """
     size = math.prod(shape)
     whole = start == 0 and stop is None
@@ -65,9 +66,7 @@ def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[
     for begin in range(start, stop, BLOCK):
         end = min(begin + BLOCK, stop)
         centred = _sum_of_uniforms(raw_uint64(seed, name, begin, end)) - 2 * UNIFORM_MAX
-        np.multiply(
-            centred, scale, out=values[begin - start : end - start], dtype=np.float32, casting="unsafe"
-        )
+        np.multiply(centred, scale, out=values[begin - start : end - start], dtype=np.float32, casting="unsafe")
     return values
 
 

@@ -102,6 +102,4 @@ def open_encoder(tokenizer: str) -> Encoder:
     except DataError:
         raise
     except UserError as error:
-        raise DataError(
-            "data.tokenizer", f"expected 'bytes' or the path of a tokenizer.json; {error}"
-        ) from None
+        raise DataError("data.tokenizer", f"expected 'bytes' or the path of a tokenizer.json; {error}") from None

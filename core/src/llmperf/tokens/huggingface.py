@@ -48,9 +48,7 @@ def _row(row: Any, encoder: Encoder, folder: Path) -> Iterator[NDArray[np.intege
         return
     ids = np.asarray(row)
     if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32)):
-        raise DataError(
-            "data.path", f"{folder}: expected rows of token ids or of text, found {str(row)[:60]!r}"
-        )
+        raise DataError("data.path", f"{folder}: expected rows of token ids or of text, found {str(row)[:60]!r}")
     yield ids
 
 
@@ -69,9 +67,7 @@ def _load(folder: Path) -> Any:
     if isinstance(loaded, Dataset):
         return loaded
     if "train" not in loaded:
-        raise DataError(
-            "data.path", f"{folder} has no split 'train'; name one of its folders: {', '.join(loaded)}"
-        )
+        raise DataError("data.path", f"{folder} has no split 'train'; name one of its folders: {', '.join(loaded)}")
     return loaded["train"]
 
 

@@ -62,18 +62,14 @@ class PackedSamples:
         """SHA-256 over the length and blocks spread over the stream."""
         digest = hashlib.sha256(f"stream/v1/{len(self.tokens)}".encode())
         last = max(0, len(self.tokens) - FINGERPRINT_TOKENS)
-        for start in sorted(
-            {last * block // (FINGERPRINT_BLOCKS - 1) for block in range(FINGERPRINT_BLOCKS)}
-        ):
+        for start in sorted({last * block // (FINGERPRINT_BLOCKS - 1) for block in range(FINGERPRINT_BLOCKS)}):
             digest.update(self.tokens[start : start + FINGERPRINT_TOKENS].astype("<i8").tobytes())
         return digest.hexdigest()
 
     def at(self, place: int) -> NDArray[np.int64]:
         """The sample at a place of the global order; DataError past the end where data are not repeated."""
         if place >= self.order.samples and not self.repeat:
-            raise DataError(
-                self.where, f"its {self.order.samples} samples have been used up; --set data.repeat=true"
-            )
+            raise DataError(self.where, f"its {self.order.samples} samples have been used up; --set data.repeat=true")
         start, stop = sample_bounds(self.order[place], self.seq_len)
         return self.tokens[start:stop].astype(np.int64)
 
@@ -135,9 +131,7 @@ def guess_format(path: Path) -> str:
     if path.is_dir():
         if is_saved_dataset(path):
             return "huggingface"
-        raise DataError(
-            "data.path", f"{path} is a folder, but none that datasets.save_to_disk wrote; name a file"
-        )
+        raise DataError("data.path", f"{path} is a folder, but none that datasets.save_to_disk wrote; name a file")
     if not path.exists():
         raise DataError("data.path", f"{path} does not exist")
     return "npy" if path.suffix == ".npy" else "text"

@@ -60,9 +60,7 @@ def python_library(encoder: Encoder) -> Path:
     """The tokens of this host's Python library: every `*.py` that is UTF-8, by name, each a document."""
     texts = list(_library_texts(Path(sysconfig.get_paths()["stdlib"])))
     if not texts:
-        raise DataError(
-            "contract.dataset", "this Python has no library sources on disk; use 'synthetic' instead"
-        )
+        raise DataError("contract.dataset", "this Python has no library sources on disk; use 'synthetic' instead")
     digest = hashlib.sha256()
     for text in texts:
         digest.update(hashlib.sha256(text.encode()).digest())

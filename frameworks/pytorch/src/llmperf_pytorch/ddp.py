@@ -1,0 +1,111 @@
+"""Plain PyTorch training, one process or several with DistributedDataParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import torch
+from llmperf.types import StepOutput
+from torch.nn.parallel import DistributedDataParallel
+
+from llmperf_pytorch.feed import Feed
+from llmperf_pytorch.losses import deferred, mean_cross_entropy
+from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
+from llmperf_pytorch.optimizers import adamw, set_learning_rate
+from llmperf_pytorch.processes import join_ranks, leave_ranks
+from llmperf_pytorch.schedule import learning_rate
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan
+
+
+class DdpTrainer:
+    """Weights and AdamW states in float32; 16-bit precisions by autocast, fp16 with loss scaling."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self._plan = plan
+        self._contract = plan.spec.contract
+        self._device = torch.device(device.torch_device)
+        self._feed = Feed(plan, self._device)
+        if plan.layout.world_size > 1:
+            join_ranks(plan, device.collective_backend)
+        set_matmul_precision(self._contract.precision)
+        self._parameters, self._model = self._build()
+        self._optimizer = adamw(self._model, self._contract.optimizer, self._device)
+        self._scaler = torch.amp.GradScaler(self._device.type, enabled=self._contract.precision == "fp16")
+        self._step = 0
+
+    def _build(self) -> tuple[list[torch.nn.Parameter], torch.nn.Module]:
+        model = build_model(self._plan.spec, self._device)
+        parameters = list(model.parameters())
+        if self._plan.layout.world_size == 1:
+            return parameters, model
+        return parameters, DistributedDataParallel(
+            model,
+            device_ids=None if self._device.type == "cpu" else [self._device],
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+        )
+
+    def train_step(self) -> StepOutput:
+        """All micro batches, gradients added up locally and averaged over ranks with the last, one update."""
+        accumulation = self._plan.batch.gradient_accumulation
+        losses = [self._backward(last=micro == accumulation - 1) for micro in range(accumulation)]
+        grad_norm = self._update()
+        self._step += 1
+        return StepOutput(
+            loss=deferred(torch.stack(losses).sum()),
+            tokens=self._plan.batch.micro_batch * accumulation * self._plan.batch.seq_len,
+            grad_norm=None if grad_norm is None else deferred(grad_norm),
+        )
+
+    def _backward(self, *, last: bool) -> torch.Tensor:
+        inputs, labels = self._feed.next()
+        with self._synchronised(last):
+            with self._autocast():
+                logits = self._model(inputs)
+            loss = mean_cross_entropy(logits, labels) / self._plan.batch.gradient_accumulation
+            self._scaler.scale(loss).backward()
+        return loss.detach()
+
+    def _synchronised(self, last: bool) -> AbstractContextManager[None]:
+        if last or not isinstance(self._model, DistributedDataParallel):
+            return nullcontext()
+        return self._model.no_sync()
+
+    def _autocast(self) -> torch.autocast:
+        dtype = DTYPES[self._contract.precision]
+        enabled = dtype is not torch.float32
+        return torch.autocast(self._device.type, dtype=dtype if enabled else None, enabled=enabled)
+
+    def _update(self) -> torch.Tensor | None:
+        settings, norm = self._contract.optimizer, None
+        self._scaler.unscale_(self._optimizer)
+        if settings.clip_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip_norm)
+        set_learning_rate(self._optimizer.param_groups, learning_rate(settings, self._step, self._contract.steps))
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad()
+        return norm
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Nothing beyond the training loss."""
+        return {}
+
+    def close(self) -> None:
+        """End the process group and let the data go."""
+        self._feed.close()
+        leave_ranks()
+
+    def __enter__(self) -> DdpTrainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:  # a failing rank must not wait for the others
+            self.close()

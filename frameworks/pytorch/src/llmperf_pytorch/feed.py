@@ -1,0 +1,32 @@
+"""Micro batches as tensors on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llmperf
+import torch
+
+from llmperf_pytorch.processes import own_rank
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+
+class Feed:
+    """This rank's micro batches, copied to its device without waiting."""
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        self._batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(own_rank()))
+        self._device = device
+
+    def next(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and labels of the next micro batch, int64 [micro_batch, seq_len] each."""
+        tokens = torch.from_numpy(self._batches.next_micro_batch())
+        if self._device.type != "cpu":
+            tokens = tokens.pin_memory().to(self._device, non_blocking=True)
+        return tokens[:, :-1], tokens[:, 1:]
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._batches.close()

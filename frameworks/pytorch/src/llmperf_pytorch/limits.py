@@ -1,0 +1,97 @@
+"""What the torch frameworks cannot run, found while planning; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from llmperf.types import Problem
+
+if TYPE_CHECKING:
+    from llmperf.types import Probe, RunSpec
+
+FLASH = "flash_attention"
+
+
+def on_cpu(probe: Probe) -> bool:
+    """Whether the ranks will compute on a host CPU."""
+    return any(device.kind == "cpu" for device in probe.devices)
+
+
+def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """What the devices must offer beyond the precision."""
+    return (FLASH,) if spec.tuning.attention == "flash" and not on_cpu(probe) else ()
+
+
+def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """What no data-parallel torch framework can run: model parallelism, LoRA, kernels that are not there."""
+    for name in ("tensor_parallel", "pipeline_parallel"):
+        if (found := getattr(spec.tuning, name)) > 1:
+            message = f"{framework} is data parallel only: expected 1, found {found}; the nearest is 1"
+            yield Problem(where=f"tuning.{name}", message=message)
+    if spec.contract.lora is not None:
+        message = f"{framework} trains all weights; framework 'lora' trains adapters"
+        yield Problem(where="contract.lora", message=message)
+    if spec.tuning.fused_ops:
+        message = f"{framework} has no fused operations to choose: expected [], found {list(spec.tuning.fused_ops)}"
+        yield Problem(where="tuning.fused_ops", message=message)
+    yield from _cpu_problems(spec, probe)
+    yield from _model_problems(spec)
+
+
+def _cpu_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    if not on_cpu(probe):
+        return
+    if spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
+        message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
+        yield Problem(where="contract.precision", message=message)
+    if spec.tuning.attention == "flash":
+        message = "flash attention needs an accelerator: expected auto, eager or sdpa on a CPU; the nearest is sdpa"
+        yield Problem(where="tuning.attention", message=message)
+
+
+def _model_problems(spec: RunSpec) -> Iterator[Problem]:
+    model = spec.model
+    if model.family == "llama" and (model.position_encoding != "rope" or model.normalized_head):
+        message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
+        yield Problem(where="model.family", message=message)
+    if model.family == "baichuan" and spec.tuning.attention == "flash":
+        message = "family 'baichuan' has eager and sdpa attention; the nearest to flash is sdpa"
+        yield Problem(where="tuning.attention", message=message)
+    if model.family == "baichuan" and model.kv_heads != model.attention_heads:
+        message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
+        yield Problem(where="model.kv_heads", message=message)
+    if spec.contract.seq_len > model.max_positions and model.position_encoding == "rope":
+        message = f"{model.name} has {model.max_positions} positions, found {spec.contract.seq_len}"
+        yield Problem(where="contract.seq_len", message=message)
+
+
+def sharding_problems(spec: RunSpec) -> Iterator[Problem]:
+    """Plain data parallel keeps everything on each rank."""
+    if spec.tuning.sharding_stage > 0:
+        message = (
+            f"pytorch replicates the model: expected 0, found {spec.tuning.sharding_stage};"
+            f" --framework zero has stage {spec.tuning.sharding_stage}"
+        )
+        yield Problem(where="tuning.sharding_stage", message=message)
+
+
+def option_problems(
+    framework: str, options: Mapping[str, object], known: Mapping[str, tuple[object, ...]]
+) -> Iterator[Problem]:
+    """Options that the framework does not have, and values they cannot take."""
+    for name, value in options.items():
+        where = f"framework.{name}"
+        if name not in known:
+            yield Problem(where=where, message=f"{framework} has no such option; {_nearest(name, known)}")
+        elif value not in known[name]:
+            choices = ", ".join(repr(one) for one in known[name])
+            yield Problem(where=where, message=f"expected one of {choices}, found {value!r}")
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    if not known:
+        return "it has none"
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(known))}"

@@ -1,0 +1,61 @@
+"""LLaMA as Hugging Face transformers defines it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import torch
+from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
+
+if TYPE_CHECKING:
+    from llmperf.types import Model
+
+ATTENTION = {"auto": "sdpa", "sdpa": "sdpa", "eager": "eager", "flash": "flash_attention_2"}
+
+
+class Llama(LlamaForCausalLM):  # type: ignore[misc]
+    """`LlamaForCausalLM` from facts, without its slow initialisation, giving logits alone."""
+
+    def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
+        with _no_initialisation():
+            super().__init__(llama_config(facts, attention))
+        if facts.tied_embeddings:
+            self.tie_weights()
+        if checkpointing:
+            self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
+        logits: torch.Tensor = super().forward(input_ids=input_ids, use_cache=False).logits
+        return logits
+
+
+def llama_config(facts: Model, attention: str) -> LlamaConfig:
+    """The transformers configuration of a model's facts."""
+    return LlamaConfig(
+        vocab_size=facts.vocab_size,
+        hidden_size=facts.hidden_size,
+        intermediate_size=facts.intermediate_size,
+        num_hidden_layers=facts.layers,
+        num_attention_heads=facts.attention_heads,
+        num_key_value_heads=facts.kv_heads,
+        max_position_embeddings=facts.max_positions,
+        rms_norm_eps=facts.norm_eps,
+        rope_theta=facts.rope_theta or 10000.0,
+        tie_word_embeddings=facts.tied_embeddings,
+        initializer_range=facts.initializer_std,
+        attention_dropout=0.0,
+        use_cache=False,
+        attn_implementation=ATTENTION[attention],
+    )
+
+
+def _no_initialisation() -> AbstractContextManager[None]:
+    try:
+        from transformers.initialization import no_init_weights
+    except ImportError:  # transformers 4
+        from transformers.modeling_utils import no_init_weights
+    context: AbstractContextManager[None] = no_init_weights()
+    return context

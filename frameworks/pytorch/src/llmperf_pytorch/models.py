@@ -1,0 +1,41 @@
+"""From a model's facts to a module on the device, with weights that are the same everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from llmperf.types import RunSpec
+
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def construct_model(spec: RunSpec) -> torch.nn.Module:
+    """The model without meaningful weights, on the default device, in float32; `forward(ids)` gives logits.
+
+    Ids are int64 [batch, seq_len], logits [batch, seq_len, vocab_size].
+    """
+    if spec.model.family == "baichuan":
+        from llmperf_pytorch.baichuan import Baichuan
+
+        return Baichuan(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+    from llmperf_pytorch.llama import Llama
+
+    return Llama(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+
+
+def build_model(spec: RunSpec, device: torch.device) -> torch.nn.Module:
+    """The model on the device, in float32, with its initial weights."""
+    from llmperf_pytorch.weights import fill_weights
+
+    with device:
+        model = construct_model(spec)
+    fill_weights(model, spec.model, spec.contract.seed)
+    return model.train()
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Whether float32 products may be computed in TF32: only where the case says so."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

@@ -1,0 +1,43 @@
+"""AdamW as the case has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from llmperf.types import Optimizer
+
+FUSED_DEVICES = ("cuda", "cpu")
+
+
+def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Matrices decay, norm weights do not."""
+    named = [one for one in model.named_parameters() if one[1].requires_grad]
+    matrices = [parameter for name, parameter in named if not is_norm(name)]
+    norms = [parameter for name, parameter in named if is_norm(name)]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+
+
+def is_norm(name: str) -> bool:
+    """Whether a parameter is the weight of a norm; by name, since ZeRO-3 hides shapes."""
+    return name.endswith("norm.weight")
+
+
+def adamw(model: torch.nn.Module, optimizer: Optimizer, device: torch.device) -> torch.optim.AdamW:
+    """torch's AdamW, fused where torch has it for the device."""
+    return torch.optim.AdamW(
+        parameter_groups(model, optimizer.weight_decay),
+        lr=optimizer.lr,
+        betas=(optimizer.beta1, optimizer.beta2),
+        eps=optimizer.eps,
+        fused=True if device.type in FUSED_DEVICES else None,
+    )
+
+
+def set_learning_rate(groups: Iterable[dict[str, Any]], rate: float) -> None:
+    """For the next step, in all groups."""
+    for group in groups:
+        group["lr"] = rate

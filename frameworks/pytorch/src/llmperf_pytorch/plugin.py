@@ -1,0 +1,36 @@
+"""llmperf framework plugin `pytorch`: plain PyTorch, data parallel (DDP)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llmperf
+from llmperf.types import Needs, WorkerPlan
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device, each with the whole model."""
+    from llmperf_pytorch.limits import common_problems, needed_features, option_problems, sharding_problems
+
+    return WorkerPlan(
+        layout=llmperf.standard_layout(spec),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        agent=llmperf.agent_argv(),
+        problems=(
+            *common_problems("pytorch", spec, probe),
+            *sharding_problems(spec),
+            *option_problems("pytorch", spec.framework, {}),
+        ),
+    )
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """Model, data and AdamW; DistributedDataParallel where there are several ranks."""
+    from llmperf_pytorch.ddp import DdpTrainer
+
+    return DdpTrainer(plan, device)

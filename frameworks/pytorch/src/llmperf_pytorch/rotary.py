@@ -1,0 +1,28 @@
+"""Rotary position embedding (Su et al., RoFormer, arXiv 2104.09864), halves rotated as in LLaMA checkpoints."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Rotary(nn.Module):
+    """Cosines and sines of all positions of a sequence."""
+
+    def __init__(self, width: int, theta: float) -> None:
+        super().__init__()
+        exponents = torch.arange(0, width, 2, dtype=torch.float32) / width
+        self.register_buffer("inv_freq", 1.0 / theta**exponents, persistent=False)
+
+    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """For hidden states [batch, seq_len, ...]: two of [seq_len, head width], computed in float32."""
+        places = torch.arange(hidden.shape[1], device=hidden.device, dtype=torch.float32)
+        angles = torch.outer(places, self.inv_freq.float())
+        both = torch.cat([angles, angles], dim=-1)
+        return both.cos().to(hidden.dtype), both.sin().to(hidden.dtype)
+
+
+def rotate(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle."""
+    low, high = states.chunk(2, dim=-1)
+    return states * cosines + torch.cat([-high, low], dim=-1) * sines
