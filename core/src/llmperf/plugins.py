@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
@@ -61,9 +60,9 @@ def names(role: Role) -> list[str]:
     return sorted({one.name for one in discover() if one.role == role and one.api_version == API_VERSION})
 
 
-def find(role: Role, name: str) -> Found:
+def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
     """The one installed plugin of that name; PluginError if there is none, two, or only one for another API."""
-    of_role = [one for one in discover() if one.role == role]
+    of_role = [one for one in (discover() if among is None else among) if one.role == role]
     same = [one for one in of_role if one.name == name]
     current = [one for one in same if one.api_version == API_VERSION]
     if len(current) > 1:
@@ -78,7 +77,8 @@ def find(role: Role, name: str) -> Found:
         )
     if (package := published_package(role, name)) is not None:
         raise PluginError(f"{role} {name!r} is not installed; install it with: uv pip install {package}")
-    raise unknown("plugins", role, name, [one.name for one in of_role])
+    known = {one.name for one in of_role} | {published for kind, published in PUBLISHED if kind == role}
+    raise PluginError(str(unknown("plugins", role, name, known)))
 
 
 PUBLISHED = {
@@ -141,7 +141,8 @@ class Plugins:
     def _check_spelling(self, plugin: object, found: Found) -> None:
         for name in dir(plugin):
             if name.startswith("llmperf_") and name not in OWNERS and callable(getattr(plugin, name)):
-                raise unknown(f"{found.role} {found.name!r} ({found.distribution})", "hook", name, OWNERS)
+                where = f"{found.role} {found.name!r} ({found.distribution})"
+                raise PluginError(str(unknown(where, "hook", name, OWNERS)))
 
     def _check_owners(self, found: Found, key: str) -> None:
         for hook, roles in OWNERS.items():
@@ -194,6 +195,8 @@ class Plugins:
 
 def source_hash(module: str) -> str | None:
     """SHA-256 over the Python files of the module's top-level package, by relative name and content."""
+    import hashlib
+
     package = import_module(module.split(".")[0])
     if not getattr(package, "__file__", None):
         return None

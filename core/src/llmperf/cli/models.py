@@ -27,7 +27,7 @@ def command(as_json: bool) -> None:
         print_json([{**builtins(model), "parameters": count_parameters(model).total} for model in models])
         return
     print_table(
-        ["model", "parameters", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions", "source"],
+        ["model", "parameters", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions"],
         [
             (
                 model.name,
@@ -38,8 +38,10 @@ def command(as_json: bool) -> None:
                 model.kv_heads,
                 model.vocab_size,
                 f"{model.max_positions} {model.position_encoding}",
-                model.source,
             )
             for model in models
         ],
     )
+    click.echo("\nsources:")
+    for model in models:
+        click.echo(f"  {model.name}: {model.source}")

@@ -19,7 +19,8 @@ Examples:
 @json_option
 def command(as_json: bool) -> None:
     """List the installed plugins; a broken one is shown with its reason."""
-    rows = [_state(one) for one in _found()]
+    found = _found()
+    rows = [_state(one, found) for one in found]
     if as_json:
         print_json(rows)
         return
@@ -41,12 +42,12 @@ def _found() -> list[Any]:
     return discover()
 
 
-def _state(one: Any) -> dict[str, str]:
+def _state(one: Any, among: list[Any]) -> dict[str, str]:
     from llmperf.errors import PluginError
     from llmperf.plugins import Plugins, find
 
     try:
-        find(one.role, one.name)
+        find(one.role, one.name, among)
         Plugins([one])
         state = "ok"
     except PluginError as error:

@@ -23,7 +23,7 @@ from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.plugins import Plugins, load_for
 from llmperf.types.devices import PeakFlops
-from llmperf.types.plan import Batch, Plan, Problem, WorkerPlan, Workload
+from llmperf.types.plan import Layout, Plan, Problem, WorkerPlan, Workload
 from llmperf.types.spec import RunSpec
 
 
@@ -85,12 +85,12 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
     layout = standard_layout(spec)
     batch = batch_of(spec.contract, spec.tuning, layout.data_parallel)
     sketch.problems += machine_problems(spec, machine) + data_problems(spec, batch, machine)
-    worker = WorkerPlan(layout=layout, needs=None, agent=())
+    worker: WorkerPlan | None = None
     if plugins.answers("llmperf_plan_workers"):
         worker = plugins.ask("llmperf_plan_workers", spec=spec, probe=machine.probe)
         sketch.problems += _framework_problems(worker, sketch)
-    sketch.layout, sketch.batch = worker.layout, batch
-    plan = _plan(sketch, worker, batch, plugins, request)
+    sketch.layout, sketch.batch = worker.layout if worker else layout, batch
+    plan = _plan(sketch, worker, plugins, request)
     plan = replace(plan, env=worker_env(plan, plugins))
     sketch.problems += memory_problems(plan)
     sketch.plan = replace(plan, problems=tuple(sketch.problems))
@@ -98,17 +98,18 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
 
 def _framework_problems(worker: WorkerPlan, sketch: Draft) -> list[Problem]:
     told = {problem.where for problem in worker.problems}
-    needs = worker.needs
-    core = unmet(needs, sketch.machine.probe, sketch.spec.tuning.framework) if needs else []
+    core = unmet(worker.needs, sketch.machine.probe, sketch.spec.tuning.framework)
     return [*(one for one in core if one.where not in told), *worker.problems]
 
 
-def _plan(sketch: Draft, worker: WorkerPlan, batch: Batch, plugins: Plugins, request: Request) -> Plan:
+def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: Request) -> Plan:
     from llmperf_schemas import PLAN_SCHEMA
 
     from llmperf import __version__
 
-    spec, machine = sketch.spec, sketch.machine
+    spec, machine, layout, batch = sketch.spec, sketch.machine, sketch.layout, sketch.batch
+    assert layout is not None
+    assert batch is not None
     peak, peak_problem = _peak(spec, machine, plugins)
     return Plan(
         schema=PLAN_SCHEMA,
@@ -119,18 +120,18 @@ def _plan(sketch: Draft, worker: WorkerPlan, batch: Batch, plugins: Plugins, req
         vendor=machine.vendor,
         probe=machine.probe,
         device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
-        layout=worker.layout,
+        layout=layout,
         batch=batch,
         flops=sketch.flops,
         peak=peak,
         peak_problem=peak_problem,
-        state_bytes_per_rank=_state_bytes(sketch, worker),
-        needs=worker.needs,
+        state_bytes_per_rank=_state_bytes(sketch, layout),
+        needs=worker.needs if worker else None,
         launcher=request.launcher,
-        agent=worker.agent,
-        rank_env=worker.rank_env,
+        agent=worker.agent if worker else (),
+        rank_env=worker.rank_env if worker else {},
         env={},
-        files=worker.files,
+        files=worker.files if worker else {},
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),
@@ -145,12 +146,12 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     return peak, None if peak else f"{machine.vendor} gives no {dtype} peak for {model!r}"
 
 
-def _state_bytes(sketch: Draft, worker: WorkerPlan) -> int:
+def _state_bytes(sketch: Draft, layout: Layout) -> int:
     from llmperf.accounting.memory import state_bytes
 
     trainable = workload(sketch.spec).lora_parameters
     precision = sketch.spec.contract.precision
-    return state_bytes(sketch.flops.parameters, worker.layout, precision, trainable)
+    return state_bytes(sketch.flops.parameters, layout, precision, trainable)
 
 
 def run_id(case: str, vendor: str, framework: str) -> str:

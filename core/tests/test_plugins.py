@@ -1,0 +1,132 @@
+"""Discovery by metadata, loading by name, roles and owners: with real distributions on a real path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llmperf.errors import PluginError
+from llmperf.plugins import Plugins, discover, find, load_for
+
+PROBE = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_probe():
+    from llmperf.types import DeviceInfo, Offers, Probe
+    offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    return Probe(vendor="acme", devices=(DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34),), offers=offers)
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Put a distribution with one plugin on the path, as an installer would."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1") -> None:
+        module = distribution.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
+
+    return put
+
+
+def test_an_installed_plugin_is_found_loaded_and_asked(install):
+    install("llmperf-found", "found", PROBE)
+    assert "found" in [one.name for one in discover() if one.role == "vendor"]
+    assert Plugins([find("vendor", "found")]).ask("llmperf_probe").devices[0].model == "Acme A1"
+
+
+def test_discovery_does_not_import_a_plugin(install):
+    install("llmperf-explosive", "explosive", "raise RuntimeError('imported')")
+    assert "explosive" in [one.name for one in discover()]
+
+
+def test_a_plugin_that_raises_at_import_is_told_with_its_reason(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('no licence')")
+    with pytest.raises(PluginError, match=r"vendor 'broken' \(llmperf-broken\) .* RuntimeError: no licence"):
+        Plugins([find("vendor", "broken")])
+
+
+def test_two_distributions_of_one_name_are_both_named(install):
+    install("llmperf-first", "same", PROBE)
+    install("llmperf-second", "same", PROBE)
+    with pytest.raises(PluginError, match=r"llmperf-first 1\.0 and llmperf-second 1\.0"):
+        find("vendor", "same")
+
+
+def test_a_misspelt_hook_is_an_error_with_the_nearest(install):
+    install("llmperf-misspelt", "misspelt", PROBE.replace("llmperf_probe", "llmperf_prode"))
+    with pytest.raises(PluginError, match="'llmperf_prode'; did you mean 'llmperf_probe'"):
+        Plugins([find("vendor", "misspelt")])
+
+
+def test_a_wrong_argument_of_a_hook_is_an_error(install):
+    install("llmperf-argument", "argument", PROBE.replace("llmperf_probe()", "llmperf_probe(device)"))
+    with pytest.raises(PluginError, match="argument"):
+        Plugins([find("vendor", "argument")])
+
+
+def test_a_framework_may_not_answer_for_the_vendor(install):
+    install("llmperf-greedy", "greedy", PROBE, role="framework")
+    with pytest.raises(PluginError, match="answers llmperf_probe, which only vendor may answer"):
+        Plugins([find("framework", "greedy")])
+
+
+def test_frameworks_and_vendors_are_barred_from_the_flop_count(install):
+    source = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_count_flops(model, workload):\n    return None\n"
+    install("llmperf-cheat", "cheat", source)
+    with pytest.raises(PluginError, match="llmperf_count_flops, which only extension or core may answer"):
+        Plugins([find("vendor", "cheat")])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_second_answer_names_both_in_any_order(install, turned):
+    install("llmperf-one", "one", PROBE)
+    install("llmperf-two", "two", PROBE)
+    chosen = [find("vendor", "one"), find("vendor", "two")]
+    with pytest.raises(PluginError, match="llmperf_probe is answered by vendor:one and vendor:two"):
+        Plugins(reversed(chosen) if turned else chosen)
+
+
+def test_a_plugin_for_another_api_version_is_reported_not_imported(install):
+    install("llmperf-future", "future", "raise RuntimeError('imported')", version="v2")
+    with pytest.raises(PluginError, match=r"for plugin API v2; this llmperf speaks v1"):
+        find("vendor", "future")
+
+
+def test_an_unknown_plugin_offers_the_nearest(install):
+    install("llmperf-acme", "acme", PROBE)
+    with pytest.raises(PluginError, match="unknown vendor 'acmee'; did you mean 'acme'"):
+        find("vendor", "acmee")
+
+
+def test_a_missing_plugin_of_the_project_says_which_package_to_install(monkeypatch):
+    monkeypatch.setattr("llmperf.plugins.discover", lambda: [])
+    with pytest.raises(PluginError, match="uv pip install llmperf-paddle"):
+        load_for(None, "paddle")
+
+
+def test_the_record_has_version_and_source_hash(install):
+    install("llmperf-recorded", "recorded", PROBE)
+    infos = {one.name: one for one in Plugins([find("vendor", "recorded")]).infos()}
+    assert infos["recorded"].version == "1.0"
+    assert len(infos["recorded"].source_hash or "") == 64
+    assert infos["llmperf.builtin"].distribution == "llmperf-core"
+
+
+@pytest.mark.parametrize("command", ["--help", "plugins", "cases", "models", "devices"])
+def test_the_command_line_leaves_heavy_packages_alone(command):
+    program = (
+        "import sys; from llmperf.cli.main import call; code = call(sys.argv[1:]);"
+        "heavy = {'torch', 'deepspeed', 'transformers', 'paddle'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
