@@ -1,0 +1,182 @@
+"""The node agent: `python -m llmperf.launching.agent` starts one node's ranks and reports how each ended.
+
+It serves every framework and imports none. A rank that ends badly ends them all; whatever ends the agent ends them too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from llmperf import documents, rundir
+from llmperf.errors import UserError
+from llmperf.launching.processes import end_with_parent, send_group
+from llmperf.launching.wakeup import Wakeup
+from llmperf.results.endings import AgentReport, RankExit
+from llmperf.types.plan import Plan
+
+GRACE_SECONDS = 1.5
+"""Between asking a rank to end and killing it."""
+
+
+def python_module(module: str) -> tuple[str, ...]:
+    """The argv that runs a module with this interpreter, and nothing from the current folder where that can be told."""
+    return (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", module)
+
+
+def agent_argv() -> tuple[str, ...]:
+    """The argv of llmperf's own agent, for `WorkerPlan.agent`; the controller fills in what is in braces."""
+    options = ("run_dir", "node_rank", "master_addr", "master_port")
+    named = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in options]
+    return (*python_module("llmperf.launching.agent"), *(word for pair in named for word in pair))
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """Put values in the place of `{name}`; other braces stay as they are."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
+
+
+def rank_environment(
+    run: Path, plan: Plan, node_rank: int, local_rank: int, master_addr: str, master_port: int
+) -> dict[str, str]:
+    """The variables of one rank beyond those the agent itself has."""
+    per_node = plan.layout.devices_per_node
+    values = {
+        "rank": node_rank * per_node + local_rank,
+        "local_rank": local_rank,
+        "world_size": plan.layout.world_size,
+        "local_world_size": per_node,
+        "node_rank": node_rank,
+        "master_addr": master_addr,
+        "master_port": master_port,
+    }
+    standard = {name.upper(): str(value) for name, value in values.items()}
+    ours = {"PYTHONUNBUFFERED": "1", "LLMPERF_RUN_DIR": str(run), "GROUP_RANK": str(node_rank)}
+    own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.rank_env.items()}
+    return {**ours, **plan.env, **standard, **own}
+
+
+class Agent:
+    """The ranks of one node, from their start to the report of their end."""
+
+    def __init__(self, run: Path, plan: Plan, node_rank: int, master_addr: str, master_port: int) -> None:
+        self._run = run
+        self._plan = plan
+        self._node_rank = node_rank
+        self._master = (master_addr, master_port)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._exits: list[RankExit] = []
+
+    def run(self, wakeup: Wakeup) -> int:
+        """Start all ranks and wait for them; 0 if all ended well, 1 if one did not, 128 + n after signal n."""
+        try:
+            for local_rank in range(self._plan.layout.devices_per_node):
+                self._start(local_rank)
+            self._report()
+            while self._alive():
+                wakeup.wait(1.0)
+                self._reap()
+                if wakeup.signal is not None or any(one.bad for one in self._exits):
+                    self._stop(wakeup)
+        finally:
+            for process in self._processes:
+                if process.returncode is None:
+                    send_group(process.pid, signal.SIGKILL)
+        if wakeup.signal is not None:
+            return 128 + wakeup.signal
+        return 1 if any(one.bad for one in self._exits) else 0
+
+    def _start(self, local_rank: int) -> None:
+        rank = self._node_rank * self._plan.layout.devices_per_node + local_rank
+        environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
+        with rundir.log_path(self._run, rank).open("ab") as log:
+            process = subprocess.Popen(
+                [*python_module("llmperf.measuring.worker"), "--run-dir", str(self._run)],
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent(signal.SIGKILL),
+            )
+        self._processes.append(process)
+        self._exits.append(RankExit(rank=rank, pid=process.pid))
+
+    def _alive(self) -> bool:
+        return any(process.returncode is None for process in self._processes)
+
+    def _reap(self) -> None:
+        """Note the ranks that have ended since the last call, and end what they leave behind."""
+        before = list(self._exits)
+        for index, process in enumerate(self._processes):
+            if process.returncode is not None or not _has_ended(process):
+                continue
+            at = time.time()
+            send_group(process.pid, signal.SIGKILL)  # before it is reaped, while the number is still its own
+            code = process.wait()
+            name = signal.Signals(-code).name if code < 0 else None
+            self._exits[index] = replace(self._exits[index], at=at, exit_code=code if code >= 0 else None, signal=name)
+        if self._exits != before:
+            self._report()
+
+    def _stop(self, wakeup: Wakeup) -> None:
+        """Ask all ranks to end; kill those that have not after the grace."""
+        for index, process in enumerate(self._processes):
+            if process.returncode is None:
+                self._exits[index] = replace(self._exits[index], stopped=True)
+                send_group(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._alive() and time.monotonic() < deadline:
+            wakeup.wait(0.1)
+            self._reap()
+        for process in self._processes:
+            if process.returncode is None:
+                send_group(process.pid, signal.SIGKILL)
+                process.wait()
+        self._reap_killed()
+
+    def _reap_killed(self) -> None:
+        for index, one in enumerate(self._exits):
+            if one.at is None:
+                self._exits[index] = replace(one, at=time.time(), signal="SIGKILL")
+        self._report()
+
+    def _report(self) -> None:
+        report = AgentReport(node_rank=self._node_rank, pid=os.getpid(), ranks=tuple(self._exits))
+        try:
+            documents.save(rundir.agent_report_path(self._run, self._node_rank), report)
+        except UserError as error:  # a full disk must not keep the ranks from being stopped
+            print(error, file=sys.stderr, flush=True)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended, without reaping it where the system allows that."""
+    if sys.platform == "linux":
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return process.poll() is not None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command that `agent_argv` names."""
+    parser = argparse.ArgumentParser(prog="llmperf.launching.agent")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--node-rank", type=int, required=True)
+    parser.add_argument("--master-addr", required=True)
+    parser.add_argument("--master-port", type=int, required=True)
+    given = parser.parse_args(arguments)
+    with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
+        plan = documents.load(given.run_dir / rundir.PLAN, Plan)
+        return Agent(given.run_dir, plan, given.node_rank, given.master_addr, given.master_port).run(wakeup)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Starting a run's agents, watching them, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from llmperf import rundir
+from llmperf.launching.agent import fill
+from llmperf.launching.hang import find_hanging
+from llmperf.launching.processes import TAG, end_with_parent, send, send_group, sweep
+from llmperf.launching.progress import Follower, Progress
+from llmperf.launching.wakeup import Wakeup
+from llmperf.types.plan import Launcher, NodeCommand, Plan
+
+Watch = Callable[[Progress], None]
+
+TICK_SECONDS = 0.2
+GRACE_SECONDS = 4.0
+"""Between asking the agents to end, who then stop their ranks, and killing them."""
+AGENT_NOTICE_SECONDS = 2.0
+"""How long agents have to say that a rank ended badly once the run is to be stopped."""
+
+Cause = Literal["ended", "hung", "interrupted"]
+
+
+class Controller:
+    """One run's processes on this machine."""
+
+    def __init__(self, run: Path, plan: Plan, launcher: Launcher, tag: str) -> None:
+        self._run = run
+        self._plan = plan
+        self._tag = tag
+        self._commands = launcher.commands(node_commands(run, plan, tag))
+        self._agents: list[subprocess.Popen[bytes]] = []
+        self._follower = Follower(run, plan)
+        self.rank: int | None = None
+        self.message = ""
+
+    def start(self) -> None:
+        """Start every agent in a session of its own, bound to this process's life."""
+        for command in self._commands:
+            with rundir.agent_log_path(self._run, command.node_rank).open("ab") as log:
+                agent = subprocess.Popen(
+                    command.argv,
+                    env={**os.environ, **command.env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=end_with_parent(signal.SIGTERM),
+                )
+            self._agents.append(agent)
+
+    def watch(self, wakeup: Wakeup, watch: Watch | None) -> Cause:
+        """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` then say more."""
+        moved = time.monotonic()
+        while True:
+            wakeup.wait(TICK_SECONDS)
+            if wakeup.signal is not None:
+                self.message = f"interrupted by {signal.Signals(wakeup.signal).name}"
+                return "interrupted"
+            if self._follower.look():
+                moved = time.monotonic()
+            if watch is not None:
+                watch(self._follower.progress())
+            if self._over():
+                return "ended"
+            if time.monotonic() - moved > self._patience:
+                self._hung(time.monotonic() - moved)
+                return "hung"
+
+    def _over(self) -> bool:
+        """Whether all agents have ended, or one has badly."""
+        codes = [agent.poll() for agent in self._agents]
+        return all(code == 0 for code in codes) or any(codes)
+
+    @property
+    def _patience(self) -> float:
+        soon = self._follower.stepping or self._follower.done
+        return self._plan.stall_seconds if soon else self._plan.startup_seconds
+
+    def _hung(self, seconds: float) -> None:
+        what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
+        self.rank, why = find_hanging(self._run, self._follower.finished_steps)
+        self.message = f"{what} for {seconds:.0f} s; {why}"
+
+    def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
+        """End whatever still runs, by asking, then by killing; the agents' exit codes.
+
+        A further signal in `wakeup` cuts the asking short.
+        """
+        for agent in self._agents:
+            if agent.poll() is None:
+                send(agent.pid, signal.SIGTERM)
+        heard = wakeup.count if wakeup else 0
+        deadline = time.monotonic() + GRACE_SECONDS
+        while any(agent.poll() is None for agent in self._agents) and time.monotonic() < deadline:
+            if wakeup is not None and wakeup.count > heard:
+                break
+            time.sleep(0.02)
+        codes = tuple(agent.poll() for agent in self._agents)
+        for agent in self._agents:
+            if agent.poll() is None:
+                send_group(agent.pid, signal.SIGKILL)
+        sweep(self._tag)
+        for agent in self._agents:
+            agent.wait()
+        self._follower.look()
+        return codes
+
+
+def node_commands(run: Path, plan: Plan, tag: str) -> Sequence[NodeCommand]:
+    """The agent of each node as the framework planned it, its placeholders filled in."""
+    master = ("127.0.0.1", free_port())
+    return [
+        NodeCommand(
+            node_rank=node,
+            host="localhost",
+            argv=tuple(
+                fill(word, {"run_dir": run, "node_rank": node, "master_addr": master[0], "master_port": master[1]})
+                for word in plan.agent
+            ),
+            env={**plan.env, TAG: tag},
+        )
+        for node in range(plan.layout.nodes)
+    ]
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

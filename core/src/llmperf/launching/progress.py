@@ -1,0 +1,156 @@
+"""How far a run has come, read from its records as they grow."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from llmperf import rundir
+from llmperf.accounting.mfu import HEADLINE, utilisation
+from llmperf.errors import UserError
+from llmperf.measuring.reader import RecordTail
+from llmperf.types.plan import Plan
+from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, StepRecord
+
+Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+PHASES: tuple[Phase, ...] = ("starting", "loading", "building", "warming up", "measuring", "evaluating", "done")
+RECENT_STEPS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One look at a run. Unknown is None."""
+
+    phase: Phase
+    """The least of the ranks."""
+    step: int
+    """Steps that every rank has finished."""
+    steps: int
+    loss: float | None
+    """Mean over ranks, of the last step that every rank has finished."""
+    tokens_per_second_per_device: float | None
+    """Over the last steps; of the warm-up until something is measured."""
+    mfu: float | None
+    """Under the headline convention."""
+    memory_used_bytes: int | None
+    """Of the fullest device."""
+    seconds_left: float | None
+    """Until the last step, at the present pace."""
+
+
+@dataclass(slots=True)
+class _Rank:
+    phase: Phase = "starting"
+    steps: int = 0
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    ranks: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    measured: bool = False
+    losses: list[float] = field(default_factory=list)
+
+
+class Follower:
+    """Reads what the ranks and the sampler have written since the last look."""
+
+    def __init__(self, run: Path, plan: Plan) -> None:
+        world = plan.layout.world_size
+        self._plan = plan
+        self._tails = [RecordTail(rundir.records_path(run, rank)) for rank in range(world)]
+        self._memory = RecordTail(run / rundir.MEMORY)
+        self._ranks = [_Rank() for _ in range(world)]
+        self._open: dict[int, _Step] = {}
+        self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)
+        self._loss: float | None = None
+        self._memory_used: int | None = None
+        self.problem: str | None = None
+        """A record that could not be read."""
+
+    def look(self) -> bool:
+        """Take in new records; whether any rank has moved on since the last look."""
+        try:
+            for one in self._memory.new():
+                if isinstance(one, MemorySample):
+                    used = [device.memory_used_bytes for device in one.devices]
+                    self._memory_used = max((n for n in used if n is not None), default=None)
+            return any([self._take(rank, tail) for rank, tail in enumerate(self._tails)])
+        except (UserError, OSError) as error:
+            self.problem = str(error)
+            return False
+
+    def _take(self, rank: int, tail: RecordTail) -> bool:
+        records = tail.new()
+        state = self._ranks[rank]
+        for one in records:
+            if isinstance(one, PhaseRecord):
+                state.phase = one.phase
+            elif isinstance(one, StepRecord):
+                state.steps = one.step + 1
+                self._add(one)
+            elif isinstance(one, FailureRecord):
+                state.failed = True
+            elif isinstance(one, RankRecord):
+                state.phase = "evaluating"
+        return bool(records)
+
+    def _add(self, record: StepRecord) -> None:
+        step = self._open.setdefault(record.step, _Step())
+        step.ranks += 1
+        step.tokens += record.tokens
+        step.seconds = max(step.seconds, record.step_seconds)
+        step.measured = record.measured
+        if record.loss is not None:
+            step.losses.append(record.loss)
+        if step.ranks == len(self._ranks):
+            del self._open[record.step]
+            self._close(step)
+
+    def _close(self, step: _Step) -> None:
+        if step.measured and self._recent and not self._recent[-1].measured:
+            self._recent.clear()
+        self._recent.append(step)
+        self._loss = sum(step.losses) / len(step.losses) if step.losses else None
+
+    @property
+    def stepping(self) -> bool:
+        """Whether steps are what comes next: after the first step, until a rank's last."""
+        begun = any(rank.steps for rank in self._ranks)
+        return begun and any(rank.steps < self._plan.spec.contract.steps for rank in self._ranks)
+
+    @property
+    def done(self) -> bool:
+        """Whether every rank has said its last."""
+        return all(rank.phase == "done" for rank in self._ranks)
+
+    @property
+    def finished_steps(self) -> tuple[int, ...]:
+        """Finished steps of each rank."""
+        return tuple(rank.steps for rank in self._ranks)
+
+    def progress(self) -> Progress:
+        """What is known now."""
+        steps, step = self._plan.spec.contract.steps, min(self.finished_steps)
+        seconds = sum(one.seconds for one in self._recent)
+        tokens = sum(one.tokens for one in self._recent)
+        pace = tokens / seconds / len(self._ranks) if seconds > 0 else None
+        return Progress(
+            phase=min((rank.phase for rank in self._ranks), key=PHASES.index),
+            step=step,
+            steps=steps,
+            loss=self._loss,
+            tokens_per_second_per_device=pace,
+            mfu=self._mfu(pace),
+            memory_used_bytes=self._memory_used,
+            seconds_left=seconds / len(self._recent) * (steps - step) if self._recent else None,
+        )
+
+    def _mfu(self, pace: float | None) -> float | None:
+        plan = self._plan
+        figures = utilisation(plan.flops, pace, plan.peak, plan.device_share)
+        return next((one.value for one in figures if one.convention == HEADLINE), None)

@@ -1,0 +1,117 @@
+"""One run: folder, launch, watch, result. Whatever happens, nothing is left running and a result says what it was."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from llmperf import documents, rundir
+from llmperf.errors import UserError, unknown
+from llmperf.launching.controller import Controller
+from llmperf.launching.folder import create_run_folder, release
+from llmperf.launching.host import this_host
+from llmperf.launching.progress import Progress
+from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.sampler import Sampler
+from llmperf.plugins import Plugins
+from llmperf.results.build import build_result
+from llmperf.results.endings import Ending
+from llmperf.types.plan import Launcher, Plan
+from llmperf.types.result import Result
+
+SAMPLE_SECONDS = 1.0
+
+
+def run_plan(
+    plan: Plan,
+    run_dir: Path,
+    plugins: Plugins,
+    watch: Callable[[Progress], None] | None = None,
+    sample_seconds: float = SAMPLE_SECONDS,
+) -> Result:
+    """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
+
+    `watch` is called about five times a second with how far the run has come. SIGINT, SIGTERM and SIGHUP end the run
+    as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not there.
+    """
+    if plan.problems:
+        raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
+    launcher = find_launcher(plugins, plan.launcher)
+    run = run_dir.absolute()
+    create_run_folder(run, plan)
+    controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
+    sampler = _sampler(run, plan, plugins, sample_seconds)
+    with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
+        try:
+            ending = _watched(run, plan, controller, sampler, wakeup, watch)
+        except BaseException as error:
+            codes = controller.stop()
+            failed = _ending("controller", message=str(error), exception=type(error).__name__, agents=codes)
+            _conclude(run, failed)
+            raise
+        return _conclude(run, ending)
+
+
+def find_launcher(plugins: Plugins, name: str) -> Launcher:
+    """The launcher of that name; UserError if no loaded plugin has it, or two have."""
+    found: dict[str, list[tuple[str, Launcher]]] = {}
+    for owner, launchers in plugins.collect("llmperf_launchers"):
+        for launcher in launchers:
+            found.setdefault(launcher.name, []).append((owner, launcher))
+    if name not in found:
+        raise unknown("launcher", "launcher", name, found)
+    if len(found[name]) > 1:
+        raise UserError(
+            f"launcher {name!r} comes from {' and '.join(owner for owner, _ in found[name])}; uninstall one"
+        )
+    return found[name][0][1]
+
+
+def _watched(
+    run: Path,
+    plan: Plan,
+    controller: Controller,
+    sampler: Sampler | None,
+    wakeup: Wakeup,
+    watch: Callable[[Progress], None] | None,
+) -> Ending:
+    documents.save(run / rundir.MACHINE, this_host(plan.env))
+    controller.start()
+    if sampler is not None:
+        sampler.start()
+    try:
+        cause = controller.watch(wakeup, watch)
+        codes = controller.stop(wakeup)
+    finally:
+        if sampler is not None:
+            sampler.stop()
+    notes = (sampler.problem,) if sampler is not None and sampler.problem else ()
+    return _ending(cause, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
+
+
+def _ending(cause: str, **known: object) -> Ending:
+    at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
+
+
+def _conclude(run: Path, ending: Ending) -> Result:
+    release(run)
+    documents.save(run / rundir.ENDING, ending)
+    result = build_result(run)
+    documents.save(run / rundir.RESULT, result)
+    return result
+
+
+def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sampler | None:
+    if not plugins.answers("llmperf_query_memory"):
+        return None
+    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
+    return Sampler(
+        run / rundir.MEMORY,
+        lambda devices: plugins.ask("llmperf_query_memory", devices=devices),
+        tuple(device.index for device in used),
+        interval,
+    )

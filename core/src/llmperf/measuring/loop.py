@@ -1,0 +1,141 @@
+"""The measured loop: the core's stopwatch around a trainer's steps.
+
+Warm-up steps, an edge where the host waits for the device, measured steps, an edge. Between the edges the host only
+hands work over: step times come from device events, and a loss is read when it has arrived.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from llmperf.errors import RunFailed
+from llmperf.measuring.recorder import Recorder
+from llmperf.types.devices import Device, DeviceEvent
+from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
+
+MAX_STEPS_AHEAD = 8
+"""Steps the host may be ahead of the device. With this much work queued the device never waits, and a run is not
+taken for a hung one because none of its steps could be told yet."""
+POLL_SECONDS = 0.0005
+
+Scalar = float | DeferredScalar | None
+
+
+class NonfiniteLoss(RunFailed):
+    """A loss that is no number: what is trained from here on means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One rank's measured steps between two synchronised edges."""
+
+    steps: int
+    tokens: int
+    seconds: float
+
+
+class _Pending(NamedTuple):
+    step: int
+    measured: bool
+    at: float
+    begin: DeviceEvent
+    end: DeviceEvent
+    output: StepOutput
+
+
+class MeasuredLoop:
+    """Runs a trainer's steps on one rank and records each of them as soon as it is known."""
+
+    def __init__(self, trainer: Trainer, device: Device, recorder: Recorder, rank: int) -> None:
+        self._trainer = trainer
+        self._device = device
+        self._recorder = recorder
+        self._rank = rank
+        self._pending: deque[_Pending] = deque()
+
+    def run(self, steps: int, warmup_steps: int, entering: Callable[[Literal["measuring"]], None]) -> Window:
+        """All steps, of which the first `warmup_steps` are not measured; `entering` is called at the first edge.
+
+        NonfiniteLoss when a loss is NaN or infinite.
+        """
+        self._steps(0, warmup_steps, measured=False)
+        self._device.synchronize()
+        entering("measuring")
+        begin = time.perf_counter()
+        tokens = self._steps(warmup_steps, steps, measured=True)
+        self._device.synchronize()
+        seconds = time.perf_counter() - begin
+        self._record_all()
+        return Window(steps=steps - warmup_steps, tokens=tokens, seconds=seconds)
+
+    def _steps(self, first: int, last: int, *, measured: bool) -> int:
+        tokens = 0
+        train_step, event, clock = self._trainer.train_step, self._device.event, time.time
+        begin = event()
+        for step in range(first, last):
+            output = train_step()
+            end = event()
+            self._pending.append(_Pending(step, measured, clock(), begin, end, output))
+            begin = end
+            tokens += output.tokens
+            self._record_known()
+            while len(self._pending) > MAX_STEPS_AHEAD:
+                time.sleep(POLL_SECONDS)
+                self._record_known()
+        while len(self._pending) > 1:
+            time.sleep(POLL_SECONDS)
+            self._record_known()
+        return tokens
+
+    def _record_known(self) -> None:
+        """Record the steps that the device has finished, in their order, without waiting for any."""
+        pending = self._pending
+        while pending and pending[0].end.ready() and _arrived(pending[0].output):
+            self._record(pending.popleft())
+
+    def _record_all(self) -> None:
+        while self._pending:
+            self._record(self._pending.popleft())
+
+    def _record(self, one: _Pending) -> None:
+        loss, nonfinite = _number(one.output.loss)
+        self._recorder.write(
+            StepRecord(
+                rank=self._rank,
+                step=one.step,
+                measured=one.measured,
+                at=one.at,
+                step_seconds=max(0.0, one.end.seconds_since(one.begin)),
+                tokens=one.output.tokens,
+                loss=loss,
+                nonfinite=nonfinite,
+                grad_norm=_number(one.output.grad_norm)[0],
+            )
+        )
+        if nonfinite is not None:
+            raise NonfiniteLoss(f"the loss of step {one.step} is {nonfinite}")
+
+
+def _arrived(output: StepOutput) -> bool:
+    return _ready(output.loss) and _ready(output.grad_norm)
+
+
+def _ready(value: Scalar) -> bool:
+    return value is None or isinstance(value, (float, int)) or value.ready()
+
+
+def _number(value: Scalar) -> tuple[float | None, Literal["nan", "inf", "-inf"] | None]:
+    """A loss as a finite number, or None and what it was instead."""
+    if value is None:
+        return None, None
+    number = float(value)
+    if math.isfinite(number):
+        return number, None
+    if math.isnan(number):
+        return None, "nan"
+    return None, "inf" if number > 0 else "-inf"

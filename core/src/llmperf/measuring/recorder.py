@@ -1,0 +1,64 @@
+"""Appending records to a file, one whole JSON line at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from llmperf.errors import RunFailed
+from llmperf.types.records import Record
+
+
+class Recorder:
+    """An append-only file of JSON lines; each line is one write, so a process killed at any time leaves whole lines.
+
+    `reserve` is a file that holds space back: it is deleted when the disk is full, so that the failure itself can
+    still be written.
+    """
+
+    def __init__(self, path: Path, reserve: Path | None = None) -> None:
+        self.path = path
+        self._reserve = reserve
+        self._encode = msgspec.json.Encoder().encode
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def write(self, record: Record) -> None:
+        """Append one record; RunFailed if the disk is full or the file cannot be written."""
+        line = self._encode(record) + b"\n"
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            raise self._failed(error) from None
+        if written != len(line):
+            self._drop(written)
+            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    def _drop(self, written: int) -> None:
+        """Take back part of a line, so that lines written later stay readable."""
+        os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+
+    def _failed(self, error: OSError) -> RunFailed:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._reserve is not None:
+            self._reserve.unlink(missing_ok=True)
+        return RunFailed(f"{self.path}: cannot write a record: {error.strerror or error}")
+
+    def close(self) -> None:
+        """Close the file; further writes are errors."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,71 @@
+"""Reading the devices' memory, utilisation and power while a run goes, from a thread of the controller."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from llmperf.measuring.recorder import Recorder
+from llmperf.types.devices import DeviceSample
+from llmperf.types.records import MemorySample
+
+Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
+
+MAX_FAILURES = 5
+"""Readings that may fail in a row before the sampler gives up."""
+
+
+class Sampler:
+    """Asks for the devices' state every `interval` seconds and appends the answers to a file.
+
+    Whatever goes wrong ends the sampling at most, never the run; `problem` then says what it was.
+    """
+
+    def __init__(self, path: Path, query: Query, devices: tuple[int, ...], interval: float = 1.0) -> None:
+        self._path = path
+        self._query = query
+        self._devices = devices
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample_all, name="llmperf-sampler", daemon=True)
+        self.problem: str | None = None
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self, wait_seconds: float = 2.0) -> None:
+        """End the sampling; a reading that takes longer than `wait_seconds` is abandoned and noted."""
+        self._stop.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join(wait_seconds)
+        if self._thread.is_alive():
+            self.problem = self.problem or "the last reading of the devices did not return"
+
+    def _sample_all(self) -> None:
+        failures = 0
+        try:
+            with Recorder(self._path) as recorder:
+                while failures < MAX_FAILURES:
+                    failures = 0 if self._sample(recorder) else failures + 1
+                    if self._stop.wait(self._interval):
+                        return
+        except Exception as error:
+            self._note(error)
+
+    def _sample(self, recorder: Recorder) -> bool:
+        at, begin = time.time(), time.perf_counter()
+        try:
+            devices = tuple(self._query(self._devices))
+            recorder.write(MemorySample(at=at, query_seconds=time.perf_counter() - begin, devices=devices))
+        except Exception as error:
+            self._note(error)
+            return False
+        return True
+
+    def _note(self, error: Exception) -> None:
+        if self.problem is None:
+            self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]

@@ -1,0 +1,140 @@
+"""The rank process: `python -m llmperf.measuring.worker --run-dir DIR`, started with RANK and LOCAL_RANK set."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from llmperf import documents, rundir
+from llmperf.errors import PluginError
+from llmperf.measuring.loop import MeasuredLoop, Window
+from llmperf.measuring.packages import loaded_packages
+from llmperf.measuring.recorder import Recorder
+from llmperf.plugins import Found, Plugins, find
+from llmperf.types.plan import Plan
+from llmperf.types.records import FailureRecord, PhaseRecord, RankRecord
+
+Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+
+MAX_MESSAGE = 4_000
+MAX_TRACEBACK = 40_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rank; 0 when it finished. A failure is recorded and ends the process at once with status 1."""
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    parser = argparse.ArgumentParser(prog="llmperf.measuring.worker")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    run = parser.parse_args(arguments).run_dir
+    rank = int(os.environ["RANK"])
+    with Recorder(rundir.records_path(run, rank), run / rundir.RANK_RESERVE) as recorder:
+        try:
+            Worker(run, rank, recorder).run()
+        except BaseException as error:
+            _fail(recorder, rank, error)
+    return 0
+
+
+class Worker:
+    """One rank from its plan to its last record."""
+
+    def __init__(self, run: Path, rank: int, recorder: Recorder) -> None:
+        self._rank = rank
+        self._recorder = recorder
+        self._run = run
+
+    def run(self) -> None:
+        """Load, build, train, evaluate; every phase is recorded as it is entered."""
+        self._enter("starting")
+        plan = documents.load(self._run / rundir.PLAN, Plan)
+        self._enter("loading")
+        plugins = plugins_of(plan)
+        with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:
+            self._enter("building")
+            with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
+                device.reset_peak_memory()
+                self._enter("warming up")
+                contract = plan.spec.contract
+                loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
+                window = loop.run(contract.steps, contract.warmup_steps, self._enter)
+                peak = device.peak_memory_bytes()
+                self._enter("evaluating")
+                self._finish(window, peak, dict(trainer.evaluate()))
+        self._enter("done")
+
+    def _enter(self, phase: Phase) -> None:
+        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
+
+    def _finish(self, window: Window, peak: int | None, evaluation: dict[str, float]) -> None:
+        self._recorder.write(
+            RankRecord(
+                rank=self._rank,
+                measured_steps=window.steps,
+                measured_tokens=window.tokens,
+                window_seconds=window.seconds,
+                peak_memory_bytes=peak,
+                evaluation=evaluation,
+                packages=loaded_packages(),
+            )
+        )
+
+
+def plugins_of(plan: Plan) -> Plugins:
+    """The vendor and the framework of a plan, and nothing else; PluginError if another version is installed here."""
+    vendor, framework = find("vendor", plan.vendor), find("framework", plan.spec.tuning.framework)
+    for found in (vendor, framework):
+        _check_version(plan, found)
+    return Plugins([vendor, framework])
+
+
+def _check_version(plan: Plan, found: Found) -> None:
+    for info in plan.plugins:
+        if (info.role, info.name) != (found.role, found.name):
+            continue
+        if (info.distribution, info.version) != (found.distribution, found.version):
+            raise PluginError(
+                f"{found.role} {found.name!r}: the plan was made with {info.distribution} {info.version},"
+                f" this rank's environment has {found.distribution} {found.version}; install the same on both"
+            )
+        return
+    raise PluginError(f"plan.json: plugins: {found.role} {found.name!r} is not listed")
+
+
+def _fail(recorder: Recorder, rank: int, error: BaseException) -> None:
+    """Record why this rank ends and end it: closing what hangs on other ranks could take for ever."""
+    text = "".join(traceback.format_exception(error))
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    record = FailureRecord(
+        rank=rank,
+        at=time.time(),
+        exception=name,
+        message=_plain(str(error))[:MAX_MESSAGE],
+        traceback=_plain(text)[-MAX_TRACEBACK:],
+    )
+    try:
+        recorder.write(record)
+    except Exception:  # the first write to a full disk frees the reserve, so a second one can succeed
+        recorder.write(record)
+    finally:
+        print(text, file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _plain(text: str) -> str:
+    """Text that UTF-8 can hold."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

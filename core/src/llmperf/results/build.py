@@ -1,0 +1,101 @@
+"""Plan + records -> Result: a pure function of a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmperf_schemas import RESULT_SCHEMA
+
+from llmperf.accounting.mfu import utilisation
+from llmperf.results.failure import outcome
+from llmperf.results.run_records import RunRecords, read_run
+from llmperf.results.throughput import loss_curve, metrics
+from llmperf.types.result import Hardware, Result, Software
+
+
+def build_result(run_dir: Path) -> Result:
+    """Compute the result of a run folder, whatever state the run was left in; UserError if it cannot be read.
+
+    Findings are not filled in: validation does that.
+    """
+    records = read_run(run_dir)
+    plan, spec = records.plan, records.plan.spec
+    status, failure = outcome(records)
+    figures = metrics(records)
+    return Result(
+        schema=RESULT_SCHEMA,
+        run_id=plan.run_id,
+        created=plan.created,
+        finished=records.ending.at if records.ending else plan.created,
+        provenance="measured",
+        status=status,
+        failure=failure,
+        case=spec.case,
+        title=spec.title,
+        variant=spec.variant,
+        fix_hp=spec.changes,
+        model=spec.model,
+        parameters=plan.flops.parameters,
+        contract=spec.contract,
+        tuning=spec.tuning,
+        framework=spec.framework,
+        hardware=hardware(records),
+        software=software(records),
+        parallelism=plan.layout,
+        batch=plan.batch,
+        metrics=figures,
+        mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
+        loss_curve=loss_curve(records),
+        plugins=plan.plugins,
+        findings=(),
+        notes=notes(records),
+        files=records.files,
+    )
+
+
+def hardware(records: RunRecords) -> Hardware:
+    """The machine as probed, and the controller's host."""
+    plan, host = records.plan, records.host
+    device = plan.probe.devices[0]
+    return Hardware(
+        vendor=plan.vendor,
+        device_model=device.model,
+        nodes=plan.layout.nodes,
+        devices_per_node=plan.layout.devices_per_node,
+        device_share=plan.device_share,
+        device_memory_bytes=device.memory_bytes,
+        driver=plan.probe.driver,
+        interconnect=plan.probe.interconnect,
+        host_cpu=host.cpu if host else None,
+        host_memory_bytes=host.memory_bytes if host else None,
+        simulated=plan.probe.simulated,
+    )
+
+
+def software(records: RunRecords) -> Software:
+    """What the ranks ran on; the controller's Python where no rank got to say its own."""
+    host = records.host
+    packages = dict(records.ranks[0].packages) if records.ranks else {}
+    python = packages.pop("python", None) or (host.python if host else "unknown")
+    return Software(
+        os=host.os if host else "unknown",
+        kernel=host.kernel if host else "unknown",
+        python=python,
+        packages=packages,
+        environment=host.environment if host else {},
+    )
+
+
+def notes(records: RunRecords) -> tuple[str, ...]:
+    """How figures were made where that is not plain."""
+    found = list(records.ending.notes) if records.ending else []
+    if records.plan.peak_problem:
+        found.append(f"no MFU: {records.plan.peak_problem}")
+    planned = records.plan.batch.tokens_per_step
+    fewer = [step for step, ranks in records.complete_steps.items() if sum(one.tokens for one in ranks) < planned]
+    if fewer:
+        found.append(
+            f"{len(fewer)} of {len(records.complete_steps)} steps trained on fewer than the planned {planned} tokens,"
+            f" the first of them step {fewer[0]}; the throughput counts what was trained on"
+        )
+    return tuple(found)

@@ -1,0 +1,95 @@
+"""How a run ended, as its agents and its controller saw it: files, so that a result can be computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmperf import documents, rundir
+from llmperf.errors import UserError
+from llmperf.types.units import Count, NonNegative, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExit:
+    """One rank process."""
+
+    rank: Count
+    pid: Count
+    exit_code: int | None = None
+    """None while it runs and when a signal ended it."""
+    signal: str | None = None
+    """Such as `SIGKILL`."""
+    at: NonNegative | None = None
+    """Seconds since the epoch when it ended; None while it runs."""
+    stopped: bool = False
+    """Whether the agent told it to end before it did."""
+
+    @property
+    def bad(self) -> bool:
+        """Whether it ended otherwise than well, and of itself."""
+        return self.at is not None and not self.stopped and self.exit_code != 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """`records/agent-NNN.json`: the ranks of one node."""
+
+    node_rank: Count
+    pid: Count
+    ranks: tuple[RankExit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """`ending.json`: why the controller stopped watching."""
+
+    cause: Literal["ended", "hung", "interrupted", "controller"]
+    """`ended`: the agents ended by themselves, well or not; `controller`: llmperf itself failed."""
+    rank: Count | None = None
+    """The rank that hangs, where that can be told."""
+    exception: str | None = None
+    message: str = ""
+    at: str
+    """UTC, ISO 8601."""
+    agents: tuple[int | None, ...] = ()
+    """Exit codes of the agents by node, negative for signals; None where one had to be killed."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """`machine.json`: the host of the controller."""
+
+    os: str
+    kernel: str
+    python: str
+    cpu: str | None
+    memory_bytes: Positive | None
+    environment: Mapping[str, str]
+    """Variables the ranks see, from an allow-list."""
+
+
+def read_reports(run: Path) -> list[AgentReport]:
+    """The reports of all agents that left a readable one, by node."""
+    reports = []
+    for path in sorted((run / rundir.RECORDS).glob("agent-*.json")):
+        try:
+            reports.append(documents.load(path, AgentReport))
+        except UserError:
+            continue
+    return reports
+
+
+def read_ending(run: Path) -> Ending | None:
+    """What the controller saw at the end; None if it never got there."""
+    path = run / rundir.ENDING
+    return documents.load(path, Ending) if path.exists() else None
+
+
+def read_host(run: Path) -> Host | None:
+    """The host; None if the run never got that far."""
+    path = run / rundir.MACHINE
+    return documents.load(path, Host) if path.exists() else None

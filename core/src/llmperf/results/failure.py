@@ -1,0 +1,136 @@
+"""Why a run is not complete, and with which rank that began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmperf import rundir
+from llmperf.results.endings import Ending, RankExit
+from llmperf.results.run_records import RunRecords
+from llmperf.types.records import FailureRecord
+from llmperf.types.result import Failure
+
+LOG_LINES = 20
+LOG_BYTES = 32 * 1024
+MAX_LINE = 500
+SIGNAL_LAG_SECONDS = 0.25
+"""A rank that was killed ended up to this long before its agent saw it; its peers' complaints come in between."""
+
+Status = Literal["complete", "failed", "aborted"]
+Reason = Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """One rank's end, with the time it began at."""
+
+    at: float
+    rank: int
+    reason: Reason
+    exception: str | None
+    message: str
+
+
+def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
+    """Whether a run is complete, and if not, why."""
+    ending = records.ending
+    if ending is None:
+        return "failed", _failure(records, None, "controller", None, "llmperf itself ended before the run did")
+    if ending.cause == "interrupted":
+        return "aborted", _failure(records, None, "interrupted", None, ending.message)
+    if ending.cause == "hung":
+        return "failed", _failure(records, ending.rank, "hung", None, ending.message)
+    if ending.cause == "controller":
+        return "failed", _failure(records, None, "controller", ending.exception, ending.message)
+    failure = _of_ranks(records) or _of_agents(records, ending) or _unfinished(records) or _miscounted(records)
+    return ("failed", failure) if failure else ("complete", None)
+
+
+def _of_ranks(records: RunRecords) -> Failure | None:
+    """The rank that ended badly first."""
+    exits = {one.rank: one for report in records.reports for one in report.ranks if one.bad}
+    failed = {one.rank: one for one in records.failures}
+    causes = [_exception(records, one) for one in failed.values()]
+    causes += [_exit(one) for rank, one in exits.items() if rank not in failed]
+    if not causes:
+        return None
+    first = min(causes, key=lambda one: (one.at, one.rank))
+    return _failure(records, first.rank, first.reason, first.exception, first.message)
+
+
+def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
+    nonfinite = any(one.rank == failure.rank and one.nonfinite is not None for one in records.steps)
+    reason: Reason = "nonfinite loss" if nonfinite else "exception"
+    return _Cause(failure.at, failure.rank, reason, failure.exception, failure.message)
+
+
+def _exit(one: RankExit) -> _Cause:
+    at = one.at or 0.0
+    if one.signal is not None:
+        return _Cause(at - SIGNAL_LAG_SECONDS, one.rank, "killed", None, f"rank {one.rank} was killed by {one.signal}")
+    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status {one.exit_code}")
+
+
+def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
+    """An agent that ended badly though none of its ranks is known to have."""
+    for node, code in enumerate(ending.agents):
+        if code == 0:
+            continue
+        if code is not None and code > 0:
+            message, reason = f"the agent of node {node} ended with status {code}", "exited"
+        else:
+            message, reason = f"the agent of node {node} was killed{_by_signal(code)}", "killed"
+        tail = log_tail(rundir.agent_log_path(records.run, node))
+        return Failure(rank=None, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
+    return None
+
+
+def _by_signal(code: int | None) -> str:
+    import signal
+
+    try:
+        return "" if code is None else f" by {signal.Signals(-code).name}"
+    except ValueError:
+        return f" by signal {-(code or 0)}"
+
+
+def _unfinished(records: RunRecords) -> Failure | None:
+    """A rank that ended well before its end."""
+    finished = {one.rank for one in records.ranks}
+    for rank in range(records.plan.layout.world_size):
+        if rank not in finished:
+            return _failure(records, rank, "exited", None, f"rank {rank} ended with status 0 before its last step")
+    return None
+
+
+def _miscounted(records: RunRecords) -> Failure | None:
+    """More tokens in a step than the plan has: whoever counts them is wrong, and so would be every figure."""
+    planned = records.plan.batch.tokens_per_step
+    for step, ranks in records.complete_steps.items():
+        reported = sum(one.tokens for one in ranks)
+        if reported > planned:
+            message = f"the ranks report {reported} tokens in step {step}, the plan has {planned}"
+            return _failure(records, None, "controller", None, message)
+    return None
+
+
+def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
+    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank))
+    return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
+
+
+def log_tail(path: Path, lines: int = LOG_LINES) -> tuple[str, ...]:
+    """Last lines of a log, without control characters; empty if there is no log."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            text = file.read(LOG_BYTES).decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(_printable(line)[:MAX_LINE] for line in text.splitlines()[-lines:])
+
+
+def _printable(line: str) -> str:
+    return "".join(one if one.isprintable() else " " for one in line).rstrip()

@@ -1,0 +1,55 @@
+"""Statistics of step times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from llmperf.types.result import StepStatistics
+
+MIN_STEPS_FOR_INTERVAL = 20
+BATCHES = 10
+T_QUANTILE = 2.262157
+"""97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """A quantile of values in ascending order, linear between neighbours (Hyndman and Fan 1996, type 7)."""
+    position = part * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % confidence interval of the mean by batch means; None for less than MIN_STEPS_FOR_INTERVAL values.
+
+    The values, in the order they came in, are cut into BATCHES batches of equal length (a remainder at the front is
+    left out of the spread). Means of long batches hardly depend on one another where neighbouring steps do, so their
+    spread, unlike that of the steps, holds the autocorrelation (Law, Simulation Modeling and Analysis, 9.5.3).
+    """
+    if len(values) < MIN_STEPS_FOR_INTERVAL:
+        return None
+    length = len(values) // BATCHES
+    used = values[len(values) - BATCHES * length :]
+    means = [fmean(used[first : first + length]) for first in range(0, len(used), length)]
+    half = T_QUANTILE * stdev(means) / math.sqrt(BATCHES)
+    mean = fmean(values)
+    return max(0.0, mean - half), mean + half
+
+
+def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
+    """Median, 5 % and 95 % quantiles and mean with its interval; None for no steps."""
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    low, high = mean_interval(seconds) or (None, None)
+    return StepStatistics(
+        median=quantile(ordered, 0.5),
+        p5=quantile(ordered, 0.05),
+        p95=quantile(ordered, 0.95),
+        mean=fmean(ordered),
+        mean_low=low,
+        mean_high=high,
+    )

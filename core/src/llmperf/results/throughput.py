@@ -1,0 +1,114 @@
+"""From records to figures: throughput, step times, losses, memory, power."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from llmperf.results.run_records import RunRecords
+from llmperf.results.statistics import step_statistics
+from llmperf.types.result import LossPoint, Metrics, RankMemory
+
+if TYPE_CHECKING:
+    from llmperf.types.devices import DeviceSample
+    from llmperf.types.records import StepRecord
+
+
+def metrics(records: RunRecords) -> Metrics:
+    """All figures of a run; without a whole window there is no throughput, and what else is known stands."""
+    from llmperf.tokens.entropy import known_entropy
+
+    window = window_seconds(records)
+    tokens = sum(one.measured_tokens for one in records.ranks) if window else measured_tokens(records)
+    world = records.plan.layout.world_size
+    losses = [one.loss for one in loss_curve(records)]
+    return Metrics(
+        tokens_per_second_per_device=tokens / window / world if window else None,
+        tokens_per_second=tokens / window if window else None,
+        measured_steps=len(_measured(records)),
+        measured_tokens=tokens,
+        window_seconds=window,
+        step_seconds=step_statistics([max(r.step_seconds for r in step) for step in _measured(records)]),
+        first_loss=losses[0] if losses else None,
+        final_loss=losses[-1] if losses else None,
+        known_entropy=known_entropy(records.plan.spec.contract.dataset),
+        rank_memory=rank_memory(records),
+        device_memory_used_bytes=_largest(records, "memory_used_bytes"),
+        device_memory_total_bytes=_largest(records, "memory_total_bytes"),
+        utilisation_percent=_mean_in_window(records, "utilisation_percent"),
+        power_watts=_mean_in_window(records, "power_watts"),
+        evaluation=evaluation(records),
+    )
+
+
+def window_seconds(records: RunRecords) -> float | None:
+    """Wall time of the slowest rank; None unless every rank has closed its window."""
+    if len({one.rank for one in records.ranks}) != records.plan.layout.world_size:
+        return None
+    return max(one.window_seconds for one in records.ranks) or None
+
+
+def _measured(records: RunRecords) -> list[list[StepRecord]]:
+    return [step for step in records.complete_steps.values() if step[0].measured]
+
+
+def measured_tokens(records: RunRecords) -> int:
+    """Tokens of the measured steps that every rank has finished."""
+    return sum(one.tokens for step in _measured(records) for one in step)
+
+
+def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:
+    """Mean over the ranks that have a loss, for each step that every rank has finished or that has no number."""
+    points = []
+    for step, ranks in records.by_step.items():
+        nonfinite = next((one.nonfinite for one in ranks if one.nonfinite is not None), None)
+        if step in records.complete_steps or nonfinite is not None:
+            points.append(_point(step, ranks, nonfinite))
+    return tuple(points)
+
+
+def _point(step: int, ranks: list[StepRecord], nonfinite: str | None) -> LossPoint:
+    losses = [one.loss for one in ranks if one.loss is not None]
+    norms = [one.grad_norm for one in ranks if one.grad_norm is not None]
+    return LossPoint(
+        step=step,
+        loss=fmean(losses) if losses and nonfinite is None else None,
+        nonfinite=nonfinite,
+        grad_norm=fmean(norms) if norms else None,
+    )
+
+
+def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
+    """Peak memory of each rank that finished, with its pipeline stage, which varies slowest in rank order."""
+    layout = records.plan.layout
+    per_stage = layout.tensor_parallel * layout.data_parallel
+    return tuple(
+        RankMemory(rank=one.rank, pipeline_stage=one.rank // per_stage, peak_bytes=one.peak_memory_bytes)
+        for one in records.ranks
+    )
+
+
+def evaluation(records: RunRecords) -> dict[str, float]:
+    """Figures of the evaluation, each from the first rank that has it."""
+    found: dict[str, float] = {}
+    for one in records.ranks:
+        found = {**one.evaluation, **found}
+    return found
+
+
+def _largest(records: RunRecords, name: str) -> int | None:
+    values = [getattr(device, name) for sample in records.samples for device in sample.devices]
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean_in_window(records: RunRecords, name: str) -> float | None:
+    """Mean over devices and over the samples taken while every rank was in its measured window."""
+    begins = [one.at for one in records.phases if one.phase == "measuring"]
+    ends = [one.at for one in records.phases if one.phase == "evaluating"]
+    if not begins or not ends:
+        return None
+    inside: list[DeviceSample] = [
+        device for sample in records.samples if max(begins) <= sample.at <= min(ends) for device in sample.devices
+    ]
+    values = [value for device in inside if (value := getattr(device, name)) is not None]
+    return fmean(values) if values else None

@@ -1,0 +1,1 @@
+"""A vendor and a framework for tests: no tensors, real processes, faults on demand."""

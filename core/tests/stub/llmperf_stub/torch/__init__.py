@@ -1,0 +1,1 @@
+"""Named so that its frames look like a real framework's in a stack dump."""

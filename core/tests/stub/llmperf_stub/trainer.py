@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from llmperf.types import StepOutput
+
+from llmperf_stub.torch.distributed import barrier
+
+
+class StubTrainer:
+    """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step)."""
+
+    def __init__(self, plan):
+        options = plan.spec.framework
+        self.rank = int(os.environ["RANK"])
+        self.world = int(os.environ["WORLD_SIZE"])
+        self.run = Path(os.environ["LLMPERF_RUN_DIR"])
+        self.seconds = options.get("step_seconds", 0.01)
+        self.in_step = options.get("in_step", False)
+        self.tokens = options.get("tokens", plan.batch.tokens_per_step // self.world)
+        self.fault = options.get("fault") if self.rank == options.get("fault_rank", 1) else None
+        self.fault_step = options.get("fault_step", 5)
+        self.step = 0
+        print(f"rank {self.rank}: ready", flush=True)
+        if options.get("child"):
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        if self.fault == "raise at build":
+            raise RuntimeError("no such layer")
+
+    def train_step(self):
+        if self.fault and self.step == self.fault_step:
+            getattr(self, self.fault.replace(" ", "_"), self.nothing)()
+        if self.in_step:
+            barrier(self.run / "barrier", self.step, self.rank, self.world)
+        time.sleep(self.seconds)
+        loss = 10.0 / (self.step + 1)
+        if self.fault == "nan" and self.step == self.fault_step:
+            loss = float("nan")
+        self.step += 1
+        return StepOutput(loss=loss, tokens=self.tokens, grad_norm=1.5)
+
+    def nothing(self):
+        pass
+
+    def raises(self):
+        raise ValueError(f"rank {self.rank} has had enough")
+
+    def exits(self):
+        sys.exit(0)
+
+    def vanishes(self):
+        os._exit(7)
+
+    def killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def hangs(self):
+        print(f"rank {self.rank}: going to sleep", flush=True)
+        time.sleep(600)
+
+    def deaf(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.hangs()
+
+    def fills_disk(self):
+        with (self.run / "filler").open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+
+    def evaluate(self):
+        return {"score": 0.5}
+
+    def close(self):
+        print(f"rank {self.rank}: closed", flush=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,39 @@
+"""Whole runs of the stub framework: what a user finds afterwards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from llmperf import documents, rundir
+from llmperf.launching.run import run_plan
+from llmperf.plugins import load_for
+from llmperf.types import Result
+
+
+def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
+    plan = stub_plan(steps=25, warmup_steps=3, ranks=2)
+    seen = []
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), seen.append, sample_seconds=0.05)
+    run = tmp_path / "run"
+    assert result.failure is None
+    assert result.status == "complete"
+    assert documents.load(run / rundir.RESULT, Result) == result
+    assert result.metrics.measured_steps == 22
+    assert result.metrics.measured_tokens == 22 * plan.batch.tokens_per_step
+    expected = result.metrics.measured_tokens / result.metrics.window_seconds / 2
+    assert result.metrics.tokens_per_second_per_device == pytest.approx(expected)
+    assert result.metrics.step_seconds.median == pytest.approx(0.01, rel=0.5)
+    assert [point.loss for point in result.loss_curve[:2]] == [10.0, 5.0]
+    assert [one.peak_bytes for one in result.metrics.rank_memory] == [4096, 4096]
+    assert result.metrics.device_memory_used_bytes == 2**20
+    assert result.metrics.power_watts == 50.0
+    assert result.metrics.evaluation == {"score": 0.5}
+    assert result.mfu[0].value == pytest.approx(expected * 6000 / 0.5e12)
+    assert set(result.files) >= {"plan.json", "records/rank-00000.jsonl", "records/rank-00001.jsonl"}
+    assert "rank 1: closed" in rundir.log_path(run, 1).read_text()
+    assert (run / "files" / "stub.json").read_text() == "{}"
+    assert not list(run.glob(".*"))
+    assert seen[-1].steps == 25
+    kinds = [json.loads(line)["kind"] for line in rundir.records_path(run, 0).read_text().splitlines()]
+    assert kinds.count("step") == 25
