@@ -128,10 +128,9 @@ def test_none_clears_what_may_be_unset():
 def test_no_text_after_set_is_ever_a_traceback(text):
     try:
         settings = from_command_line([text])
-    except UserError as error:
-        assert "\n" not in str(error) or "\n" in text
-    else:
-        assert settings[0].path in known_paths() or settings[0].path.startswith("framework.")
+    except UserError:
+        return
+    assert settings[0].path in known_paths() or settings[0].path.startswith("framework.")
 
 
 def test_unknown_model_and_case_offer_the_nearest():
@@ -143,13 +142,9 @@ def test_unknown_model_and_case_offer_the_nearest():
 
 def test_a_layout_that_does_not_divide_names_the_nearest():
     _, problems = spec_of("default", "tensor_parallel=3", "devices=8")
-    told = [problem.message for problem in problems]
-    assert any(
-        "= 3 does not divide 1 x 8 = 8 ranks; the nearest number of ranks that works is 9" in one for one in told
-    )
-    assert any(
-        "4 attention heads, which tensor parallel 3 does not divide; the nearest that does is 2" in one for one in told
-    )
+    told = " ".join(problem.message for problem in problems)
+    assert "= 3 does not divide 1 x 8 = 8 ranks; the nearest number of ranks that works is 9" in told
+    assert "4 attention heads, which tensor parallel 3 does not divide; the nearest that does is 2" in told
 
 
 def test_a_global_batch_that_does_not_divide_says_what_would():

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from llmperf.launching.commands import node_commands
+from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
 from llmperf.types.spec import Change
 
@@ -28,8 +28,12 @@ def launch(draft: Draft) -> list[dict[str, Any]]:
     """Each node's argv; the run folder and the port are chosen when it starts."""
     if draft.plan is None or not draft.plan.agent:
         return []
-    commands = node_commands(draft.plan, "runs/RUN_ID", "ADDRESS", "PORT")
-    return [{"node_rank": one.node_rank, "argv": one.argv} for one in commands]
+    later = {"run_dir": f"runs/{draft.plan.run_id}", "master_addr": "ADDRESS", "master_port": "PORT"}
+    nodes = range(draft.plan.layout.nodes)
+    return [
+        {"node_rank": node, "argv": [fill(word, {**later, "node_rank": node}) for word in draft.plan.agent]}
+        for node in nodes
+    ]
 
 
 def plan_text(draft: Draft) -> str:
