@@ -7,12 +7,16 @@ import math
 import torch
 
 
-def alibi_slopes(heads: int) -> list[float]:
-    """One slope a head: 2^(-8/n), 2^(-16/n), ...; where heads are no power of two, every second of the next one's."""
+def alibi_slopes(heads: int) -> torch.Tensor:
+    """One slope a head, float32 [heads]: 2^(-8/n), 2^(-16/n), ... with n the power of two at or below `heads`.
+
+    The other heads take every second slope of 2n. Made from integers, since `deepspeed.zero.Init` rounds floating
+    point literals to the precision of the weights.
+    """
     below = 2 ** math.floor(math.log2(heads))
-    slopes = [2 ** (-8 * (head + 1) / below) for head in range(below)]
-    between = [2 ** (-4 * (2 * head + 1) / below) for head in range(heads - below)]
-    return slopes + between
+    eighths = [8 * (head + 1) for head in range(below)]
+    eighths += [4 * (2 * head + 1) for head in range(heads - below)]
+    return torch.exp2(-torch.tensor(eighths).float() / below)
 
 
 def causal_alibi(slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:

@@ -137,8 +137,7 @@ class Decoder(nn.Module):
         if facts.position_encoding == "rope":
             self.rotary = Rotary(facts.hidden_size // facts.attention_heads, facts.rope_theta or 10000.0)
         else:
-            slopes = torch.tensor(alibi_slopes(facts.attention_heads))
-            self.register_buffer("slopes", slopes, persistent=False)
+            self.register_buffer("slopes", alibi_slopes(facts.attention_heads), persistent=False)
 
     def positions(self, hidden: torch.Tensor) -> Positions:
         """What tells positions apart, once for all layers."""

@@ -15,7 +15,7 @@ from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
-from llmperf_pytorch.processes import join_ranks, leave_ranks
+from llmperf_pytorch.processes import join_ranks, joined, leave_ranks
 from llmperf_pytorch.schedule import learning_rate
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class DdpTrainer:
         self._contract = plan.spec.contract
         self._device = torch.device(device.torch_device)
         self._feed = Feed(plan, self._device)
-        if plan.layout.world_size > 1:
+        self._joins = plan.layout.world_size > 1 and not joined()
+        if self._joins:
             join_ranks(plan, device.collective_backend)
         set_matmul_precision(self._contract.precision)
         self._parameters, self._model = self._build()
@@ -97,9 +98,10 @@ class DdpTrainer:
         return {}
 
     def close(self) -> None:
-        """End the process group and let the data go."""
+        """Let the data go, and leave the process group if it was made here."""
         self._feed.close()
-        leave_ranks()
+        if self._joins:
+            leave_ranks()
 
     def __enter__(self) -> DdpTrainer:
         return self

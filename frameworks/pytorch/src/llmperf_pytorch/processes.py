@@ -22,6 +22,11 @@ def set_timeouts(plan: Plan) -> datetime.timedelta:
     return timeout
 
 
+def joined() -> bool:
+    """Whether this process is in a group."""
+    return torch.distributed.is_initialized()
+
+
 def join_ranks(plan: Plan, backend: str) -> None:
     """Make the process group of all ranks from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
     torch.distributed.init_process_group(backend, timeout=set_timeouts(plan))
@@ -34,5 +39,5 @@ def own_rank() -> int:
 
 def leave_ranks() -> None:
     """End the process group, if there is one."""
-    if torch.distributed.is_initialized():
+    if joined():
         torch.distributed.destroy_process_group()

@@ -11,7 +11,7 @@ class Rotary(nn.Module):
 
     def __init__(self, width: int, theta: float) -> None:
         super().__init__()
-        exponents = torch.arange(0, width, 2, dtype=torch.float32) / width
+        exponents = torch.arange(0, width, 2).float() / width  # from integers: see alibi_slopes
         self.register_buffer("inv_freq", 1.0 / theta**exponents, persistent=False)
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

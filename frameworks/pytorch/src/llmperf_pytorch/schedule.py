@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
-    """The rate of step `step` (from 0) of `steps`: linear warm-up to `lr`, then constant or half a cosine to `min_lr`."""
+    """The rate of step `step` (from 0) of `steps`: linear warm-up to `lr`, then constant or a cosine to `min_lr`."""
     if step < optimizer.warmup_steps:
         return optimizer.lr * (step + 1) / optimizer.warmup_steps
     if optimizer.schedule == "constant":

@@ -1,0 +1,66 @@
+"""llmperf framework plugin `zero`: DeepSpeed ZeRO, data parallel with optimiser states, gradients, weights sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import llmperf
+from llmperf.types import Needs, Problem, WorkerPlan
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Layout, Plan, Probe, RunSpec, Trainer
+
+OPTIONS = {"optimizer": ("torch", "deepspeed")}
+"""`framework.optimizer`: torch's AdamW, or DeepSpeed's own, which is compiled when first used."""
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device, and DeepSpeed's configuration as a file."""
+    from llmperf_pytorch.limits import common_problems, needed_features, option_problems
+
+    from llmperf_zero.config import CONFIG, ds_config
+
+    layout = llmperf.standard_layout(spec)
+    return WorkerPlan(
+        layout=layout,
+        needs=Needs(
+            precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)
+        ),
+        agent=llmperf.agent_argv(),
+        files={CONFIG: ds_config(spec, layout.data_parallel)},
+        problems=(
+            *common_problems("zero", spec, probe),
+            *_degree_problems(layout),
+            *option_problems("zero", spec.framework, OPTIONS),
+        ),
+    )
+
+
+def _degree_problems(layout: Layout) -> Iterator[Problem]:
+    if layout.sharding_stage and layout.sharding_degree != layout.data_parallel:
+        message = (
+            f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
+            f" {layout.sharding_degree}; the nearest is {layout.data_parallel}"
+        )
+        yield Problem(where="tuning.sharding_degree", message=message)
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Where DeepSpeed compiles, and that it should look for no accelerator where there is none."""
+    from llmperf_pytorch.limits import on_cpu
+
+    from llmperf_zero.extensions import extensions_dir
+
+    env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir())}
+    return {**env, "DS_ACCELERATOR": "cpu"} if on_cpu(plan.probe) else env
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """Model, data, AdamW and DeepSpeed's engine around them."""
+    from llmperf_zero.trainer import ZeroTrainer
+
+    return ZeroTrainer(plan, device)

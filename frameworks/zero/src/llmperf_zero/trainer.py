@@ -1,0 +1,115 @@
+"""Training by DeepSpeed's engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from llmperf.types import StepOutput
+from llmperf_pytorch.feed import Feed
+from llmperf_pytorch.losses import deferred, mean_cross_entropy
+from llmperf_pytorch.models import DTYPES, construct_model, set_matmul_precision
+from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
+from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts
+from llmperf_pytorch.schedule import learning_rate
+from llmperf_pytorch.weights import fill_parameter
+
+from llmperf_zero.config import CONFIG
+from llmperf_zero.quiet import deepspeed, skip_inference_kernel
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan
+
+
+class ZeroTrainer:
+    """Weights in the case's precision, master weights and AdamW states in float32, sharded by stage."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self._plan = plan
+        self._spec = plan.spec
+        self._device = torch.device(device.torch_device)
+        self._feed = Feed(plan, self._device)
+        self._joins = not joined()
+        self._join(device.collective_backend)
+        set_matmul_precision(self._spec.contract.precision)
+        config = json.loads(plan.files[CONFIG])
+        model = self._build(config)
+        self._optimizer = self._adamw(model)
+        self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
+        self._step = 0
+
+    def _join(self, backend: str) -> None:
+        if self._device.type == "cpu":
+            skip_inference_kernel()
+        deepspeed.init_distributed(
+            dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=set_timeouts(self._plan)
+        )
+
+    def _build(self, config: Mapping[str, Any]) -> torch.nn.Module:
+        """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
+        contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
+        dtype = DTYPES[contract.precision]
+        making = deepspeed.zero.Init(config_dict_or_path=config, dtype=dtype) if sharded else nullcontext()
+        with self._device, making:
+            model = construct_model(self._spec)
+        for name, parameter in model.named_parameters():
+            whole = deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded)
+            with whole:
+                if not sharded or torch.distributed.get_rank() == 0:
+                    fill_parameter(name, parameter, self._spec.model, contract.seed)
+        return model.train()
+
+    def _adamw(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        settings = self._spec.contract.optimizer
+        if self._spec.framework.get("optimizer", "torch") == "torch":
+            return adamw(model, settings, self._device)
+        from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+
+        kind = DeepSpeedCPUAdam if self._device.type == "cpu" else FusedAdam
+        groups = parameter_groups(model, settings.weight_decay)
+        return kind(groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), eps=settings.eps)
+
+    def train_step(self) -> StepOutput:
+        """All micro batches; the engine reduces, clips and updates with the last."""
+        batch, contract = self._plan.batch, self._spec.contract
+        rate = learning_rate(contract.optimizer, self._step, contract.steps)
+        set_learning_rate(self._optimizer.param_groups, rate)
+        losses = [self._micro_step() for _ in range(batch.gradient_accumulation)]
+        self._step += 1
+        norm = self._engine.get_global_grad_norm()
+        return StepOutput(
+            loss=deferred(torch.stack(losses).mean()),
+            tokens=batch.micro_batch * batch.gradient_accumulation * batch.seq_len,
+            grad_norm=None if norm is None else deferred(norm),
+        )
+
+    def _micro_step(self) -> torch.Tensor:
+        inputs, labels = self._feed.next()
+        loss = mean_cross_entropy(self._engine(inputs), labels)
+        self._engine.backward(loss)
+        self._engine.step()
+        return loss.detach()
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Nothing beyond the training loss."""
+        return {}
+
+    def close(self) -> None:
+        """Take the engine apart, let the data go, and leave the process group if it was made here."""
+        self._feed.close()
+        self._engine.destroy()
+        if self._joins:
+            leave_ranks()
+
+    def __enter__(self) -> ZeroTrainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:  # a failing rank must not wait for the others
+            self.close()
