@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
-    from llmperf.planning.layout import standard_layout as standard_layout
+    from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
@@ -25,7 +25,7 @@ _HOMES = {
     "hookimpl": "llmperf.hookspecs",
     "cache_dir": "llmperf.cachedir",
     "agent_argv": "llmperf.launching.agent",
-    "standard_layout": "llmperf.planning.layout",
+    "standard_layout": "llmperf.accounting.layout",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",

@@ -1,1 +1,1 @@
-"""Parameters, FLOPs, MFU conventions, memory of model states."""
+"""The arithmetic: layout, batch, parameters, FLOPs, MFU conventions, memory of model states."""

@@ -9,8 +9,8 @@ from typing import Any
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.documents import builtins, convert
-from llmperf.planning.batch import settle
-from llmperf.planning.layout import layout_problems
+from llmperf.accounting.batch import settle
+from llmperf.accounting.layout import layout_problems
 from llmperf.types.plan import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 

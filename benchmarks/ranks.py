@@ -1,0 +1,66 @@
+"""Ranks without llmperf's worker: the other side of a comparison gets the same processes and the same variables."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from llmperf.documents import save
+from llmperf.launching.agent import rank_environment
+from llmperf.launching.controller import free_port
+from llmperf.planning.build import draft
+from llmperf.planning.draft import Draft
+from llmperf.planning.request import Request
+from llmperf.running import refuse_problems
+from llmperf.types import Plan
+
+HERE = Path(__file__).parent
+
+
+def planned(case: str, framework: str | None, settings: Sequence[str]) -> Draft:
+    """A draft that can run here."""
+    sketch = draft(Request(case=case, framework=framework, settings=tuple(settings)))
+    refuse_problems(sketch)
+    return sketch
+
+
+def run_ranks(script: str, plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    """Start `benchmarks/<script>` once a rank; the JSON that each prints last, in rank order."""
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    save(folder / "plan.json", plan)
+    for name, text in plan.files.items():
+        (folder / "files" / name).write_text(text)
+    port = free_port()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / script), str(folder)],
+            env={**os.environ, **rank_environment(folder, plan, 0, rank, "127.0.0.1", port)},
+            stdout=subprocess.PIPE,
+            stderr=(folder / f"rank-{rank}.err").open("w"),
+            text=True,
+        )
+        for rank in range(plan.layout.world_size)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    for rank, process in enumerate(processes):
+        if process.returncode:
+            sys.exit(f"rank {rank} of {script} failed:\n{(folder / f'rank-{rank}.err').read_text()[-2000:]}")
+    return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+def tokens_per_second_per_device(plan: Plan, seconds: float) -> float:
+    """The core's own arithmetic: tokens of the measured steps / wall time of the slowest rank / ranks."""
+    steps = plan.spec.contract.steps - plan.spec.contract.warmup_steps
+    return steps * plan.batch.tokens_per_step / seconds / plan.layout.world_size
+
+
+def report(name: str, ratios: Sequence[float], wanted: str) -> None:
+    """Print the pairs and their median."""
+    shown = ", ".join(f"{ratio:.4f}" for ratio in ratios)
+    print(f"{name}: median ratio {statistics.median(ratios):.4f} of {len(ratios)} pairs ({shown}); wanted {wanted}")
