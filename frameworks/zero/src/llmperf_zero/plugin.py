@@ -25,9 +25,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(
-            precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)
-        ),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
