@@ -53,23 +53,3 @@ def count_parameters(model: Model) -> ParameterCount:
         norms=(2 * model.layers + 1) * hidden,
         head=0 if model.tied_embeddings else embedding,
     )
-
-
-def lora_parameters(model: Model, rank: int, target_modules: tuple[str, ...]) -> int:
-    """Trainable parameters of low-rank adapters: rank x (inputs + outputs) of each target, in every layer.
-
-    Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1. KeyError for a module
-    that the model does not have.
-    """
-    hidden, inner = model.hidden_size, model.intermediate_size
-    key_value = model.kv_heads * (hidden // model.attention_heads)
-    shapes = {
-        "q_proj": (hidden, hidden),
-        "k_proj": (hidden, key_value),
-        "v_proj": (hidden, key_value),
-        "o_proj": (hidden, hidden),
-        "gate_proj": (hidden, inner),
-        "up_proj": (hidden, inner),
-        "down_proj": (inner, hidden),
-    }
-    return model.layers * rank * sum(sum(shapes[name]) for name in target_modules)
