@@ -19,6 +19,7 @@ from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.weights import fill_parameter
 
 from llmperf_zero.config import CONFIG
+from llmperf_zero.first_step import forget_steps
 from llmperf_zero.quiet import deepspeed, skip_inference_kernel
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class ZeroTrainer:
         config = json.loads(plan.files[CONFIG])
         model = self._build(config)
         self._optimizer = self._adamw(model)
+        set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
+        forget_steps(self._optimizer)
         self._step = 0
 
     def _join(self, backend: str) -> None:
