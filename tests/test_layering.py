@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 LAYERS = (
-    {"errors", "documents", "rundir"},
+    {"errors", "documents", "rundir", "cachedir"},
     {"types"},
     {"hookspecs"},
     {"plugins"},
@@ -87,4 +87,6 @@ def test_plugin_modules_import_nothing_heavy(package):
     light = {"llmperf", package.name}
     for module in imports(package / "plugin.py", lazy=False):
         top = module.split(".")[0]
-        assert top in light or top in {"__future__", "typing", "collections", "pathlib", "os", "sys", "functools"}, module
+        assert top in light or top in {"__future__", "typing", "collections", "pathlib", "os", "sys", "functools"}, (
+            module
+        )

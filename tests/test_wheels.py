@@ -1,0 +1,77 @@
+"""Each member builds as a wheel, and the wheels work where nothing else of the workspace is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+UV = os.environ.get("UV") or shutil.which("uv")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(UV is None, reason="needs uv, which builds the wheels and the bare environments"),
+]
+
+
+def call(*argv: str | Path, cwd: Path | None = None, expected: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command outside any environment of ours."""
+    hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    done = subprocess.run([str(word) for word in argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=800)
+    assert done.returncode == expected, f"{argv}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    call(UV, "build", "--all-packages", "--wheel", "--out-dir", folder, "-q", ROOT)
+    return folder
+
+
+def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requirements: str) -> Path:
+    """A new environment with some members from their wheels; its `llmperf`."""
+    call(UV, "venv", "-q", "--python", sys.executable, folder)
+    chosen = [next(wheels.glob(f"{member.replace('-', '_')}-*.whl")) for member in members]
+    call(UV, "pip", "install", "-q", "--python", folder / "bin" / "python", *chosen, *requirements)
+    return folder / "bin" / "llmperf"
+
+
+def test_every_member_builds(wheels):
+    members = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml")) + [ROOT / "core", ROOT / "schemas"]
+    assert len(list(wheels.glob("*.whl"))) == len(members)
+
+
+def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp_path):
+    llmperf = environment(tmp_path / "env", wheels, ("llmperf-core", "llmperf-schemas", "llmperf-cpu"))
+    assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
+    assert "default" in call(llmperf, "cases").stdout
+    assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
+    plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
+    assert "2 ranks = TP1 x PP1 x DP2" in plan
+    assert "uv pip install llmperf-zero" in plan
+    refused = call(llmperf, "run", "default", cwd=tmp_path, expected=2).stderr
+    assert "uv pip install llmperf-zero" in refused
+    assert not (tmp_path / "runs").exists()
+
+
+def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
+    members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-pytorch")
+    pins = [f"{name}=={version(name)}" for name in ("torch", "transformers", "numpy")]
+    llmperf = environment(tmp_path / "env", wheels, members, *pins)
+    settings = ["--set", "steps=4", "--set", "warmup_steps=1", "--set", "model=llama_tiny", "--devices", "1"]
+    call(llmperf, "run", "default", "--framework", "pytorch", *settings, cwd=tmp_path)
+    (result,) = (tmp_path / "runs").glob("*/result.json")
+    document = json.loads(result.read_text())
+    assert document["status"] == "complete"
+    assert document["metrics"]["tokens_per_second_per_device"] > 0
+    call(llmperf, "validate", "runs", cwd=tmp_path)
