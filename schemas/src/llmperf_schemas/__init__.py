@@ -37,7 +37,7 @@ def load(name: str) -> dict[str, Any]:
 
 def example(name: str) -> dict[str, Any]:
     """A complete document that the schema of that name accepts; KeyError if there is none of that name."""
-    return _read(f"examples/{_known(name)}.json")
+    return _read(f"{_known(name)}.example.json")
 
 
 def _known(name: str) -> str:

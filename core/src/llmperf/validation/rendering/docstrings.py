@@ -34,11 +34,7 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 
 
 def _string(node: ast.stmt) -> str | None:
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    ):
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return node.value.value
     return None
 

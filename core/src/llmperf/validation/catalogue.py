@@ -1,0 +1,80 @@
+"""Every rule there is: its code, its severity, what it says. Its page is `docs/rules/CODE.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from llmperf.types import Finding
+
+RULESET = 1
+"""Raised when a rule is added or changed so that a document that passed would no longer."""
+
+Severity = Literal["error", "warning", "note"]
+Violation = tuple[str, str]
+"""JSON pointer, and one line that says what was found and what was expected."""
+Check = Callable[[Any], Iterable[Violation]]
+
+_MODULES = ("parallelism", "throughput", "utilisation", "memory", "loss", "identity", "files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule. `check` is None where the rule is applied while a document is read."""
+
+    code: str
+    severity: Severity
+    title: str
+    subjects: tuple[str, ...] = ()
+    """`result`, `plan`: what `check` takes."""
+    check: Check | None = None
+
+    def finding(self, path: str, message: str) -> Finding:
+        """A violation of this rule."""
+        return Finding(code=self.code, severity=self.severity, path=path, message=message)
+
+    def findings(self, document: Any) -> Iterator[Finding]:
+        """What this rule has to say of a document."""
+        for path, message in self.check(document) if self.check else ():
+            yield self.finding(path, message)
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def register(made: Rule) -> Rule:
+    """Enter a rule; each code belongs to one."""
+    if made.code in _RULES:
+        raise ValueError(f"two rules have the code {made.code}")
+    _RULES[made.code] = made
+    return made
+
+
+def rule(code: str, severity: Severity, title: str, *subjects: str) -> Callable[[Check], Check]:
+    """Enter a predicate over a document: it yields what breaks the rule, nothing when all is well."""
+
+    def enter(check: Check) -> Check:
+        register(Rule(code=code, severity=severity, title=title, subjects=subjects or ("result",), check=check))
+        return check
+
+    return enter
+
+
+def reading_rule(code: str, severity: Severity, title: str) -> Rule:
+    """Enter a rule that is applied while a document is read."""
+    return register(Rule(code=code, severity=severity, title=title))
+
+
+def catalogue() -> tuple[Rule, ...]:
+    """Every rule of the core, by code."""
+    import_module("llmperf.validation.schema")
+    for module in _MODULES:
+        import_module(f"llmperf.validation.rules.{module}")
+    return tuple(_RULES[code] for code in sorted(_RULES))
+
+
+def rules_for(subject: str) -> tuple[Rule, ...]:
+    """The semantic rules over a kind of document."""
+    return tuple(one for one in catalogue() if subject in one.subjects)

@@ -1,0 +1,143 @@
+"""Everything the validator has to say: of a result, of a file, of a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmperf.documents import convert, read_bytes
+from llmperf.errors import UserError
+from llmperf.types import Case, Finding, Model, Plan, Result
+from llmperf.validation import schema
+from llmperf.validation.catalogue import rules_for
+from llmperf.validation.finding_files import Document, Kind, documents_in
+from llmperf.validation.reading import Parsed, parse_json, shown
+
+if TYPE_CHECKING:
+    from llmperf.plugins import Plugins
+
+_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFindings:
+    """What the validator has to say of one file."""
+
+    path: Path
+    kind: Kind | None = None
+    """None where the file could not be told or read."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the file could not be judged at all."""
+        return any(one.code == schema.UNREADABLE.code for one in self.findings)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any finding is an error."""
+        return any(one.severity == "error" for one in self.findings)
+
+
+def findings(result: Result, plugins: Plugins | None = None) -> tuple[Finding, ...]:
+    """Every semantic rule over a result: the core's, then those of the given plugins."""
+    told = [finding for rule in rules_for("result") for finding in rule.findings(result)]
+    if plugins is not None:
+        from llmperf.validation.plugin_rules import plugin_findings
+
+        told += plugin_findings(result, plugins)
+    return tuple(told)
+
+
+def plan_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Every semantic rule over a plan."""
+    return tuple(finding for rule in rules_for("plan") for finding in rule.findings(plan))
+
+
+def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
+    """A file, or every document of llmperf in a folder and below it; links out of the folder are not followed."""
+    try:
+        found = list(documents_in(path))
+    except UserError as error:
+        return [_unreadable(path, None, error)]
+    return [_validate(document, plugins) for document in found]
+
+
+def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:
+    message = str(error).removeprefix(f"{path}: ")
+    return FileFindings(path=path, kind=kind, findings=(schema.UNREADABLE.finding("", message),))
+
+
+def _validate(document: Document, plugins: Plugins | None) -> FileFindings:
+    try:
+        told = tuple(_document_findings(document, plugins))
+    except UserError as error:
+        return _unreadable(document.path, document.kind, error)
+    return FileFindings(path=document.path, kind=document.kind, findings=told)
+
+
+def _document_findings(document: Document, plugins: Plugins | None) -> Iterator[Finding]:
+    if document.kind == "record":
+        yield from _record_file_findings(document.path)
+        return
+    parsed = _parsed(document)
+    for key in parsed.repeated:
+        yield schema.REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
+    broken = schema.schema_findings(document.kind, parsed.value)
+    yield from broken
+    if not broken and not parsed.repeated:
+        yield from _semantic_findings(document, parsed.value, plugins)
+
+
+def _parsed(document: Document) -> Parsed:
+    if document.path.suffix == ".toml":
+        from llmperf.cases.toml_file import read_toml
+
+        # dates and other values that JSON does not have become text, which the schema then refuses
+        return Parsed(json.loads(json.dumps(read_toml(document.path), default=str)))
+    return parse_json(read_bytes(document.path), str(document.path))
+
+
+def _semantic_findings(document: Document, value: Any, plugins: Plugins | None) -> Iterator[Finding]:
+    typed: Any = convert(value, _TYPES[document.kind], str(document.path))
+    if isinstance(typed, Result):
+        from llmperf.validation.run_folder import run_folder_findings
+
+        yield from findings(typed, plugins)
+        yield from run_folder_findings(typed, document.path.parent)
+    elif isinstance(typed, Plan):
+        yield from plan_findings(typed)
+
+
+def _record_file_findings(path: Path) -> Iterator[Finding]:
+    lines = read_bytes(path).split(b"\n")
+    told = 0
+    for number, line in enumerate(lines):
+        whole = number < len(lines) - 1
+        for finding in _line_findings(line, number, whole, path):
+            yield finding
+            told += 1
+        if told >= schema.MAX_FINDINGS:
+            return
+
+
+def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterator[Finding]:
+    if not line.strip():
+        return
+    try:
+        parsed = parse_json(line, str(path))
+    except UserError as error:
+        if whole:
+            raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
+        yield schema.CUT_OFF.finding(f"/{number}", "the last line is cut off")
+        return
+    for finding in schema.schema_findings("record", parsed.value):
+        yield Finding(
+            code=finding.code,
+            severity=finding.severity,
+            path=f"/{number}{finding.path}",
+            message=finding.message,
+        )

@@ -1,0 +1,107 @@
+"""Which files are documents of llmperf, and of what kind."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmperf import rundir
+from llmperf.errors import UserError
+
+Kind = Literal["result", "plan", "case", "model", "record"]
+MAX_FILES = 20_000
+"""In one folder and below it; more is refused."""
+SNIFFED_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file and what it holds."""
+
+    path: Path
+    kind: Kind
+
+
+def documents_in(path: Path) -> Iterator[Document]:
+    """The file, or the documents in a folder in the order of their names; UserError where there are none."""
+    if path.is_dir():
+        yield from _in_folder(path)
+        return
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
+    if not path.is_file():
+        raise UserError(f"{path}: neither a file nor a folder")
+    kind = kind_of(path)
+    if kind is None:
+        raise UserError(f"{path}: expected a result, a plan, records (.jsonl), a case or a model (.toml)")
+    yield Document(path, kind)
+
+
+def _in_folder(root: Path) -> Iterator[Document]:
+    found = 0
+    for path in _regular_files(root):
+        kind = kind_of(path)
+        if kind is not None:
+            found += 1
+            yield Document(path, kind)
+    if not found:
+        raise UserError(f"{root}: no result, plan, records, case or model in this folder")
+
+
+def _regular_files(root: Path) -> Iterator[Path]:
+    """Regular files below a folder; links, pipes and devices are passed over, folders that are links not entered."""
+    seen = 0
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            seen += 1
+            if seen > MAX_FILES:
+                raise UserError(f"{root}: more than {MAX_FILES} files; name the folders that matter")
+            path = Path(folder, name)
+            if stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def kind_of(path: Path) -> Kind | None:
+    """By name where that says it, else by how the file begins; None for anything else."""
+    if path.name == rundir.RESULT:
+        return "result"
+    if path.name == rundir.PLAN:
+        return "plan"
+    if path.suffix == ".jsonl":
+        return "record"
+    if path.suffix == ".json":
+        return _by_schema_name(path)
+    if path.suffix == ".toml":
+        return _by_keys(path)
+    return None
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(SNIFFED_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _by_schema_name(path: Path) -> Kind | None:
+    text = _beginning(path)
+    if '"llmperf/result/' in text:
+        return "result"
+    return "plan" if '"llmperf/plan/' in text else None
+
+
+def _by_keys(path: Path) -> Kind | None:
+    if path.parent.name == "cases":
+        return "case"
+    if path.parent.name == "models":
+        return "model"
+    lines = [line.strip() for line in _beginning(path).splitlines()]
+    if any(line.startswith("[contract") for line in lines) and "[when]" not in lines:
+        return "case"
+    return "model" if any(line.startswith("vocab_size") for line in lines) else None

@@ -1,0 +1,103 @@
+"""Documents that somebody else wrote, read without trust: bounded in size, depth and digits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmperf.errors import UserError
+
+MAX_DEPTH = 64
+"""Deeper nesting is refused; the documents of llmperf have less than ten levels."""
+MAX_DIGITS = 40
+MAX_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A document as dicts, lists and scalars, with the keys that stood twice in one object."""
+
+    value: Any
+    repeated: tuple[str, ...] = ()
+
+
+@dataclass
+class _Hooks:
+    repeated: list[str] = field(default_factory=list)
+
+    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            seen: set[str] = set()
+            self.repeated += [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+        return table
+
+    def integer(self, digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise ValueError(f"integer of {len(digits)} digits")
+        return int(digits)
+
+    def real(self, digits: str) -> float:
+        value = float(digits)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(f"number {shown(digits)} is too large")
+        return value
+
+    def constant(self, word: str) -> Any:
+        raise ValueError(f"{word} is not JSON")
+
+
+def parse_json(data: bytes, where: str) -> Parsed:
+    """Strict JSON; UserError that names `where` for anything else, and for what is nested too deep."""
+    hooks = _Hooks()
+    try:
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=hooks.pairs,
+            parse_int=hooks.integer,
+            parse_float=hooks.real,
+            parse_constant=hooks.constant,
+        )
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: not UTF-8 (byte {error.start})") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise UserError(f"{where}: not JSON: {reason}") from None
+    _check_depth(value, where)
+    return Parsed(value, tuple(hooks.repeated[:10]))
+
+
+def _check_depth(value: Any, where: str) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise UserError(f"{where}: not read: nested deeper than {MAX_DEPTH} levels")
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (one for one in inner if isinstance(one, (dict, list)))
+
+
+def shown(value: Any) -> str:
+    """A value short enough for one line, containers by their kind."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)} keys"
+    if isinstance(value, (list, tuple)):
+        return f"an array of {len(value)}"
+    text = json.dumps(value) if not isinstance(value, str) else json.dumps(value[: MAX_SHOWN + 1])
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+
+
+def pointer(parts: Iterator[str | int] | list[str | int] | tuple[str | int, ...]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor or start a new line of the terminal it is printed on."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

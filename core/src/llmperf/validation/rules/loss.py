@@ -1,0 +1,91 @@
+"""What a loss can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from llmperf.types import Model, Result
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import deviates, figure
+
+TOKEN_SPREAD = 2.0
+"""Standard deviation of one token's loss in nats, generously: text of known entropy has less."""
+STANDARD_ERRORS = 5.0
+FIRST_LOSS_SLACK = 0.75
+"""Nats; weights of another draw move the first loss by a tenth of that."""
+
+
+@rule("LP501", "error", "The losses of a complete run are numbers")
+def finite(result: Result) -> Iterator[Violation]:
+    """A run that diverged to NaN is not complete."""
+    if result.status != "complete":
+        return
+    for index, point in enumerate(result.loss_curve):
+        if point.nonfinite is not None or (point.loss is None and result.provenance == "measured"):
+            found = point.nonfinite or "null"
+            yield f"/loss_curve/{index}/loss", f"expected a number (status is complete), found {found[:20]}"
+            return
+
+
+@rule("LP502", "error", "No loss is below the entropy of the data")
+def above_entropy(result: Result) -> Iterator[Violation]:
+    """On data of known entropy a lower mean loss is chance, or the tokens were seen before."""
+    if (entropy := result.metrics.known_entropy) is None:
+        return
+    slack = STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
+    losses = [(f"/loss_curve/{index}/loss", point.loss) for index, point in enumerate(result.loss_curve)]
+    losses.append(("/metrics/final_loss", result.metrics.final_loss))
+    below = [(loss, path) for path, loss in losses if loss is not None and loss < entropy - slack]
+    if below:
+        loss, path = min(below)
+        because = f"known entropy {figure(entropy)} less {figure(slack)} for {result.batch.tokens_per_step} tokens"
+        yield path, f"expected at least {figure(entropy - slack)} ({because}), found {figure(loss)}"
+
+
+@rule("LP503", "warning", "The first loss is that of an untrained model")
+def first_loss_untrained(result: Result) -> Iterator[Violation]:
+    """Logits of fresh weights are nearly normal, so the loss begins at ln(vocabulary) plus half their variance."""
+    found = result.metrics.first_loss
+    if found is None or result.contract.lora is not None or result.provenance == "imported":
+        return
+    variance = logit_variance(result.model)
+    expected = math.log(result.model.vocab_size) + variance / 2
+    if abs(found - expected) > FIRST_LOSS_SLACK:
+        because = f"ln {result.model.vocab_size} + {figure(variance / 2)}, within {FIRST_LOSS_SLACK}"
+        yield "/metrics/first_loss", f"expected about {figure(expected)} ({because}), found {figure(found)}"
+
+
+def logit_variance(model: Model) -> float:
+    """Of the output of fresh weights: hidden size x std^2; 1 where the head's rows are scaled to unit length."""
+    return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std**2
+
+
+@rule("LP504", "error", "First and final loss are those of the loss curve")
+def ends_of_the_curve(result: Result) -> Iterator[Violation]:
+    """The two figures and the curve come from the same records."""
+    curve, metrics = result.loss_curve, result.metrics
+    if not curve:
+        return
+    for name, point in (("first_loss", curve[0]), ("final_loss", curve[-1])):
+        found = getattr(metrics, name)
+        if found is not None and point.loss is not None:
+            because = f"step {point.step} of the loss curve"
+            yield from deviates(f"/metrics/{name}", found, point.loss, because)
+        elif (found is None) != (point.loss is None) and result.status == "complete":
+            expected = "null" if point.loss is None else figure(point.loss)
+            yield f"/metrics/{name}", f"expected {expected} (step {point.step} of the curve), found {figure(found)}"
+
+
+@rule("LP505", "error", "The loss curve has each step once")
+def every_step(result: Result) -> Iterator[Violation]:
+    """A complete run has a point for each of its steps, warm-up included; no run has more."""
+    curve, steps = result.loss_curve, result.contract.steps
+    for index, point in enumerate(curve):
+        before = curve[index - 1].step if index else -1
+        if point.step <= before or point.step >= steps:
+            expected = f"steps in rising order below {steps}"
+            yield f"/loss_curve/{index}/step", f"expected {expected}, found {point.step} after {before}"
+            return
+    if result.status == "complete" and result.provenance == "measured" and len(curve) != steps:
+        yield "/loss_curve", f"expected {steps} points (contract.steps), found {len(curve)}"

@@ -1,0 +1,54 @@
+"""Memory, utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.types import Result
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import figure
+
+TOTALS_SLACK = 0.02
+"""Relative; tools differ in what they count as a device's memory."""
+
+
+@rule("LP401", "error", "No device holds more memory than it has")
+def used_within_total(result: Result) -> Iterator[Violation]:
+    """The most in use is at most the total."""
+    used, total = result.metrics.device_memory_used_bytes, result.metrics.device_memory_total_bytes
+    if used is not None and total is not None and used > total:
+        path = "/metrics/device_memory_used_bytes"
+        yield path, f"expected at most {total} (device_memory_total_bytes), found {used}"
+
+
+@rule("LP402", "error", "No rank holds more memory than its device has")
+def rank_within_device(result: Result) -> Iterator[Violation]:
+    """A rank's peak is at most the whole device."""
+    total = result.hardware.device_memory_bytes
+    for index, rank in enumerate(result.metrics.rank_memory):
+        if total is not None and rank.peak_bytes is not None and rank.peak_bytes > total:
+            path = f"/metrics/rank_memory/{index}/peak_bytes"
+            yield path, f"expected at most {total} (device_memory_bytes), found {rank.peak_bytes}"
+
+
+@rule("LP403", "error", "Ranks and stages of the memory figures are those of the layout")
+def ranks_of_the_layout(result: Result) -> Iterator[Violation]:
+    """Each rank stands once, in a pipeline stage that there is."""
+    layout, seen = result.parallelism, set()
+    for index, memory in enumerate(result.metrics.rank_memory):
+        path = f"/metrics/rank_memory/{index}"
+        if memory.rank >= layout.world_size or memory.rank in seen:
+            expected = f"each rank from 0 to {layout.world_size - 1} once"
+            yield f"{path}/rank", f"expected {expected}, found {memory.rank}"
+        if memory.pipeline_stage >= layout.pipeline_parallel:
+            found, stages = memory.pipeline_stage, layout.pipeline_parallel
+            yield f"{path}/pipeline_stage", f"expected less than pipeline parallel {stages}, found {found}"
+        seen.add(memory.rank)
+
+
+@rule("LP404", "error", "Utilisation is at most 100 %")
+def utilisation_percent(result: Result) -> Iterator[Violation]:
+    """A percentage of time."""
+    found = result.metrics.utilisation_percent
+    if found is not None and found > 100:
+        yield "/metrics/utilisation_percent", f"expected at most 100, found {figure(found)}"

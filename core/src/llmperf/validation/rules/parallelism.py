@@ -1,0 +1,107 @@
+"""World size and batch arithmetic, of results and of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.types import Batch, Contract, Layout, Plan, Result, Tuning
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import differs
+
+BOTH = ("result", "plan")
+
+
+def _layout(document: Result | Plan) -> tuple[str, Layout]:
+    if isinstance(document, Plan):
+        return "/layout", document.layout
+    return "/parallelism", document.parallelism
+
+
+def _asked(document: Result | Plan) -> tuple[Contract, Tuning]:
+    spec = document.spec if isinstance(document, Plan) else document
+    return spec.contract, spec.tuning
+
+
+@rule("LP101", "error", "World size is tensor x pipeline x data parallel", *BOTH)
+def world_size(document: Result | Plan) -> Iterator[Violation]:
+    """Nodes x devices per node is the world; so is the product of the parallel degrees."""
+    path, layout = _layout(document)
+    parts = (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel)
+    because = f"{layout.nodes} nodes x {layout.devices_per_node} devices"
+    product = parts[0] * parts[1] * parts[2]
+    if product != layout.world_size:
+        yield (
+            path,
+            (
+                f"expected tensor x pipeline x data parallel = {layout.world_size} ({because}),"
+                f" found {' x '.join(map(str, parts))} = {product}"
+            ),
+        )
+
+
+@rule("LP102", "error", "Global batch is micro batch x gradient accumulation x data parallel", *BOTH)
+def global_batch(document: Result | Plan) -> Iterator[Violation]:
+    """GBS arithmetic."""
+    batch = document.batch
+    because = f"{batch.micro_batch} x {batch.gradient_accumulation} x {batch.data_parallel}"
+    expected = batch.micro_batch * batch.gradient_accumulation * batch.data_parallel
+    yield from differs("/batch/global_batch", batch.global_batch, expected, because)
+
+
+@rule("LP103", "error", "Tokens per step are global batch x sequence length", *BOTH)
+def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
+    """Every sequence is full."""
+    batch = document.batch
+    because = f"{batch.global_batch} sequences x {batch.seq_len} tokens"
+    yield from differs("/batch/tokens_per_step", batch.tokens_per_step, batch.global_batch * batch.seq_len, because)
+
+
+@rule("LP104", "error", "Layout and batch are those that were asked for", *BOTH)
+def as_asked(document: Result | Plan) -> Iterator[Violation]:
+    """The figures that stand in two places say the same."""
+    path, layout = _layout(document)
+    contract, tuning = _asked(document)
+    yield from _layout_as_tuned(path, layout, tuning)
+    yield from _batch_as_asked(document.batch, layout, contract, tuning)
+
+
+def _layout_as_tuned(path: str, layout: Layout, tuning: Tuning) -> Iterator[Violation]:
+    asked = {
+        "nodes": tuning.nodes,
+        "devices_per_node": tuning.devices,
+        "tensor_parallel": tuning.tensor_parallel,
+        "pipeline_parallel": tuning.pipeline_parallel,
+        "sharding_stage": tuning.sharding_stage,
+    }
+    for name, expected in asked.items():
+        yield from differs(f"{path}/{name}", getattr(layout, name), expected, "as in tuning")
+
+
+def _batch_as_asked(batch: Batch, layout: Layout, contract: Contract, tuning: Tuning) -> Iterator[Violation]:
+    yield from differs("/batch/global_batch", batch.global_batch, contract.global_batch, "as in contract")
+    yield from differs("/batch/seq_len", batch.seq_len, contract.seq_len, "as in contract")
+    yield from differs("/batch/micro_batch", batch.micro_batch, tuning.micro_batch, "as in tuning")
+    yield from differs("/batch/data_parallel", batch.data_parallel, layout.data_parallel, "as in the layout")
+    if tuning.gradient_accumulation is not None:
+        path, found = "/batch/gradient_accumulation", batch.gradient_accumulation
+        yield from differs(path, found, tuning.gradient_accumulation, "as in tuning")
+
+
+@rule("LP105", "error", "Sharding degree divides data parallel", *BOTH)
+def sharding(document: Result | Plan) -> Iterator[Violation]:
+    """Every sharding group has the same number of data-parallel ranks."""
+    path, layout = _layout(document)
+    if layout.data_parallel % layout.sharding_degree:
+        message = f"expected a divisor of data parallel {layout.data_parallel}, found {layout.sharding_degree}"
+        yield f"{path}/sharding_degree", message
+    elif layout.sharding_stage == 0 and layout.sharding_degree != 1:
+        yield f"{path}/sharding_degree", f"expected 1 (sharding stage 0), found {layout.sharding_degree}"
+
+
+@rule("LP106", "error", "The hardware has the ranks of the layout")
+def machine(result: Result) -> Iterator[Violation]:
+    """The machine part of a result and its layout describe the same ranks."""
+    hardware, layout = result.hardware, result.parallelism
+    yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, "as in the layout")
+    found, expected = hardware.devices_per_node, layout.devices_per_node
+    yield from differs("/hardware/devices_per_node", found, expected, "as in the layout")

@@ -1,0 +1,108 @@
+"""Steps, tokens, time, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from llmperf.types import Result
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import deviates, differs, figure, tolerance
+
+STEP_TIME_SLACK = 0.1
+"""Step times come from device events, the window from the host's clock."""
+
+
+@rule("LP201", "error", "token/p/s is tokens / window / devices")
+def throughput_per_device(result: Result) -> Iterator[Violation]:
+    """The headline figure follows from the measured tokens and the measured time."""
+    metrics, devices = result.metrics, result.parallelism.world_size
+    found = metrics.tokens_per_second_per_device
+    if found is not None and metrics.window_seconds:
+        expected = metrics.measured_tokens / metrics.window_seconds / devices
+        because = f"{metrics.measured_tokens} tokens / {figure(metrics.window_seconds)} s / {devices} devices"
+        path = "/metrics/tokens_per_second_per_device"
+        yield from deviates(path, found, expected, because, tolerance(result))
+
+
+@rule("LP202", "error", "Measured tokens are measured steps x tokens per step")
+def measured_tokens(result: Result) -> Iterator[Violation]:
+    """No token is counted that was not trained on."""
+    metrics, batch = result.metrics, result.batch
+    if result.status == "complete" and result.provenance == "measured":
+        because = f"{metrics.measured_steps} steps x {batch.tokens_per_step} tokens"
+        expected = metrics.measured_steps * batch.tokens_per_step
+        yield from differs("/metrics/measured_tokens", metrics.measured_tokens, expected, because)
+
+
+@rule("LP203", "error", "Measured steps are those after the warm-up")
+def measured_steps(result: Result) -> Iterator[Violation]:
+    """A complete run did all its steps; none does more."""
+    contract, found = result.contract, result.metrics.measured_steps
+    expected = max(contract.steps - contract.warmup_steps, 0)
+    because = f"{contract.steps} steps, {contract.warmup_steps} of them warm-up"
+    if result.status == "complete" and result.provenance == "measured":
+        yield from differs("/metrics/measured_steps", found, expected, because)
+    elif found > expected:
+        yield "/metrics/measured_steps", f"expected at most {expected} ({because}), found {found}"
+
+
+@rule("LP204", "error", "tokens/s of all devices is token/p/s x devices")
+def throughput_together(result: Result) -> Iterator[Violation]:
+    """The two throughputs of a result agree."""
+    metrics, devices = result.metrics, result.parallelism.world_size
+    each, found = metrics.tokens_per_second_per_device, metrics.tokens_per_second
+    if each is not None and found is not None:
+        because = f"{figure(each)} x {devices} devices"
+        yield from deviates("/metrics/tokens_per_second", found, each * devices, because, tolerance(result))
+
+
+@rule("LP205", "error", "Step statistics are in order")
+def statistics_in_order(result: Result) -> Iterator[Violation]:
+    """p5 <= median <= p95, and the mean lies in its interval."""
+    if (steps := result.metrics.step_seconds) is None:
+        return
+    if not steps.p5 <= steps.median <= steps.p95:
+        found = f"{figure(steps.p5)}, {figure(steps.median)}, {figure(steps.p95)}"
+        yield "/metrics/step_seconds", f"expected p5 <= median <= p95, found {found}"
+    low, high = steps.mean_low, steps.mean_high
+    if low is not None and high is not None and not low <= steps.mean <= high:
+        found = f"{figure(low)}, {figure(steps.mean)}, {figure(high)}"
+        yield "/metrics/step_seconds/mean", f"expected mean_low <= mean <= mean_high, found {found}"
+
+
+@rule("LP206", "warning", "The window is as long as its steps")
+def window_holds_steps(result: Result) -> Iterator[Violation]:
+    """The mean step, times the steps, fits into the measured time and fills it."""
+    metrics = result.metrics
+    if metrics.step_seconds is None or metrics.window_seconds is None or not metrics.measured_steps:
+        return
+    expected = metrics.step_seconds.mean * metrics.measured_steps
+    because = f"{metrics.measured_steps} steps x mean {figure(metrics.step_seconds.mean)} s, within 10 %"
+    yield from deviates("/metrics/window_seconds", metrics.window_seconds, expected, because, STEP_TIME_SLACK)
+
+
+@rule("LP207", "error", "A run ends after it begins, and its window is within")
+def clock(result: Result) -> Iterator[Violation]:
+    """Times are ISO 8601 and in order."""
+    created, finished = _time(result.created), _time(result.finished)
+    for path, text, time in (("/created", result.created, created), ("/finished", result.finished, finished)):
+        if time is None:
+            yield path, f"expected a UTC time such as 2026-01-15T09:30:00+00:00, found {text[:40]!r}"
+    if created is None or finished is None or result.provenance == "imported":
+        return
+    elapsed, window = (finished - created).total_seconds(), result.metrics.window_seconds
+    if elapsed < 0:
+        yield "/finished", f"expected no earlier than created {result.created}, found {result.finished}"
+    elif window is not None and window > elapsed + 1:
+        message = f"expected at most {figure(elapsed)} (from created to finished), found {figure(window)}"
+        yield "/metrics/window_seconds", message
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        # Python 3.10 does not read the Z of UTC
+        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None

@@ -1,0 +1,112 @@
+"""FLOPs per token, parameters, MFU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.errors import UserError
+from llmperf.types import FlopCount, Plan, Result, Workload
+from llmperf.types.spec import Contract, Model, Tuning
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import deviates, differs, figure, tolerance
+
+
+@rule("LP301", "error", "MFU is token/p/s x FLOPs per token / peak")
+def mfu_follows(result: Result) -> Iterator[Violation]:
+    """Each convention's figure follows from its own numerator and its own peak."""
+    throughput = result.metrics.tokens_per_second_per_device
+    for index, mfu in enumerate(result.mfu):
+        path = f"/mfu/{index}/value"
+        if mfu.value is None or throughput is None or not mfu.peak_flops_per_second:
+            if mfu.value is not None and result.provenance == "measured":
+                yield path, f"expected null (no throughput or no peak), found {figure(mfu.value)}"
+            continue
+        expected = throughput * mfu.flops_per_token / mfu.peak_flops_per_second
+        factors = (throughput, mfu.flops_per_token)
+        because = f"{' x '.join(map(figure, factors))} / {figure(mfu.peak_flops_per_second)}, {mfu.convention}"
+        yield from deviates(path, mfu.value, expected, because, tolerance(result))
+
+
+@rule("LP302", "error", "No device computes faster than its peak")
+def mfu_at_most_one(result: Result) -> Iterator[Violation]:
+    """An MFU over 1 means a wrong peak, a wrong FLOP count, or a stopwatch that did not wait for the device."""
+    for index, mfu in enumerate(result.mfu):
+        if mfu.value is not None and mfu.value > 1:
+            yield f"/mfu/{index}/value", f"expected at most 1 ({mfu.convention}), found {figure(mfu.value)}"
+
+
+@rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
+def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
+    """The numerator is counted from the model's facts and the workload."""
+    spec = document.spec if isinstance(document, Plan) else document
+    if (counted := count(spec.model, spec.contract, spec.tuning)) is None:
+        return
+    for path, convention, found in _stated(document):
+        entry = counted.of(convention)
+        yield from deviates(path, found, entry.flops, f"{convention}: {entry.formula}")
+
+
+def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
+    """Where a document states FLOPs per token, of which convention, and how many."""
+    if isinstance(document, Plan):
+        for index, entry in enumerate(document.flops.per_token):
+            yield f"/flops/per_token/{index}/flops", entry.convention, entry.flops
+    else:
+        for index, mfu in enumerate(document.mfu):
+            yield f"/mfu/{index}/flops_per_token", mfu.convention, mfu.flops_per_token
+
+
+@rule("LP304", "error", "Parameters are those of the model", "result", "plan")
+def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
+    """The parameter count follows from the model's facts."""
+    if isinstance(document, Plan):
+        path, found, spec = "/flops/parameters", document.flops.parameters, document.spec
+        counted = count(spec.model, spec.contract, spec.tuning)
+    else:
+        path, found = "/parameters", document.parameters
+        counted = count(document.model, document.contract, document.tuning)
+    if counted is not None:
+        yield from differs(path, found, counted.parameters, "counted from /model")
+
+
+@rule("LP305", "error", "Each convention stands once, one of them is the headline")
+def one_headline(result: Result) -> Iterator[Violation]:
+    """`nominal` is the one that published tables are compared with."""
+    conventions = [mfu.convention for mfu in result.mfu]
+    for index, convention in enumerate(conventions):
+        if convention in conventions[:index]:
+            yield f"/mfu/{index}/convention", f"expected each convention once, found {convention!r} again"
+    headlines = [mfu.convention for mfu in result.mfu if mfu.headline]
+    if result.mfu and headlines != ["nominal"]:
+        found = ", ".join(headlines) or "none"
+        yield "/mfu", f"expected one headline, nominal, found {found}"
+
+
+@rule("LP306", "error", "A peak has a source and the dtype of the run")
+def peak_has_source(result: Result) -> Iterator[Violation]:
+    """A peak is a claim: without a source nobody can check it."""
+    for index, mfu in enumerate(result.mfu):
+        if mfu.peak_flops_per_second is None:
+            continue
+        if not mfu.peak_source:
+            yield f"/mfu/{index}/peak_source", f"expected a source for {figure(mfu.peak_flops_per_second)}, found none"
+        if mfu.peak_dtype != result.contract.precision:
+            expected = f"{result.contract.precision} (contract.precision)"
+            yield f"/mfu/{index}/peak_dtype", f"expected {expected}, found {mfu.peak_dtype or 'none'}"
+
+
+def count(model: Model, contract: Contract, tuning: Tuning) -> FlopCount | None:
+    """The core's own FLOP count; None for adapters on modules that the model does not have."""
+    from llmperf.accounting.flops import count_flops
+    from llmperf.accounting.lora import lora_parameters
+
+    try:
+        adapters = None if contract.lora is None else lora_parameters(model, contract.lora)
+    except UserError:
+        return None
+    workload = Workload(
+        seq_len=contract.seq_len,
+        gradient_checkpointing=tuning.gradient_checkpointing,
+        lora_parameters=adapters,
+    )
+    return count_flops(model, workload)

@@ -1,0 +1,127 @@
+"""A result against the plan and the records that lie beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from llmperf import rundir
+from llmperf.documents import builtins
+from llmperf.errors import UserError
+from llmperf.types import Finding, Result
+from llmperf.validation.reading import pointer, printable, shown
+from llmperf.validation.rules.files import ABSENT, CHANGED, DIFFERENT, UNLISTED
+
+NOT_REBUILT = ("findings", "files")
+"""Parts of a result that do not come from the records, or are checked by their own rule."""
+MAX_DIFFERENCES = 20
+Parts = tuple[str | int, ...]
+"""Of a JSON pointer."""
+
+
+def run_folder_findings(result: Result, folder: Path) -> list[Finding]:
+    """Whether the files are those the result was computed from, and give its figures.
+
+    Nothing to say where the result lies by itself, without a plan beside it.
+    """
+    if result.provenance == "imported" or not _regular(folder / rundir.PLAN):
+        return []
+    told = list(_file_findings(result, folder))
+    if not any(_is_link(path) for path in _sources(folder)):
+        told += _difference_findings(result, folder)
+    return told
+
+
+def _regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _is_link(path: Path) -> bool:
+    return path.exists() and not _regular(path)
+
+
+def _sources(folder: Path) -> list[Path]:
+    single = [folder / name for name in (rundir.PLAN, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)]
+    records = folder / rundir.RECORDS
+    # a folder that is a link is itself among them, so that it is seen and not entered
+    return [*single, records] if records.is_symlink() else [*single, *records.glob("*")]
+
+
+def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
+    if not result.files:
+        yield UNLISTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")
+    for name, expected in result.files.items():
+        path = pointer(["files", name[:200]])
+        problem = _path_problem(name, folder)
+        if problem:
+            yield ABSENT.finding(path, problem)
+        elif (found := _sha256(folder / name)) != expected:
+            yield CHANGED.finding(path, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
+
+
+def _path_problem(name: str, folder: Path) -> str | None:
+    """Why a listed file is not opened; only regular files inside the folder are."""
+    if "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
+        return f"expected a file inside the run folder, found {shown(name)}"
+    parents = [folder / parent for parent in PurePosixPath(name).parents]
+    if len(name) > 255 or any(parent.is_symlink() for parent in parents[:-1]) or not _regular(folder / name):
+        return f"expected a file {shown(name)} in the run folder, found none"
+    return None
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
+    from llmperf.results.build import build_result
+
+    try:
+        rebuilt = build_result(folder)
+    except UserError as error:
+        message = printable(str(error)).removeprefix(f"{folder}/")
+        yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")
+        return
+    except (LookupError, ArithmeticError, ValueError, TypeError) as error:
+        # the folder's plan and records fit their types and still make no sense
+        cause = printable(f"{type(error).__name__}: {error}")
+        yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
+        return
+    differences = _differences(_comparable(result), _comparable(rebuilt), ())
+    for path, found, expected in islice(differences, MAX_DIFFERENCES):
+        message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
+        yield DIFFERENT.finding(pointer(path), message)
+
+
+def _comparable(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = builtins(result)
+    return {name: value for name, value in document.items() if name not in NOT_REBUILT}
+
+
+def _differences(found: Any, expected: Any, path: Parts) -> Iterator[tuple[Parts, Any, Any]]:
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for key in [*expected, *(key for key in found if key not in expected)]:
+            yield from _differences(found.get(key), expected.get(key), (*path, key))
+    elif isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)) and len(found) == len(expected):
+        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(one, other, (*path, index))
+    elif not _same(found, expected):
+        yield path, found, expected
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(found, float) and isinstance(expected, float):
+        # another Python or numpy may round the last bits of a mean otherwise
+        return abs(found - expected) <= 1e-9 * max(abs(found), abs(expected))
+    return bool(found == expected)

@@ -1,0 +1,150 @@
+"""A document against its JSON Schema, each departure on one line with its JSON pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from llmperf.types import Finding
+from llmperf.validation.catalogue import Rule, reading_rule
+from llmperf.validation.reading import pointer, shown
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, ValidationError
+
+UNREADABLE = reading_rule("LP001", "error", "The document can be read")
+REPEATED_KEY = reading_rule("LP002", "error", "A key stands once in an object")
+CUT_OFF = reading_rule("LP003", "warning", "The last line of a record file is whole")
+UNKNOWN_KEY = reading_rule("LP010", "error", "There are no unknown keys")
+MISSING_KEY = reading_rule("LP011", "error", "Required keys are there")
+WRONG_TYPE = reading_rule("LP012", "error", "Each value has the type of its field")
+OUT_OF_RANGE = reading_rule("LP013", "error", "Numbers are within their bounds")
+NOT_A_CHOICE = reading_rule("LP014", "error", "A choice is one of those there are")
+
+MAX_FINDINGS = 50
+"""Of one document; who broke more than that knows by then."""
+
+
+def schema_findings(name: str, document: Any) -> list[Finding]:
+    """How a document departs from the schema of that name; at most `MAX_FINDINGS`."""
+    if name == "record":
+        return _record_findings(document)
+    return _findings(_validator(name), document)
+
+
+def _record_findings(document: Any) -> list[Finding]:
+    """A record's `kind` says which of the schemas it is held against."""
+    kinds = _record_kinds()
+    if not isinstance(document, dict):
+        return [WRONG_TYPE.finding("", f"expected an object, found {shown(document)}")]
+    kind = document.get("kind")
+    if kind is None:
+        return [MISSING_KEY.finding("/kind", f"expected one of: {', '.join(kinds)}")]
+    if not isinstance(kind, str) or kind not in kinds:
+        return [NOT_A_CHOICE.finding("/kind", _choice_message(kind, list(kinds)))]
+    return _findings(kinds[kind], document)
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    import llmperf_schemas
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(llmperf_schemas.load(name))
+
+
+@cache
+def _record_kinds() -> dict[str, Draft202012Validator]:
+    import llmperf_schemas
+    from jsonschema import Draft202012Validator
+
+    root = llmperf_schemas.load("record")
+    bodies = [root["$defs"][option["$ref"].rpartition("/")[2]] for option in root["oneOf"]]
+    return {
+        body["properties"]["kind"]["const"]: Draft202012Validator({**body, "$defs": root["$defs"]}) for body in bodies
+    }
+
+
+def _findings(validator: Draft202012Validator, document: Any) -> list[Finding]:
+    errors = (finding for error in validator.iter_errors(document) for finding in _translate(error))
+    return sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
+
+
+def _translate(error: ValidationError) -> Iterator[Finding]:
+    if error.validator in ("anyOf", "oneOf"):
+        yield from _of_the_object(error)
+    elif error.validator == "additionalProperties":
+        yield from _unknown_keys(error)
+    elif error.validator == "required":
+        yield from _missing_keys(error)
+    else:
+        rule, message = _value_message(error)
+        yield rule.finding(pointer(list(error.absolute_path)), message)
+
+
+def _of_the_object(error: ValidationError) -> Iterator[Finding]:
+    """Of `anyOf: [object, null]` only the object's errors are of use, unless it is neither."""
+    inner = [one for one in error.context or () if one.schema != {"type": "null"}]
+    if isinstance(error.instance, dict):
+        for one in inner:
+            yield from _translate(one)
+    else:
+        path = pointer(list(error.absolute_path))
+        yield WRONG_TYPE.finding(path, f"expected an object or null, found {shown(error.instance)}")
+
+
+def _unknown_keys(error: ValidationError) -> Iterator[Finding]:
+    instance, schema = _sides(error)
+    known = list(schema["properties"])
+    for key in instance:
+        if key not in known:
+            path = pointer([*error.absolute_path, key[:200]])
+            yield UNKNOWN_KEY.finding(path, f"unknown key {shown(key)}{_nearest(key, known)}")
+
+
+def _missing_keys(error: ValidationError) -> Iterator[Finding]:
+    _, schema = _sides(error)
+    for key in schema["required"]:
+        # jsonschema raises one error for each missing key and names it only in its message
+        if error.message.startswith(f"{key!r} is"):
+            path = pointer([*error.absolute_path, key])
+            yield MISSING_KEY.finding(path, f"missing key {shown(key)}: {_description(schema, key)}")
+
+
+def _sides(error: ValidationError) -> tuple[Any, Any]:
+    """What was found and the schema it was held against."""
+    return error.instance, error.schema
+
+
+def _description(schema: Any, key: str) -> str:
+    return str(schema.get("properties", {}).get(key, {}).get("description", "required"))
+
+
+def _value_message(error: ValidationError) -> tuple[Rule, str]:
+    found = shown(error.instance)
+    wanted: Any = error.validator_value
+    if error.validator == "type":
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        return WRONG_TYPE, f"expected {' or '.join(names)}, found {found}"
+    if error.validator == "minimum":
+        return OUT_OF_RANGE, f"expected at least {wanted}, found {found}"
+    if error.validator == "maximum":
+        return OUT_OF_RANGE, f"expected at most {wanted}, found {found}"
+    choices = wanted if error.validator == "enum" else [wanted]
+    return NOT_A_CHOICE, _choice_message(error.instance, choices)
+
+
+def _choice_message(found: Any, choices: list[Any]) -> str:
+    near = _nearest(found, [one for one in choices if isinstance(one, str)])
+    expected = near or f"; expected {'one of: ' if len(choices) > 1 else ''}{', '.join(map(shown, choices))}"
+    return f"found {shown(found)}{expected}"
+
+
+def _nearest(found: Any, choices: list[str]) -> str:
+    if not isinstance(found, str) or len(found) > 100:
+        return ""
+    near = get_close_matches(found, choices, n=1, cutoff=0.6)
+    return f"; did you mean {shown(near[0])}?" if near else ""
