@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def _stub_plan(
     peak: PeakFlops = llmperf_peak_flops("Stub S1", "fp32")
     return Plan(
         schema="llmperf/plan/1",
-        run_id=f"stub-{os.getpid()}",
+        run_id=f"stub-{secrets.token_hex(6)}",
         created="2026-01-01T00:00:00+00:00",
         llmperf_version="0",
         spec=RunSpec(case="stub", title="Stub", contract=contract, tuning=tuning, model=_model(), framework=options),

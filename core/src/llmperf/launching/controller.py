@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf import rundir
+from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
 from llmperf.launching.processes import TAG, end_with_parent, send, send_group, sweep
@@ -24,8 +25,6 @@ Watch = Callable[[Progress], None]
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 4.0
 """Between asking the agents to end, who then stop their ranks, and killing them."""
-AGENT_NOTICE_SECONDS = 2.0
-"""How long agents have to say that a rank ended badly once the run is to be stopped."""
 
 Cause = Literal["ended", "hung", "interrupted"]
 
@@ -43,20 +42,31 @@ class Controller:
         self.rank: int | None = None
         self.message = ""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong without ending the run."""
+        return (self._follower.problem,) if self._follower.problem else ()
+
     def start(self) -> None:
         """Start every agent in a session of its own, bound to this process's life."""
         for command in self._commands:
-            with rundir.agent_log_path(self._run, command.node_rank).open("ab") as log:
-                agent = subprocess.Popen(
-                    command.argv,
-                    env={**os.environ, **command.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=end_with_parent(signal.SIGTERM),
-                )
-            self._agents.append(agent)
+            try:
+                self._agents.append(self._started(command))
+            except OSError as error:
+                where = f"launcher {self._plan.launcher!r}"
+                raise UserError(f"{where}: cannot start {command.argv[0]}: {error.strerror}") from None
+
+    def _started(self, command: NodeCommand) -> subprocess.Popen[bytes]:
+        with rundir.agent_log_path(self._run, command.node_rank).open("ab") as log:
+            return subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent(signal.SIGTERM),
+            )
 
     def watch(self, wakeup: Wakeup, watch: Watch | None) -> Cause:
         """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` then say more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path, PurePosixPath
 
 from llmperf import documents, rundir
@@ -16,30 +17,44 @@ BYTES_PER_LOSS_POINT = 200
 
 def create_run_folder(run: Path, plan: Plan) -> None:
     """Create the folder with all that the workers read; UserError if it exists, cannot be written or has no space."""
-    names = [_inside(name) for name in plan.files]
+    for name in plan.files:
+        _check_inside(name)
     try:
         run.parent.mkdir(parents=True, exist_ok=True)
-        run.mkdir()
-        for name in (rundir.RECORDS, rundir.LOGS, rundir.FILES):
-            (run / name).mkdir()
-    except FileExistsError as error:
-        raise UserError(f"{error.filename or run}: already exists; choose another folder with --out") from None
     except OSError as error:
-        raise UserError(f"{error.filename or run}: cannot create: {error.strerror}") from None
+        raise UserError(f"{run.parent}: cannot create: {error.strerror}") from None
+    try:
+        run.mkdir()
+    except FileExistsError:
+        raise UserError(f"{run}: already exists; choose another folder with --out") from None
+    except OSError as error:
+        raise UserError(f"{run}: cannot create: {error.strerror}") from None
+    try:
+        _fill(run, plan)
+    except BaseException as error:
+        shutil.rmtree(run, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{run}: cannot create: {error.strerror}") from None
+        raise
+
+
+def _fill(run: Path, plan: Plan) -> None:
+    for name in (rundir.RECORDS, rundir.LOGS, rundir.FILES):
+        (run / name).mkdir()
     documents.write_bytes(run / rundir.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
     reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
     documents.write_bytes(run / rundir.RESULT_RESERVE, bytes(reserve))
     documents.save(run / rundir.PLAN, plan)
-    for name, text in zip(names, plan.files.values(), strict=True):
-        (run / rundir.FILES / name).parent.mkdir(parents=True, exist_ok=True)
-        documents.write_bytes(run / rundir.FILES / name, text.encode())
+    for name, text in plan.files.items():
+        path = run / rundir.FILES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        documents.write_bytes(path, text.encode())
 
 
-def _inside(name: str) -> str:
+def _check_inside(name: str) -> None:
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
         raise UserError(f"plan.files: {name!r} is not a name inside the run folder")
-    return name
 
 
 def release(run: Path) -> None:

@@ -6,6 +6,7 @@ import datetime
 import secrets
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from llmperf import documents, rundir
@@ -39,6 +40,8 @@ def run_plan(
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
+    if not plan.agent:
+        raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
     launcher = find_launcher(plugins, plan.launcher)
     run = run_dir.absolute()
     create_run_folder(run, plan)
@@ -50,7 +53,8 @@ def run_plan(
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", message=str(error), exception=type(error).__name__, agents=codes)
-            _conclude(run, failed)
+            with suppress(UserError):  # the error that matters is the one being raised
+                _conclude(run, failed)
             raise
         return _conclude(run, ending)
 
@@ -88,7 +92,9 @@ def _watched(
     finally:
         if sampler is not None:
             sampler.stop()
-    notes = (sampler.problem,) if sampler is not None and sampler.problem else ()
+    notes = controller.notes
+    if sampler is not None and sampler.problem:
+        notes += (sampler.problem,)
     return _ending(cause, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
 
 

@@ -87,7 +87,7 @@ class MeasuredLoop:
             while len(self._pending) > MAX_STEPS_AHEAD:
                 time.sleep(POLL_SECONDS)
                 self._record_known()
-        while len(self._pending) > 1:
+        while len(self._pending) > 1:  # the last is left to `synchronize`, so that no poll delays the edge
             time.sleep(POLL_SECONDS)
             self._record_known()
         return tokens

@@ -119,7 +119,7 @@ def _fail(recorder: Recorder, rank: int, error: BaseException) -> None:
         rank=rank,
         at=time.time(),
         exception=name,
-        message=_plain(str(error))[:MAX_MESSAGE],
+        message=_plain(_message(error))[:MAX_MESSAGE],
         traceback=_plain(text)[-MAX_TRACEBACK:],
     )
     try:
@@ -129,6 +129,12 @@ def _fail(recorder: Recorder, rank: int, error: BaseException) -> None:
     finally:
         print(text, file=sys.stderr, flush=True)
         os._exit(1)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"sys.exit({error.code!r}) before the last step"
+    return str(error)
 
 
 def _plain(text: str) -> str:

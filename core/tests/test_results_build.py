@@ -1,0 +1,217 @@
+"""Results as pure functions of a run folder, on folders made by hand."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from llmperf import documents, rundir
+from llmperf.errors import UserError
+from llmperf.measuring.recorder import Recorder
+from llmperf.results.build import build_result
+from llmperf.results.endings import AgentReport, Ending, RankExit
+from llmperf.results.spread import throughput_spread
+from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
+
+
+class Folder:
+    """A run folder of two ranks that take 0.1 s and 0.2 s a step; what a test changes, it changes before `build`."""
+
+    def __init__(self, run, plan):
+        self.run, self.plan = run, plan
+        self.steps = plan.spec.contract.steps
+        self.warmup = plan.spec.contract.warmup_steps
+        self.world = plan.layout.world_size
+        self.tokens = plan.batch.tokens_per_step // self.world
+        self.ending = Ending(cause="ended", at="2026-01-01T00:01:00+00:00", agents=(0,))
+        self.exits = {}
+        self.extra = {}
+        self.finished = set(range(self.world))
+
+    def step(self, rank, step):
+        return StepRecord(
+            rank=rank,
+            step=step,
+            measured=step >= self.warmup,
+            at=100.0 + step,
+            step_seconds=0.1 * (rank + 1),
+            tokens=self.tokens,
+            loss=8.0 - step + rank,
+            grad_norm=2.0,
+        )
+
+    def build(self):
+        for name in (rundir.RECORDS, rundir.LOGS):
+            (self.run / name).mkdir(parents=True)
+        documents.save(self.run / rundir.PLAN, self.plan)
+        if self.ending:
+            documents.save(self.run / rundir.ENDING, self.ending)
+        for rank in range(self.world):
+            rundir.log_path(self.run, rank).write_text(f"\x1b[1mlog of rank {rank}\n")
+            with Recorder(rundir.records_path(self.run, rank)) as recorder:
+                for one in [*self.of(rank), *self.extra.get(rank, [])]:
+                    recorder.write(one)
+        ranks = tuple(
+            self.exits.get(rank, RankExit(rank=rank, pid=1, exit_code=0, at=1.0)) for rank in range(self.world)
+        )
+        documents.save(rundir.agent_report_path(self.run, 0), AgentReport(node_rank=0, pid=1, ranks=ranks))
+        return build_result(self.run)
+
+    def of(self, rank):
+        yield PhaseRecord(rank=rank, phase="measuring", at=100.0 + rank)
+        yield from (self.step(rank, step) for step in range(self.steps))
+        yield PhaseRecord(rank=rank, phase="evaluating", at=110.0 + rank)
+        if rank in self.finished:
+            measured = self.steps - self.warmup
+            yield RankRecord(
+                rank=rank,
+                measured_steps=measured,
+                measured_tokens=measured * self.tokens,
+                window_seconds=4.0 + rank,
+                peak_memory_bytes=1000 + rank,
+                evaluation={},
+                packages={"python": "3.12.1", "numpy": "2.4.6"},
+            )
+
+
+@pytest.fixture
+def folder(tmp_path, stub_plan):
+    return Folder(tmp_path / "run", stub_plan(steps=6, warmup_steps=1))
+
+
+def test_figures_follow_from_the_records(folder):
+    result = folder.build()
+    figures = result.metrics
+    assert result.status == "complete"
+    assert figures.measured_tokens == 5 * folder.plan.batch.tokens_per_step
+    assert figures.window_seconds == 5.0  # of the slower rank
+    assert figures.tokens_per_second == figures.measured_tokens / 5.0
+    assert figures.tokens_per_second_per_device == figures.tokens_per_second / 2
+    assert figures.step_seconds.median == pytest.approx(0.2)
+    assert (figures.first_loss, figures.final_loss) == (8.5, 3.5)
+    assert figures.known_entropy == pytest.approx(1.984375 * 0.6931472, rel=1e-6)
+    assert result.mfu[0].value == pytest.approx(figures.tokens_per_second_per_device * 6000 / 5e11)
+    assert result.software.packages == {"numpy": "2.4.6"}
+    assert result.software.python == "3.12.1"
+    assert result.finished == "2026-01-01T00:01:00+00:00"
+
+
+def test_the_same_folder_gives_the_same_result_elsewhere(folder, tmp_path):
+    result = folder.build()
+    shutil.copytree(folder.run, tmp_path / "copy")
+    assert build_result(tmp_path / "copy") == result
+
+
+def test_a_changed_record_changes_its_hash(folder):
+    before = folder.build().files
+    path = rundir.records_path(folder.run, 1)
+    path.write_bytes(path.read_bytes().replace(b'"tokens":', b'"tokens": '))
+    changed = {name for name, digest in build_result(folder.run).files.items() if before[name] != digest}
+    assert changed == {"records/rank-00001.jsonl"}
+
+
+def test_without_a_peak_there_is_no_mfu_and_the_reason_is_told(folder):
+    folder.plan = replace(folder.plan, peak=None, peak_problem="nobody knows the peak of a stub")
+    result = folder.build()
+    assert [one.value for one in result.mfu] == [None]
+    assert result.notes == ("no MFU: nobody knows the peak of a stub",)
+
+
+def test_power_is_the_mean_of_the_measured_window(folder):
+    folder.build()
+    with Recorder(folder.run / rundir.MEMORY) as recorder:
+        for at, watts, used in ((99.0, 1.0, 50), (102.0, 100.0, 70), (104.0, 200.0, 60), (111.0, 1.0, 10)):
+            device = DeviceSample(index=0, memory_used_bytes=used, memory_total_bytes=99, power_watts=watts)
+            recorder.write(MemorySample(at=at, query_seconds=0.0, devices=(device,)))
+    figures = build_result(folder.run).metrics
+    assert figures.power_watts == 150.0
+    assert figures.utilisation_percent is None
+    assert (figures.device_memory_used_bytes, figures.device_memory_total_bytes) == (70, 99)
+
+
+def test_memory_comes_with_the_pipeline_stage(folder):
+    layout = Layout(nodes=1, devices_per_node=2, tensor_parallel=1, pipeline_parallel=2, data_parallel=1)
+    folder.plan = replace(folder.plan, layout=layout)
+    assert [(one.rank, one.pipeline_stage, one.peak_bytes) for one in folder.build().metrics.rank_memory] == [
+        (0, 0, 1000),
+        (1, 1, 1001),
+    ]
+
+
+def test_more_tokens_than_planned_fail_the_run(folder):
+    folder.tokens += 1
+    result = folder.build()
+    assert result.status == "failed"
+    assert result.failure.message == "the ranks report 34 tokens in step 0, the plan has 32"
+
+
+def test_fewer_tokens_than_planned_are_noted(folder):
+    folder.tokens -= 1
+    result = folder.build()
+    assert result.status == "complete"
+    assert result.notes == (
+        "6 of 6 steps trained on fewer than the planned 32 tokens, the first of them step 0;"
+        " the throughput counts what was trained on",
+    )
+
+
+def test_a_rank_without_an_end_fails_the_run(folder):
+    folder.finished = {0}
+    result = folder.build()
+    assert (result.status, result.failure.rank, result.failure.reason) == ("failed", 1, "exited")
+    assert result.failure.log_tail == (" [1mlog of rank 1",)
+    assert result.metrics.tokens_per_second_per_device is None
+    assert result.metrics.final_loss == 3.5
+
+
+def failure(rank, at):
+    return FailureRecord(rank=rank, at=at, exception="RuntimeError", message="connection reset", traceback="")
+
+
+def test_it_began_with_the_rank_that_was_killed_not_with_its_peer_that_complained(folder):
+    folder.ending = replace(folder.ending, agents=(1,))
+    folder.exits = {
+        1: RankExit(rank=1, pid=1, signal="SIGSEGV", at=50.02),
+        0: RankExit(rank=0, pid=1, exit_code=1, at=51.0),
+    }
+    folder.extra = {0: [failure(0, 50.01)]}
+    result = folder.build()
+    assert (result.failure.rank, result.failure.message) == (1, "rank 1 was killed by SIGSEGV")
+
+
+def test_it_began_with_the_exception_not_with_the_abort_that_followed(folder):
+    folder.ending = replace(folder.ending, agents=(1,))
+    folder.exits = {1: RankExit(rank=1, pid=1, signal="SIGABRT", at=60.0)}
+    folder.extra = {0: [failure(0, 50.0)]}
+    assert folder.build().failure.rank == 0
+
+
+def test_a_rank_that_was_told_to_end_is_not_to_blame(folder):
+    folder.ending = replace(folder.ending, agents=(1,))
+    folder.exits = {
+        0: RankExit(rank=0, pid=1, signal="SIGTERM", at=50.0, stopped=True),
+        1: RankExit(rank=1, pid=1, exit_code=3, at=50.1),
+    }
+    assert folder.build().failure.message == "rank 1 ended with status 3"
+
+
+def test_a_controller_that_is_gone_leaves_a_failed_run(folder):
+    folder.ending = None
+    result = folder.build()
+    assert (result.status, result.failure.reason) == ("failed", "controller")
+
+
+def test_a_folder_without_a_plan_is_told(tmp_path):
+    with pytest.raises(UserError, match=r"plan\.json: No such file"):
+        build_result(tmp_path)
+
+
+def test_the_spread_of_repeated_runs(folder):
+    result = folder.build()
+    metrics = [replace(result.metrics, tokens_per_second_per_device=value) for value in (90.0, 100.0, 120.0)]
+    results = [replace(result, metrics=one) for one in metrics]
+    found = throughput_spread([*results, replace(results[0], status="failed")])
+    assert (found.runs, found.median, found.low, found.high) == (3, 100.0, 90.0, 120.0)
+    assert found.relative == pytest.approx(0.3)
+    assert throughput_spread([]) is None

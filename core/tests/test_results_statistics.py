@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import random
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llmperf.results.statistics import mean_interval, quantile, step_statistics
+
+seconds = st.floats(min_value=1e-6, max_value=1e4)
+
+
+@given(st.lists(seconds, min_size=1, max_size=300))
+def test_statistics_are_in_order(values):
+    found = step_statistics(values)
+    assert min(values) <= found.p5 <= found.median <= found.p95 <= max(values)
+    assert min(values) * (1 - 1e-9) <= found.mean <= max(values) * (1 + 1e-9)
+    if len(values) < 20:
+        assert found.mean_low is None
+        assert found.mean_high is None
+    else:
+        assert found.mean_low <= found.mean <= found.mean_high
+
+
+@given(st.lists(seconds, min_size=1, max_size=50), st.floats(0, 1))
+def test_quantiles_are_those_of_numpy(values, part):
+    assert quantile(sorted(values), part) == pytest.approx(float(np.quantile(values, part)), rel=1e-9)
+
+
+@given(st.lists(seconds, min_size=1, max_size=50))
+def test_the_median_does_not_depend_on_the_order(values):
+    shuffled = random.Random(1).sample(values, len(values))
+    assert step_statistics(values).median == step_statistics(shuffled).median
+
+
+def test_no_steps_have_no_statistics():
+    assert step_statistics([]) is None
+
+
+@settings(max_examples=5)
+@given(st.integers(min_value=20, max_value=99))
+def test_equal_steps_have_an_interval_of_no_width(count):
+    assert mean_interval([0.5] * count) == (0.5, 0.5)
+
+
+def autocorrelated(rng, count, correlation):
+    """Steps around 1 s, each like the one before."""
+    value, values = 0.0, []
+    for _ in range(count):
+        value = correlation * value + rng.gauss(0, 0.02)
+        values.append(1 + value)
+    return values
+
+
+def test_the_interval_holds_the_mean_where_steps_are_autocorrelated():
+    rng = random.Random(7)
+    runs = [autocorrelated(rng, 400, 0.8) for _ in range(300)]
+    held = fmean(low <= 1.0 <= high for low, high in (mean_interval(run) for run in runs))
+    naive = fmean(abs(fmean(run) - 1.0) <= 1.96 * np.std(run) / 20 for run in runs)
+    assert held >= 0.88
+    assert naive <= 0.65  # what an interval that takes steps for independent would have held
