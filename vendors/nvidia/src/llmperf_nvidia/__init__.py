@@ -1,1 +1,1 @@
-"""..."""
+"""NVIDIA GPUs: probed through NVML, driven through torch.cuda."""

@@ -1,0 +1,57 @@
+"""What llmperf asks of a vendor, answered for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from llmperf import hookimpl
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_probe() -> Probe:
+    """The GPUs that NVML, or else `nvidia-smi`, shows and `CUDA_VISIBLE_DEVICES` allows."""
+    from llmperf_nvidia.probe import probe
+
+    return probe()
+
+
+@hookimpl
+def llmperf_catalogue() -> Iterable[Probe]:
+    """Every GPU of the peak table."""
+    from llmperf_nvidia.catalogue import catalogue
+
+    return catalogue()
+
+
+@hookimpl
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """The datasheet's dense figure for exactly this GPU; None for one that is not in the table."""
+    from llmperf_nvidia.catalogue import peak_flops
+
+    return peak_flops(device_model, dtype)
+
+
+@hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """CUDA numbers devices as NVML does, by bus; its own default puts the fastest first."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+@hookimpl
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Memory, utilisation, power and temperature of each whole GPU."""
+    from llmperf_nvidia.sampler import samples
+
+    return samples(devices)
+
+
+@hookimpl
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """Bind this rank to the GPU of its number among those that are visible."""
+    from llmperf_nvidia.device import CudaDevice
+
+    return CudaDevice(local_rank)
