@@ -10,8 +10,8 @@ import torch
 def alibi_slopes(heads: int) -> torch.Tensor:
     """One slope a head, float32 [heads]: 2^(-8/n), 2^(-16/n), ... with n the power of two at or below `heads`.
 
-    The other heads take every second slope of 2n. Made from integers, since `deepspeed.zero.Init` rounds floating
-    point literals to the precision of the weights.
+    The other heads take every second slope of 2n. Made from integers, since `deepspeed.zero.Init` rounds new
+    floating-point tensors to the weights' precision.
     """
     below = 2 ** math.floor(math.log2(heads))
     eighths = [8 * (head + 1) for head in range(below)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,12 @@ import torch
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
+from llmperf_pytorch.rotary import inverse_frequencies
+
 if TYPE_CHECKING:
     from llmperf.types import Model
 
+DEFAULT_THETA = 10000.0
 ATTENTION = {"auto": "sdpa", "sdpa": "sdpa", "eager": "eager", "flash": "flash_attention_2"}
 
 
@@ -21,10 +25,20 @@ class Llama(LlamaForCausalLM):  # type: ignore[misc]
     def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
         with _no_initialisation():
             super().__init__(llama_config(facts, attention))
+        self._set_frequencies(facts)
         if facts.tied_embeddings:
             self.tie_weights()
         if checkpointing:
-            self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # renamed in transformers 6
+                self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+    def _set_frequencies(self, facts: Model) -> None:
+        """Anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""
+        width = facts.hidden_size // facts.attention_heads
+        for name in ("inv_freq", "original_inv_freq"):
+            exact = inverse_frequencies(width, facts.rope_theta or DEFAULT_THETA)
+            setattr(self.model.rotary_emb, name, exact)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
@@ -43,7 +57,7 @@ def llama_config(facts: Model, attention: str) -> LlamaConfig:
         num_key_value_heads=facts.kv_heads,
         max_position_embeddings=facts.max_positions,
         rms_norm_eps=facts.norm_eps,
-        rope_theta=facts.rope_theta or 10000.0,
+        rope_theta=facts.rope_theta or DEFAULT_THETA,
         tie_word_embeddings=facts.tied_embeddings,
         initializer_range=facts.initializer_std,
         attention_dropout=0.0,

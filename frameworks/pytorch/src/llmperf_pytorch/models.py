@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,6 +26,17 @@ def construct_model(spec: RunSpec) -> torch.nn.Module:
     from llmperf_pytorch.llama import Llama
 
     return Llama(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+
+
+@contextmanager
+def default_dtype(precision: str) -> Iterator[None]:
+    """Make new parameters in a precision, so that a large model is never there in float32 first."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(DTYPES[precision])
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def build_model(spec: RunSpec, device: torch.device) -> torch.nn.Module:

@@ -6,13 +6,20 @@ import torch
 from torch import nn
 
 
+def inverse_frequencies(width: int, theta: float) -> torch.Tensor:
+    """Radians a position of each pair of channels, float32 [width / 2].
+
+    Made from integers, since `deepspeed.zero.Init` rounds new floating-point tensors to the weights' precision.
+    """
+    return 1.0 / theta ** (torch.arange(0, width, 2).float() / width)
+
+
 class Rotary(nn.Module):
     """Cosines and sines of all positions of a sequence."""
 
     def __init__(self, width: int, theta: float) -> None:
         super().__init__()
-        exponents = torch.arange(0, width, 2).float() / width  # from integers: see alibi_slopes
-        self.register_buffer("inv_freq", 1.0 / theta**exponents, persistent=False)
+        self.register_buffer("inv_freq", inverse_frequencies(width, theta), persistent=False)
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For hidden states [batch, seq_len, ...]: two of [seq_len, head width], computed in float32."""
