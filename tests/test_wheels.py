@@ -47,7 +47,7 @@ def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requireme
 
 
 def test_every_member_builds(wheels):
-    members = sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml")) + [ROOT / "core", ROOT / "schemas"]
+    members = [*sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml")), ROOT / "core", ROOT / "schemas"]
     assert len(list(wheels.glob("*.whl"))) == len(members)
 
 
