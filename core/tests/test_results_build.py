@@ -11,7 +11,7 @@ from llmperf.errors import UserError
 from llmperf.measuring.recorder import Recorder
 from llmperf.results.build import build_result
 from llmperf.results.endings import AgentReport, Ending, RankExit
-from llmperf.results.spread import throughput_spread
+from llmperf.results.spread import spread
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
 
 
@@ -211,7 +211,7 @@ def test_the_spread_of_repeated_runs(folder):
     result = folder.build()
     metrics = [replace(result.metrics, tokens_per_second_per_device=value) for value in (90.0, 100.0, 120.0)]
     results = [replace(result, metrics=one) for one in metrics]
-    found = throughput_spread([*results, replace(results[0], status="failed")])
-    assert (found.runs, found.median, found.low, found.high) == (3, 100.0, 90.0, 120.0)
+    found = spread([*results, replace(results[0], status="failed")])
+    assert (found.runs, found.median, found.minimum, found.maximum) == (3, 100.0, 90.0, 120.0)
     assert found.relative == pytest.approx(0.3)
-    assert throughput_spread([]) is None
+    assert spread([]) is None

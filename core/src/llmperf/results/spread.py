@@ -17,13 +17,13 @@ class Spread:
     runs: Positive
     """Complete ones: others have no throughput."""
     median: NonNegative
-    low: NonNegative
-    high: NonNegative
+    minimum: NonNegative
+    maximum: NonNegative
     relative: NonNegative
-    """(high - low) / median."""
+    """(maximum - minimum) / median."""
 
 
-def throughput_spread(results: Sequence[Result]) -> Spread | None:
+def spread(results: Sequence[Result]) -> Spread | None:
     """The spread over the complete runs; None if there is none."""
     ordered = sorted(
         figure
@@ -34,4 +34,4 @@ def throughput_spread(results: Sequence[Result]) -> Spread | None:
         return None
     median = quantile(ordered, 0.5)
     relative = (ordered[-1] - ordered[0]) / median if median else 0.0
-    return Spread(runs=len(ordered), median=median, low=ordered[0], high=ordered[-1], relative=relative)
+    return Spread(runs=len(ordered), median=median, minimum=ordered[0], maximum=ordered[-1], relative=relative)
