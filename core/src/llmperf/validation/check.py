@@ -141,3 +141,12 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
             path=f"/{number}{finding.path}",
             message=finding.message,
         )
+
+
+def read_result(path: Path) -> Result:
+    """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    value = parse_json(read_bytes(path), str(path)).value
+    for one in schema.schema_findings("result", value):
+        raise UserError(f"{path}:{one.path}: {one.message}")
+    result: Result = convert(value, Result, str(path))
+    return result

@@ -1,0 +1,57 @@
+"""`llmperf report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from llmperf.types import Reporter, Result
+
+EXAMPLES = """\b
+Examples:
+  llmperf report runs/ID                              the result table again
+  llmperf report runs/*                               several runs, one a row
+  llmperf report runs/ID --format markdown --lang zh  a README as the published ones
+  llmperf report runs/* --format csv -o runs.csv
+"""
+
+
+@click.command("report", epilog=EXAMPLES)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
+              help="terminal, markdown, csv, json, or what an extension adds.")  # fmt: skip
+@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
+              help="Of the headings.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
+def command(runs: tuple[Path, ...], wanted: str, language: str, output: Path | None) -> None:
+    """Render results as a table or a document. RUN is a run folder or a result.json."""
+    from llmperf.documents import write_bytes
+    from llmperf.plugins import load_for
+
+    results = tuple(_read(run) for run in runs)
+    reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]
+    text = _named(reporters, wanted).render(results, language)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_bytes(output, text.encode("utf-8", "backslashreplace"))
+
+
+def _named(reporters: list[Reporter], wanted: str) -> Reporter:
+    from llmperf.errors import unknown
+
+    for one in reporters:
+        if one.name == wanted:
+            return one
+    raise unknown("--format", "format", wanted, [one.name for one in reporters])
+
+
+def _read(run: Path) -> tuple[Path, Result]:
+    """The result of a run folder or a file; UserError with the first thing that is wrong with it."""
+    from llmperf.validation.check import read_result
+
+    path = run / "result.json" if run.is_dir() else run
+    return path, read_result(path)

@@ -1,0 +1,92 @@
+"""Figures and foreign text as they stand in a cell: unknown is a dash, never 0; text can do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llmperf.types import Change, Layout, Result
+
+UNKNOWN = "-"
+MAX_CELL = 400
+_MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+
+
+def printable(text: str) -> str:
+    """On one line, and without what moves a terminal's cursor or hides text."""
+    line = " ".join(text[: MAX_CELL + 1].split())
+    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    return line if len(line) <= MAX_CELL else line[:MAX_CELL] + "..."
+
+
+def markdown(text: str) -> str:
+    """Foreign text inside Markdown: no cell, line, tag, link or code span begins or ends in it."""
+    return printable(text).translate(_MARKDOWN)
+
+
+def number(value: float | int | None, digits: int = 1) -> str:
+    """A figure with digit groups."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def significant(value: float | None) -> str:
+    """A figure to four digits, as a power of ten where it is large or small."""
+    return UNKNOWN if value is None else f"{value:.4g}"
+
+
+def gib(count: int | None, digits: int = 1) -> str:
+    """Bytes as GiB, without the unit."""
+    return UNKNOWN if count is None else f"{count / 2**30:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as percent; three digits where it is small."""
+    if value is None:
+        return UNKNOWN
+    shown = 100 * value
+    return f"{shown:.1f} %" if shown >= 1 else f"{shown:.3g} %"
+
+
+def text(value: Any) -> str:
+    """Any scalar; None is unknown."""
+    if value is None:
+        return UNKNOWN
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def joined(values: Sequence[str]) -> str:
+    """Several names; none is a dash."""
+    return ", ".join(values) or UNKNOWN
+
+
+def fix_hp(changes: Sequence[Change]) -> str:
+    """Every departure from the case, as the published tables write it: `seq_len=512 micro_batch=12`."""
+    shown = [f"{change.path.rpartition('.')[2]}={text(change.value)}" for change in changes]
+    return " ".join(shown) or "/"
+
+
+def device_memory(result: Result) -> str:
+    """Most in use on one whole device, over its total, GiB."""
+    metrics = result.metrics
+    return f"{gib(metrics.device_memory_used_bytes)}/{gib(metrics.device_memory_total_bytes)}"
+
+
+def rank_peak(result: Result) -> int | None:
+    """Most that any rank held."""
+    known = [rank.peak_bytes for rank in result.metrics.rank_memory if rank.peak_bytes is not None]
+    return max(known, default=None)
+
+
+def layout(parallelism: Layout) -> str:
+    """`TP1 x PP1 x DP8, sharding stage 3 over 8`."""
+    one = parallelism
+    degrees = f"TP{one.tensor_parallel} x PP{one.pipeline_parallel} x DP{one.data_parallel}"
+    sharded = f", sharding stage {one.sharding_stage} over {one.sharding_degree}" if one.sharding_stage else ""
+    return degrees + sharded
+
+
+def headline_mfu(result: Result) -> float | None:
+    """MFU under the convention of the published tables."""
+    return next((mfu.value for mfu in result.mfu if mfu.headline), None)

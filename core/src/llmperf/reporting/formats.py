@@ -1,0 +1,112 @@
+"""The core's reporters: terminal, markdown, json, csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmperf.documents import encode_pretty
+from llmperf.reporting import cells
+from llmperf.types import Reporter, Result
+
+Results = tuple[tuple[Path, Result], ...]
+
+
+@dataclass(frozen=True)
+class FunctionReporter:
+    """A reporter made of one function."""
+
+    name: str
+    function: Callable[[Results, str], str]
+
+    def render(self, results: Results, language: str) -> str:
+        """The whole report as text."""
+        return self.function(results, language)
+
+
+def core_reporters() -> list[Reporter]:
+    """Those that are always there."""
+    return [
+        FunctionReporter("terminal", terminal),
+        FunctionReporter("markdown", markdown),
+        FunctionReporter("json", json),
+        FunctionReporter("csv", csv_text),
+    ]
+
+
+def terminal(results: Results, language: str) -> str:
+    """One result in full, several as the rows of a table."""
+    from llmperf.reporting.summary import comparison_table, result_table
+
+    if len(results) == 1:
+        return result_table(results[0][1]) + "\n"
+    return comparison_table([result for _, result in results]) + "\n"
+
+
+def markdown(results: Results, language: str) -> str:
+    """One document for each result, one after the other."""
+    from llmperf.reporting.markdown import render_markdown
+
+    return "\n".join(render_markdown(result, language) for _, result in results)
+
+
+def json(results: Results, language: str) -> str:
+    """An array of results with the files they were read from."""
+    return encode_pretty([{"path": str(path), "result": result} for path, result in results]).decode()
+
+
+def csv_text(results: Results, language: str) -> str:
+    """One row a result, figures unrounded; unknown is an empty field."""
+    rows = [dict(csv_row(path, result)) for path, result in results]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def csv_row(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
+    """Column and value; text that a spreadsheet would take for a formula is quoted."""
+    for name, value in _csv_values(path, result):
+        yield _harmless(name), _harmless(value) if isinstance(value, str) else value
+
+
+def _csv_values(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
+    yield "path", str(path)
+    yield from ((name, getattr(result, name)) for name in ("run_id", "case", "variant", "status", "provenance"))
+    yield "fix_hp", cells.fix_hp(result.fix_hp)
+    yield "model", result.model.name
+    yield "parameters", result.parameters
+    yield from ((name, getattr(result.hardware, name)) for name in ("vendor", "device_model", "device_share"))
+    yield "framework", result.tuning.framework
+    yield "precision", result.contract.precision
+    names = "nodes devices_per_node tensor_parallel pipeline_parallel data_parallel sharding_stage sharding_degree"
+    yield from ((name, getattr(result.parallelism, name)) for name in names.split())
+    names = "micro_batch gradient_accumulation global_batch seq_len tokens_per_step"
+    yield from ((name, getattr(result.batch, name)) for name in names.split())
+    yield from _csv_metrics(result)
+
+
+def _csv_metrics(result: Result) -> Iterator[tuple[str, Any]]:
+    names = (
+        "tokens_per_second_per_device tokens_per_second measured_steps measured_tokens window_seconds first_loss"
+        " final_loss device_memory_used_bytes device_memory_total_bytes utilisation_percent power_watts"
+    )
+    yield from ((name, getattr(result.metrics, name)) for name in names.split())
+    yield "rank_peak_bytes", cells.rank_peak(result)
+    for mfu in result.mfu:
+        yield f"mfu_{mfu.convention}", mfu.value
+    yield "peak_flops_per_second", next((mfu.peak_flops_per_second for mfu in result.mfu), None)
+    yield "peak_source", next((mfu.peak_source for mfu in result.mfu), None)
+    yield from ((f"evaluation_{name}", value) for name, value in result.metrics.evaluation.items())
+    yield "errors", sum(one.severity == "error" for one in result.findings)
+
+
+def _harmless(value: str) -> str:
+    shown = cells.printable(value)
+    return f"'{shown}" if shown[:1] in ("=", "+", "-", "@") else shown

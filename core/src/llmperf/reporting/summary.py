@@ -1,0 +1,27 @@
+"""What `llmperf run` ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmperf.reporting.cells import printable
+from llmperf.reporting.table import HEADERS, comparison_row, result_rows
+from llmperf.types import Result
+
+
+def result_table(result: Result) -> str:
+    """One result as a table of two columns, with its findings below."""
+    from tabulate import tabulate
+
+    rows = [[label, printable(value)] for label, value in result_rows(result)]
+    lines = [tabulate(rows, tablefmt="plain", disable_numparse=True)]
+    lines += [printable(f"{one.code} {one.severity} {one.path}: {one.message}") for one in result.findings]
+    return "\n".join(lines)
+
+
+def comparison_table(results: Sequence[Result]) -> str:
+    """Several results, one a row."""
+    from tabulate import tabulate
+
+    rows = [[printable(cell) for cell in comparison_row(result)] for result in results]
+    return tabulate(rows, headers=HEADERS, tablefmt="simple", disable_numparse=True)

@@ -1,0 +1,91 @@
+"""The rows of a terminal's table: one result in full, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llmperf.reporting import cells
+from llmperf.types import Result
+
+Row = tuple[str, str]
+
+
+def result_rows(result: Result) -> Iterator[Row]:
+    """One result, label and value."""
+    yield "case", f"{result.case}{' (variant)' if result.variant else ''}"
+    yield "status", _status(result)
+    yield from _what(result)
+    yield from _figures(result)
+    for mfu in result.mfu:
+        name = f"{'HFU' if mfu.convention == 'hfu' else 'MFU'} ({mfu.convention})"
+        yield name + (" *" if mfu.headline else ""), cells.percent(mfu.value)
+    yield "peak", _peak(result)
+    yield "fix_hp", cells.fix_hp(result.fix_hp)
+    for name, value in result.metrics.evaluation.items():
+        yield name, cells.significant(value)
+
+
+def _status(result: Result) -> str:
+    if result.failure is None:
+        return result.status
+    failure = result.failure
+    rank = "" if failure.rank is None else f", rank {failure.rank}"
+    return f"{result.status}: {failure.reason}{rank}: {failure.message}"
+
+
+def _what(result: Result) -> Iterator[Row]:
+    hardware = result.hardware
+    share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
+    yield "model", f"{result.model.title}, {cells.number(result.parameters)} parameters"
+    yield "devices", f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{share}"
+    yield "framework", f"{result.tuning.framework}, {cells.layout(result.parallelism)}"
+    batch = result.batch
+    yield "batch", (
+        f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
+        f" = {batch.global_batch} sequences of {batch.seq_len} tokens, {result.contract.precision}"
+    )
+
+
+def _figures(result: Result) -> Iterator[Row]:
+    metrics = result.metrics
+    yield "token/p/s", cells.number(metrics.tokens_per_second_per_device)
+    yield "tokens/s, all devices", cells.number(metrics.tokens_per_second)
+    steps = metrics.step_seconds
+    if steps is not None:
+        yield "step, s", f"{steps.median:.4f} median, {steps.p5:.4f} p5, {steps.p95:.4f} p95"
+    yield "measured", f"{metrics.measured_steps} steps in {cells.number(metrics.window_seconds, 2)} s"
+    yield "loss", f"{cells.number(metrics.first_loss, 4)} -> {cells.number(metrics.final_loss, 4)}{_entropy(result)}"
+    yield "memory of a rank, GiB", f"{cells.gib(cells.rank_peak(result), 2)} at most"
+    yield "memory of a device, GiB", f"{cells.device_memory(result)} in use by all, of total"
+
+
+def _entropy(result: Result) -> str:
+    known = result.metrics.known_entropy
+    return "" if known is None else f" (entropy of the data {known:.4f})"
+
+
+def _peak(result: Result) -> str:
+    known = [mfu for mfu in result.mfu if mfu.peak_flops_per_second is not None]
+    if not known:
+        return cells.UNKNOWN
+    mfu = known[0]
+    return f"{cells.significant(mfu.peak_flops_per_second)} FLOP/s a rank, {mfu.peak_dtype}: {mfu.peak_source}"
+
+
+HEADERS = ("case", "device", "layout", "fix_hp", "token/p/s", "loss", "mem, GiB", "MFU (nominal)", "status")
+
+
+def comparison_row(result: Result) -> Sequence[str]:
+    """One result among several; the columns of the published tables."""
+    hardware = result.hardware
+    return (
+        result.case,
+        f"{hardware.nodes}x{hardware.devices_per_node} {hardware.device_model}",
+        f"{result.tuning.framework} {cells.layout(result.parallelism)}",
+        cells.fix_hp(result.fix_hp),
+        cells.number(result.metrics.tokens_per_second_per_device),
+        cells.number(result.metrics.final_loss, 4),
+        cells.device_memory(result),
+        cells.percent(cells.headline_mfu(result)),
+        result.status,
+    )
