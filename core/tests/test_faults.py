@@ -146,6 +146,21 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
     assert len(steps_of(run.run, 0)) == 5
 
 
+def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, in_step=True))
+    run.wait_for_steps(5)
+    os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+
+
+def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, in_step=True, fault="waits for nobody", fault_rank="all"))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, None, "hung")
+    assert "which rank hangs cannot be told" in result.failure.message
+
+
 def test_a_hang_before_the_first_step(start, stub_plan):
     plan = stub_plan(fault="hangs", fault_step=0, in_step=True, startup_seconds=1.5)
     status, result = start(plan).wait()

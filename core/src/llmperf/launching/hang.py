@@ -36,37 +36,42 @@ _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
 def find_hanging(run: Path, finished_steps: Sequence[int]) -> tuple[int | None, str]:
     """Have all ranks dump their stacks into their logs; then the rank that hangs, or None, and why it is that one.
 
-    It is the one with the fewest finished steps; if several have, the one of those that does not wait for others.
+    It is the one with the fewest finished steps; if several have, the one of those that does not wait for others, or
+    that does not even answer (a stopped process, a call into a driver that never returns).
     """
-    dumps = dump_stacks(run, len(finished_steps))
+    dumps = dump_stacks(run)
     fewest = min(finished_steps)
     behind = [rank for rank, steps in enumerate(finished_steps) if steps == fewest]
     if len(behind) == 1:
         more = "" if len(finished_steps) == 1 else "; the others have finished more"
         return behind[0], f"rank {behind[0]} has finished {fewest} steps{more}"
-    busy = [rank for rank in behind if dumps[rank] and not is_waiting(dumps[rank])]
+    busy = [rank for rank in behind if rank in dumps and not is_waiting(dumps[rank])]
     if len(busy) == 1:
-        where = innermost(dumps[busy[0]])
-        return busy[0], f"rank {busy[0]} is at {where}; the others wait for it"
+        return busy[0], f"rank {busy[0]} {_doing(dumps[busy[0]])}; the others wait for it"
     ranks = ", ".join(map(str, behind[:16]))
     return None, f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
 
 
-def dump_stacks(run: Path, world: int) -> list[str]:
-    """What each rank on this machine adds to its log when it is asked for its stacks."""
-    logs = [rundir.log_path(run, rank) for rank in range(world)]
-    before = [path.stat().st_size if path.exists() else 0 for path in logs]
+def _doing(dump: str) -> str:
+    stack = main_stack(dump)
+    return f"is at {Path(stack[0][0]).name} in {stack[0][1]}" if stack else "does not even show its stack"
+
+
+def dump_stacks(run: Path) -> dict[int, str]:
+    """What each living rank adds to its log when it is asked for its stacks; empty text if it does not answer."""
     asked = [one for report in read_reports(run) for one in report.ranks if one.at is None]
+    logs = {one.rank: rundir.log_path(run, one.rank) for one in asked}
+    before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
     for one in asked:
         send(one.pid, signal.SIGUSR1)
+    dumps: dict[int, str] = {}
     deadline = time.monotonic() + DUMP_SECONDS
     while time.monotonic() < deadline:
-        time.sleep(0.1)
-        dumps = [_added(path, size) for path, size in zip(logs, before, strict=True)]
-        if all(dumps[one.rank].endswith("\n") for one in asked if one.rank < world):
-            time.sleep(0.1)
+        time.sleep(0.2)  # also between the first line of a dump and its last
+        earlier, dumps = dumps, {rank: _added(path, before[rank]) for rank, path in logs.items()}
+        if dumps == earlier and all(dumps.values()):
             break
-    return [_added(path, size) for path, size in zip(logs, before, strict=True)]
+    return dumps
 
 
 def _added(path: Path, size: int) -> str:
@@ -93,9 +98,3 @@ def is_waiting(dump: str) -> bool:
     """Whether the main thread waits for other ranks or for the device, as far as its innermost frames tell."""
     frames = [f"{file} in {function}" for file, function in main_stack(dump)[:INNERMOST_FRAMES]]
     return any(mark in frame for frame in frames for mark in WAITING)
-
-
-def innermost(dump: str) -> str:
-    """The innermost frame of the main thread, such as `trainer.py in train_step`."""
-    stack = main_stack(dump)
-    return f"{Path(stack[0][0]).name} in {stack[0][1]}" if stack else "an unknown place"

@@ -21,8 +21,10 @@ def loaded_packages() -> dict[str, str]:
 
 
 def _version(name: str) -> str | None:
+    declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
+    if isinstance(declared, str):  # torch's says which build it is, as 2.15.0+cu132, where its metadata does not
+        return str(declared)
     try:
         return metadata.version(name)
     except (metadata.PackageNotFoundError, ValueError):
-        declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
-        return str(declared) if isinstance(declared, str) else None
+        return None

@@ -13,6 +13,8 @@ from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure
 
 LOG_LINES = 20
+STACK_LINES = 60
+"""Of a rank that hung: its log ends with its stacks, innermost frames first."""
 LOG_BYTES = 32 * 1024
 MAX_LINE = 500
 SIGNAL_LAG_SECONDS = 0.25
@@ -82,7 +84,7 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
             message, reason = f"the agent of node {node} ended with status {code}", "exited"
         else:
             message, reason = f"the agent of node {node} was killed{_by_signal(code)}", "killed"
-        tail = log_tail(rundir.agent_log_path(records.run, node))
+        tail = log_tail(rundir.agent_log_path(records.run, node), LOG_LINES)
         return Failure(rank=None, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
     return None
 
@@ -117,11 +119,12 @@ def _miscounted(records: RunRecords) -> Failure | None:
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
-    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank))
+    lines = STACK_LINES if reason == "hung" else LOG_LINES
+    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank), lines)
     return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
 
 
-def log_tail(path: Path, lines: int = LOG_LINES) -> tuple[str, ...]:
+def log_tail(path: Path, lines: int) -> tuple[str, ...]:
     """Last lines of a log, without control characters; empty if there is no log."""
     try:
         with path.open("rb") as file:

@@ -23,7 +23,7 @@ class StubTrainer:
         self.seconds = options.get("step_seconds", 0.01)
         self.in_step = options.get("in_step", False)
         self.tokens = options.get("tokens", plan.batch.tokens_per_step // self.world)
-        self.fault = options.get("fault") if self.rank == options.get("fault_rank", 1) else None
+        self.fault = options.get("fault") if options.get("fault_rank", 1) in (self.rank, "all") else None
         self.fault_step = options.get("fault_step", 5)
         self.step = 0
         print(f"rank {self.rank}: ready", flush=True)
@@ -62,6 +62,9 @@ class StubTrainer:
     def hangs(self):
         print(f"rank {self.rank}: going to sleep", flush=True)
         time.sleep(600)
+
+    def waits_for_nobody(self):
+        barrier(self.run / "barrier", self.fault_step, self.rank, self.world + 1)
 
     def deaf(self):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
