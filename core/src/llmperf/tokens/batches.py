@@ -32,11 +32,8 @@ class TokenBatches:
         self._taken = 0
         self.known_entropy = entropy
         """Nats per token below which no model's expected loss can get; None where unknown."""
-
-    @property
-    def fingerprint(self) -> str:
+        self.fingerprint = samples.fingerprint
         """SHA-256 that tells this data from other data."""
-        return self._samples.fingerprint
 
     def next_micro_batch(self) -> NDArray[np.int64]:
         """The next micro batch, int64 [micro_batch, seq_len + 1]: inputs are [:, :-1], labels [:, 1:].

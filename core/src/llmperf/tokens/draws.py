@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 WORDS_PER_COUNTER = 4
 BLOCK = 1 << 16
 """Elements turned into floats at a time, so that the intermediate results stay in the cache."""
+MOST_THREADS = 16
 UNIFORM_MAX = 2**16 - 1
 LANES = np.uint64(0x0000_FFFF_0000_FFFF)
 LOW = np.uint64(0xFFFF_FFFF)
@@ -63,11 +66,27 @@ def initial_normal(
 def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[np.float32]:
     scale = np.float32(std / math.sqrt((2.0**32 - 1) / 3))
     values = np.empty(stop - start, dtype=np.float32)
-    for begin in range(start, stop, BLOCK):
+
+    def fill(begin: int) -> None:
         end = min(begin + BLOCK, stop)
-        centred = _sum_of_uniforms(raw_uint64(seed, name, begin, end)) - 2 * UNIFORM_MAX
-        np.multiply(centred, scale, out=values[begin - start : end - start], dtype=np.float32, casting="unsafe")
+        sums = _sum_of_uniforms(raw_uint64(seed, name, begin, end))
+        centred = (sums - 2 * UNIFORM_MAX).astype(np.float32)
+        np.multiply(centred, scale, out=values[begin - start : end - start])
+
+    blocks = range(start, stop, BLOCK)
+    if (threads := _threads(len(blocks))) > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(fill, blocks))
+    else:
+        for begin in blocks:
+            fill(begin)
     return values
+
+
+def _threads(blocks: int) -> int:
+    """This rank's share of the host's cores, and no more than there is work for."""
+    share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(MOST_THREADS, share, blocks // 8)
 
 
 def _sum_of_uniforms(words: NDArray[np.uint64]) -> NDArray[np.int32]:

@@ -1,0 +1,220 @@
+"""Batches as a worker gets them, and the same checks before the launch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import llmperf
+import numpy as np
+import pytest
+from llmperf.errors import UserError
+from llmperf.tokens.preflight import check_data
+from llmperf.types import Batch, Contract, DataSource, Layout, Model, Optimizer, RunSpec, Tuning
+
+SEQ_LEN = 16
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def make_spec(dataset="mine", vocab_size=300, steps=2, rows=4, **data):
+    model = Model(
+        name="m",
+        title="M",
+        family="llama",
+        nominal_parameters=1,
+        vocab_size=vocab_size,
+        hidden_size=8,
+        intermediate_size=8,
+        layers=1,
+        attention_heads=1,
+        kv_heads=1,
+        max_positions=SEQ_LEN,
+        norm_eps=1e-5,
+        position_encoding="rope",
+        source="none",
+    )
+    contract = Contract(
+        model="m",
+        dataset=dataset,
+        seq_len=SEQ_LEN,
+        global_batch=rows,
+        precision="fp32",
+        optimizer=Optimizer(lr=1e-3),
+        steps=steps,
+        warmup_steps=0,
+    )
+    tuning = Tuning(framework="none")
+    return RunSpec(case="c", title="C", contract=contract, tuning=tuning, model=model, data=DataSource(**data))
+
+
+def make_plan(spec, micro=4, accumulation=1, parallel=1):
+    batch = Batch(
+        micro_batch=micro,
+        gradient_accumulation=accumulation,
+        data_parallel=parallel,
+        global_batch=spec.contract.global_batch,
+        seq_len=SEQ_LEN,
+        tokens_per_step=spec.contract.global_batch * SEQ_LEN,
+    )
+    layout = Layout(nodes=1, devices_per_node=parallel, tensor_parallel=1, pipeline_parallel=1, data_parallel=parallel)
+    return SimpleNamespace(spec=spec, batch=batch, layout=layout)
+
+
+def rows_of_run(spec, **layout):
+    """Every row of the run as (step, row), whichever rank and micro step it came from."""
+    plan = make_plan(spec, **layout)
+    ranks = [llmperf.open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
+    steps = []
+    for _ in range(spec.contract.steps):
+        micro = [rank.next_micro_batch() for _ in range(plan.batch.gradient_accumulation) for rank in ranks]
+        steps.append(np.concatenate(micro))
+    return np.stack(steps)
+
+
+@pytest.fixture
+def tokens_file(tmp_path):
+    np.save(tmp_path / "t.npy", np.arange(SEQ_LEN * 8 + 1))
+    return str(tmp_path / "t.npy")
+
+
+@pytest.mark.parametrize("dataset", ["synthetic", "mine"])
+def test_all_layouts_see_the_same_rows(tokens_file, dataset):
+    spec = make_spec(dataset, path=None if dataset == "synthetic" else tokens_file)
+    whole = rows_of_run(spec)
+    assert whole.shape == (2, 4, SEQ_LEN + 1)
+    for layout in ({"micro": 1, "accumulation": 4}, {"micro": 1, "accumulation": 2, "parallel": 2}):
+        assert (rows_of_run(spec, **layout) == whole).all()
+    assert (rows_of_run(spec, micro=2, parallel=2) == whole).all()
+
+
+def test_rows_are_runs_of_the_stream_and_each_is_seen_once(tokens_file):
+    rows = rows_of_run(make_spec(path=tokens_file)).reshape(8, SEQ_LEN + 1)
+    assert sorted(rows[:, 0].tolist()) == [SEQ_LEN * sample for sample in range(8)]
+    assert (np.diff(rows, axis=1) == 1).all()
+    assert rows[:, 0].tolist() != sorted(rows[:, 0].tolist())
+
+
+def test_too_few_tokens_say_what_would_do(tokens_file):
+    spec = make_spec(steps=3, path=tokens_file)
+    message = (
+        r"data.path: too short: 129 tokens, 8 samples of 16; 12 samples need 193 tokens \(3 steps x global batch 4\);"
+        r" --set data.repeat=true, or --set contract.steps=2"
+    )
+    with pytest.raises(UserError, match=message):
+        llmperf.open_batches(make_plan(spec), 0)
+    (problem,) = check_data(spec, make_plan(spec).batch)
+    assert problem.where == "data.path"
+    assert "12 samples need 193 tokens" in problem.message
+    assert check_data(spec, None) == ()
+
+
+def test_repeat_begins_again_in_another_order(tokens_file):
+    spec = make_spec(steps=4, path=tokens_file, repeat=True)
+    assert check_data(spec, make_plan(spec).batch) == ()
+    first, second = rows_of_run(spec).reshape(2, 8, SEQ_LEN + 1)
+    assert sorted(first[:, 0].tolist()) == sorted(second[:, 0].tolist())
+    assert first[:, 0].tolist() != second[:, 0].tolist()
+
+
+def test_not_one_sample_is_too_short_even_with_repeat(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    spec = make_spec(path=str(tmp_path / "empty.txt"), repeat=True)
+    (problem,) = check_data(spec, make_plan(spec).batch)
+    assert problem.message == "too short: 1 tokens, 0 samples of 16; 1 samples need 17 tokens"
+
+
+@pytest.mark.parametrize("foreign", [300, -1])
+def test_a_token_beyond_the_vocabulary(tmp_path, foreign):
+    np.save(tmp_path / "t.npy", np.array([5] * 200 + [foreign]))
+    spec = make_spec(path=str(tmp_path / "t.npy"))
+    message = f"data.path: token id {foreign} is outside the model's vocabulary, 0 to 299"
+    with pytest.raises(UserError, match=message):
+        llmperf.open_batches(make_plan(spec), 0)
+
+
+def test_in_a_long_stream_it_is_found_in_its_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr("llmperf.tokens.sources.SCANNED_TOKENS", 16)
+    np.save(tmp_path / "t.npy", np.full(SEQ_LEN * 8 + 1, 300))
+    batches = llmperf.open_batches(make_plan(make_spec(path=str(tmp_path / "t.npy"))), 0)
+    with pytest.raises(UserError, match="token id 300"):
+        batches.next_micro_batch()
+
+
+def test_byte_text_needs_257_ids(tmp_path):
+    (tmp_path / "t.txt").write_text("x" * 500)
+    (problem,) = check_data(make_spec(vocab_size=256, path=str(tmp_path / "t.txt")), None)
+    assert problem.message == "token id 256 is outside the model's vocabulary, 0 to 255"
+
+
+def test_synthetic_reads_no_file(tokens_file):
+    (problem,) = check_data(make_spec("synthetic", path=tokens_file), None)
+    assert problem.where == "data.path"
+    assert "'synthetic' reads no file" in problem.message
+
+
+def test_synthetic_needs_eight_words():
+    (problem,) = check_data(make_spec("synthetic", vocab_size=7), None)
+    assert problem.message == "'synthetic' needs a vocabulary of 8 or more; model.vocab_size is 7"
+
+
+def test_reading_past_the_plan_says_so(tokens_file):
+    batches = llmperf.open_batches(make_plan(make_spec(path=tokens_file)), 0)
+    for _ in range(2):
+        batches.next_micro_batch()
+    with pytest.raises(UserError, match="its 8 samples have been used up"):
+        batches.next_micro_batch()
+
+
+def test_entropy_and_fingerprint(tokens_file, tmp_path):
+    with llmperf.open_batches(make_plan(make_spec("synthetic")), 0) as synthetic:
+        assert synthetic.known_entropy == pytest.approx(1.3755, abs=1e-4)
+    mine = llmperf.open_batches(make_plan(make_spec(path=tokens_file)), 0)
+    assert mine.known_entropy is None
+    changed = np.load(tokens_file)
+    changed[77] += 1
+    np.save(tmp_path / "other.npy", changed)
+    other = llmperf.open_batches(make_plan(make_spec(path=str(tmp_path / "other.npy"))), 0)
+    assert len({synthetic.fingerprint, mine.fingerprint, other.fingerprint}) == 3
+
+
+def test_the_python_library_is_text_of_this_host():
+    spec = make_spec("python-stdlib", vocab_size=257)
+    batches = llmperf.open_batches(make_plan(spec), 0)
+    text = bytes(token for token in batches.next_micro_batch().ravel().tolist() if token < 256)
+    assert text.isascii() or text.decode(errors="ignore")
+    assert check_data(replace(spec, data=DataSource(path="x")), None)[0].where == "data.path"
+
+
+READER = """
+import sys
+from llmperf.tokens.sources import open_stream
+from llmperf.types import DataSource
+print(open_stream("mine", DataSource(path=sys.argv[1]))[1].sum())
+"""
+
+
+def test_ranks_that_start_at_once_share_one_cache_file(tmp_path):
+    (tmp_path / "t.txt").write_text("all at once\n" * 200_000)
+    command = [sys.executable, "-c", READER, str(tmp_path / "t.txt")]
+    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(3)]
+    said = {rank.communicate(timeout=60)[0] for rank in ranks}
+    assert len(said) == 1
+    assert next(iter(said)).strip().isdigit()
+    made = [path.name for path in (tmp_path / "cache" / "tokens").iterdir()]
+    assert sorted(name.rpartition(".")[2] for name in made) == ["lock", "npy"]
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "t.txt").write_text("x" * 100)
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "file"))
+    (problem,) = check_data(make_spec(path=str(tmp_path / "t.txt")), None)
+    assert problem.where == "LLMPERF_CACHE_DIR"
+    assert "cannot write tokens" in problem.message

@@ -1,0 +1,226 @@
+"""Token files as users have them, whole and damaged."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llmperf.errors import UserError
+from llmperf.tokens.arrays import megatron_tokens, npy_tokens
+from llmperf.tokens.encoders import pieces
+from llmperf.tokens.sources import guess_format, open_stream
+from llmperf.types import DataSource
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def read(path, **settings):
+    return open_stream("mine", DataSource(path=str(path), **settings))[1].tolist()
+
+
+def megatron(stem, documents, code=8, dtype="<u2", version=1):
+    lengths = [len(one) for one in documents]
+    size = np.dtype(dtype).itemsize
+    pointers = np.cumsum([0, *lengths[:-1]]) * size if lengths else np.zeros(0)
+    index = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", version, code, len(lengths), len(lengths) + 1)
+    index += np.array(lengths, "<i4").tobytes() + pointers.astype("<i8").tobytes()
+    index += np.arange(len(lengths) + 1, dtype="<i8").tobytes()
+    stem.with_suffix(".idx").write_bytes(index)
+    stem.with_suffix(".bin").write_bytes(b"".join(np.array(one, dtype).tobytes() for one in documents))
+    return stem
+
+
+def test_text_is_its_bytes_and_an_end(tmp_path):
+    (tmp_path / "t.txt").write_text("aé\n")
+    assert read(tmp_path / "t.txt") == [*"aé\n".encode(), 256]
+
+
+def test_changed_text_is_read_anew(tmp_path):
+    for content in ("one", "two"):
+        (tmp_path / "t.txt").write_text(content)
+        assert read(tmp_path / "t.txt") == [*content.encode(), 256]
+
+
+def test_text_longer_than_a_block_with_characters_across_its_edge(tmp_path):
+    content = "é" * (1 << 20) + "\nend"
+    (tmp_path / "t.txt").write_text("x" + content)
+    assert bytes(read(tmp_path / "t.txt")[:-1]).decode() == "x" + content
+
+
+@pytest.mark.parametrize(("prefix", "byte"), [(b"", 0), (b"a" * 9, 9), (b"b" * (1 << 20), 1 << 20)])
+def test_undecodable_text_names_the_byte(tmp_path, prefix, byte):
+    (tmp_path / "t.txt").write_bytes(prefix + b"\xff tail")
+    with pytest.raises(UserError, match=rf"data.path: .*t.txt is not UTF-8 text: byte {byte} "):
+        read(tmp_path / "t.txt")
+
+
+def test_text_that_ends_within_a_character(tmp_path):
+    (tmp_path / "t.txt").write_bytes("ok é".encode()[:-1])
+    with pytest.raises(UserError, match="byte 3"):
+        read(tmp_path / "t.txt")
+
+
+@given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 20))
+def test_pieces_of_a_text_are_all_of_it(text, longest):
+    cut = pieces(text, longest)
+    assert "".join(cut) == text
+    assert all(piece.endswith("\n") for piece in cut[:-1])
+
+
+def tokenizer_file(path):
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"to": 0, "be": 1, "</s>": 2, "?": 3}, "?"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(path))
+    return path
+
+
+def test_text_through_a_local_tokenizer(tmp_path):
+    tokenizer_file(tmp_path / "tokenizer.json")
+    (tmp_path / "t.txt").write_text("to be\nor not to be")
+    for name in (tmp_path / "tokenizer.json", tmp_path):
+        assert read(tmp_path / "t.txt", tokenizer=str(name)) == [0, 1, 3, 3, 0, 1, 2]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x80\x04pickle", b"[" * 5000])
+def test_what_is_no_tokenizer(tmp_path, content):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "t.txt").write_text("x")
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(UserError, match=r"data.tokenizer"):
+        read(tmp_path / "t.txt", tokenizer=str(tmp_path / "tokenizer.json"))
+
+
+def test_a_missing_tokenizer(tmp_path):
+    (tmp_path / "t.txt").write_text("x")
+    with pytest.raises(UserError, match=r"data.tokenizer: expected 'bytes' or the path of a tokenizer.json"):
+        read(tmp_path / "t.txt", tokenizer="llama")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "<i4", ">i4", "<u8"])
+def test_npy_of_one_and_two_dimensions(tmp_path, dtype):
+    np.save(tmp_path / "t.npy", np.arange(6, dtype=dtype))
+    assert read(tmp_path / "t.npy") == list(range(6))
+    np.save(tmp_path / "t.npy", np.arange(6, dtype=dtype).reshape(2, 3))
+    assert read(tmp_path / "t.npy") == list(range(6))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([{"a": 1}, None], dtype=object),
+        np.zeros(3),
+        np.zeros((2, 2, 2), dtype=int),
+        np.array(3),
+        np.array(["text"]),
+        np.zeros(3, dtype=[("a", "i4")]),
+        np.asfortranarray(np.zeros((2, 3), dtype=int)),
+    ],
+)
+def test_npy_of_anything_else(tmp_path, array):
+    np.save(tmp_path / "t.npy", array, allow_pickle=True)
+    with pytest.raises(UserError, match=r"data.path"):
+        read(tmp_path / "t.npy")
+
+
+@given(st.binary(max_size=300), st.booleans())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_npy_file_brings_anything_but_tokens_or_one_line(tmp_path, content, magic):
+    (tmp_path / "t.npy").write_bytes((b"\x93NUMPY\x01\x00" if magic else b"") + content)
+    with pytest.raises(UserError) as error:
+        npy_tokens(tmp_path / "t.npy")
+    assert "\n" not in str(error.value)
+
+
+def test_a_truncated_npy_file(tmp_path):
+    np.save(tmp_path / "t.npy", np.arange(1000))
+    whole = (tmp_path / "t.npy").read_bytes()
+    (tmp_path / "t.npy").write_bytes(whole[:-8])
+    with pytest.raises(UserError, match=r"not a readable .npy file"):
+        read(tmp_path / "t.npy")
+
+
+@pytest.mark.parametrize(("code", "dtype"), [(1, "u1"), (4, "<i4"), (5, "<i8"), (8, "<u2")])
+def test_megatron_by_either_name_or_stem(tmp_path, code, dtype):
+    stem = megatron(tmp_path / "corpus", [[1, 2, 3], [], [4], [5, 6]], code, dtype)
+    for path in (stem, stem.with_suffix(".bin"), stem.with_suffix(".idx")):
+        assert read(path) == [1, 2, 3, 4, 5, 6]
+
+
+@given(cut=st.integers(0, 70), flip=st.tuples(st.integers(0, 69), st.integers(1, 255)) | st.none())
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_megatron_index_never_reads_out_of_bounds(tmp_path, cut, flip):
+    index = megatron(tmp_path / "c", [[1, 2, 3], [4]]).with_suffix(".idx")
+    content = bytearray(index.read_bytes())
+    if flip is not None and flip[0] < len(content):
+        content[flip[0]] ^= flip[1]
+    index.write_bytes(content[: len(content) - min(cut, len(content))])
+    try:
+        tokens = megatron_tokens(tmp_path / "c")
+    except UserError:
+        return
+    assert tokens.nbytes == (tmp_path / "c.bin").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "expected MMIDIDX version 1, found 2"),
+        ({"code": 7}, "dtype code 7"),
+    ],
+)
+def test_megatron_of_another_kind(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        read(megatron(tmp_path / "c", [[1]], **change))
+
+
+def test_megatron_data_shorter_than_its_index(tmp_path):
+    stem = megatron(tmp_path / "c", [[1, 2, 3], [4]])
+    stem.with_suffix(".bin").write_bytes(b"\x01\x00")
+    with pytest.raises(UserError, match=r"describes 8 bytes of data; the .bin file has 2"):
+        read(stem)
+
+
+def test_half_a_megatron_pair(tmp_path):
+    megatron(tmp_path / "c", [[1]]).with_suffix(".idx").unlink()
+    with pytest.raises(UserError, match=r"c.idx is missing"):
+        read(tmp_path / "c.bin")
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        guess_format(tmp_path / "none.txt")
+    with pytest.raises(UserError, match="is a folder, but none that"):
+        guess_format(tmp_path)
+    with pytest.raises(UserError, match=r"data.path: .*none.txt: No such file"):
+        read(tmp_path / "none.txt", format="text")
+
+
+def test_a_published_data_set_needs_a_path():
+    with pytest.raises(UserError, match=r"data set 'openwebtext' is read from a local file: --set data.path=FILE"):
+        open_stream("openwebtext", DataSource())
+
+
+@pytest.mark.slow
+def test_hugging_face_data_sets_saved_to_disk(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_dict({"input_ids": [[1, 2], [], [3]]}).save_to_disk(tmp_path / "ids")
+    assert read(tmp_path / "ids") == [1, 2, 3]
+    texts = datasets.Dataset.from_dict({"text": ["a", "bc"]})
+    texts.select([1]).save_to_disk(tmp_path / "text")
+    assert read(tmp_path / "text") == [98, 99, 256]
+    splits = datasets.DatasetDict({"train": texts, "test": texts})
+    splits.save_to_disk(tmp_path / "splits")
+    assert read(tmp_path / "splits") == [97, 256, 98, 99, 256]
+    datasets.Dataset.from_dict({"label": [1]}).save_to_disk(tmp_path / "other")
+    with pytest.raises(UserError, match="expected a column 'input_ids' or 'text', found: label"):
+        read(tmp_path / "other")
+    datasets.Dataset.from_dict({"input_ids": [[-1]]}).save_to_disk(tmp_path / "negative")
+    with pytest.raises(UserError, match="expected rows of token ids"):
+        read(tmp_path / "negative")
