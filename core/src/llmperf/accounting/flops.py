@@ -87,7 +87,7 @@ def _causal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPer
 def _hfu(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
     forwards = 1 if workload.gradient_checkpointing else 0
     flops, formula = _weights(count.total, workload, extra=2 * forwards)
-    note = ", with the recomputed forward" if forwards else ", nothing recomputed"
+    note = "; the forward recomputed" if forwards else "; nothing recomputed"
     return FlopsPerToken(
         convention="hfu",
         flops=flops + (3 + forwards) * attention_forward(model, workload.seq_len),
@@ -118,7 +118,7 @@ def _attention_text(factor: int, model: Model, workload: Workload) -> str:
 
 
 def _frozen_note(workload: Workload) -> str:
-    return "" if workload.lora_parameters is None else " (frozen weights: 4, not 6)"
+    return "" if workload.lora_parameters is None else "; frozen weights take no gradient"
 
 
 def _recompute(workload: Workload) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     return PeakFlops(
         device_model=device_model,
         dtype=dtype,
-        flops_per_second=round(entry[dtype] * 1e12),
+        flops_per_second=float(round(entry[dtype] * 1e12)),
         source=entry["source"],
         date=entry["date"],
         confidence=entry.get("confidence", "datasheet"),
