@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
@@ -9,6 +11,12 @@ from llmperf.types import Needs, WorkerPlan
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan, Probe, RunSpec, Trainer
+
+
+@llmperf.hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """The overlay that takes sharding out of cases made for another framework."""
+    return [Path(__file__).parent / "data"]
 
 
 @llmperf.hookimpl
