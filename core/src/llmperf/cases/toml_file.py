@@ -24,7 +24,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: expected a TOML file in UTF-8, found a byte that is none at {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: no valid TOML: {error}") from None
 
 

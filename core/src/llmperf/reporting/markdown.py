@@ -154,7 +154,7 @@ def _general(result: Result) -> Iterator[Line]:
     yield from heading(2, "General")
     rows = [
         ("case", result.case),
-        ("variant", text(result.variant)),
+        ("variant of the case", text(result.variant)),
         ("status", result.status),
         ("provenance", result.provenance),
         ("model", f"{result.model.title}, {number(result.parameters)} parameters"),

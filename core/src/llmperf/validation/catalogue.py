@@ -17,7 +17,7 @@ Violation = tuple[str, str]
 """JSON pointer, and one line that says what was found and what was expected."""
 Check = Callable[[Any], Iterable[Violation]]
 
-_MODULES = ("parallelism", "throughput", "utilisation", "memory", "loss", "identity", "files")
+_MODULES = ("parallelism", "throughput", "utilisation", "memory", "loss", "identity", "shipped", "files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

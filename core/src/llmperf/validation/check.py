@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation import schema
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
-from llmperf.validation.reading import Parsed, parse_json, shown
+from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -96,8 +95,9 @@ def _parsed(document: Document) -> Parsed:
     if document.path.suffix == ".toml":
         from llmperf.cases.toml_file import read_toml
 
-        # dates and other values that JSON does not have become text, which the schema then refuses
-        return Parsed(json.loads(json.dumps(read_toml(document.path), default=str)))
+        # a file that gives no name has its own, as for `llmperf run`
+        table = {"name": document.path.stem, **read_toml(document.path)}
+        return from_toml(table, str(document.path))
     return parse_json(read_bytes(document.path), str(document.path))
 
 
@@ -110,6 +110,9 @@ def _semantic_findings(document: Document, value: Any, plugins: Plugins | None) 
         yield from run_folder_findings(typed, document.path.parent)
     elif isinstance(typed, Plan):
         yield from plan_findings(typed)
+    elif typed.name != document.path.stem:
+        message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
+        yield schema.MISNAMED.finding("/name", message)
 
 
 def _record_file_findings(path: Path) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from llmperf.errors import UserError
@@ -67,6 +68,21 @@ def parse_json(data: bytes, where: str) -> Parsed:
         raise UserError(f"{where}: not JSON: {reason}") from None
     _check_depth(value, where)
     return Parsed(value, tuple(hooks.repeated[:10]))
+
+
+def from_toml(table: dict[str, Any], where: str) -> Parsed:
+    """TOML tables as JSON has them; dates, infinities and NaN become text, which no schema takes for a number."""
+    _check_depth(table, where)
+    return Parsed(_as_json(table))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_json(inner) for inner in value]
+    plain = isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
+    return value if plain else str(value)
 
 
 def _check_depth(value: Any, where: str) -> None:

@@ -23,6 +23,7 @@ MISSING_KEY = reading_rule("LP011", "error", "Required keys are there")
 WRONG_TYPE = reading_rule("LP012", "error", "Each value has the type of its field")
 OUT_OF_RANGE = reading_rule("LP013", "error", "Numbers are within their bounds")
 NOT_A_CHOICE = reading_rule("LP014", "error", "A choice is one of those there are")
+MISNAMED = reading_rule("LP015", "error", "A case or a model has the name of its file")
 
 MAX_FINDINGS = 50
 """Of one document; who broke more than that knows by then."""
