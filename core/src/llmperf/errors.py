@@ -3,6 +3,7 @@
     Exception
     └── LlmperfError         anything llmperf raises on purpose
         ├── UserError        bad input: one line to the user, exit code 2, no traceback
+        │   ├── Refused      several reasons at once, a line each
         │   └── PluginError  a plugin cannot be used: missing, broken, in conflict, or answering what it may not
         └── RunFailed        a run ended without a complete result; the run folder says why, exit code 1
 
@@ -23,6 +24,14 @@ class UserError(LlmperfError):
     """Bad input, told in one line: where, what was expected, what was found, the nearest valid choice."""
 
     exit_code = 2
+
+
+class Refused(UserError):
+    """Several things that stand in the way of one run, a line each."""
+
+    def __init__(self, heading: str, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n  ".join([heading, *self.lines]))
 
 
 class PluginError(UserError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.documents import save, write_bytes
-from llmperf.errors import UserError
+from llmperf.errors import Refused, UserError
 from llmperf.planning.build import run_id
 from llmperf.planning.draft import Draft
 from llmperf.rundir import REPORT, RESULT
@@ -21,10 +21,10 @@ Watch = Callable[["Progress"], None]
 
 
 def refuse_problems(draft: Draft) -> None:
-    """UserError with every problem of a draft, one after the other, if it has any."""
+    """Refused with every problem of a draft, a line each, if it has any."""
     if draft.problems or draft.plan is None:
-        told = "; ".join(f"{problem.where}: {problem.message}" for problem in draft.problems)
-        raise UserError(f"case {draft.spec.case} cannot run here: {told}")
+        told = (f"{problem.where}: {problem.message}" for problem in draft.problems)
+        raise Refused(f"case {draft.spec.case} cannot run here:", told)
     if not draft.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
 

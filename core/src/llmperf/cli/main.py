@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from llmperf.errors import LlmperfError, unknown
+from llmperf.errors import LlmperfError, Refused, unknown
 
 COMMANDS = {
     "run": "Train a case here, measure it, write a checked result.",
@@ -92,6 +92,8 @@ def call(arguments: list[str] | None = None) -> int:
         return _say("interrupted", 130)
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
+    except Refused as error:
+        return _say(str(error), error.exit_code, lines=True)
     except LlmperfError as error:
         return _say(str(error), getattr(error, "exit_code", 1))
     except BrokenPipeError:
@@ -99,8 +101,8 @@ def call(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _say(message: str, code: int) -> int:
-    line = " ".join(message.split())
+def _say(message: str, code: int, lines: bool = False) -> int:
+    line = message if lines else " ".join(message.split())
     click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
     return code
 

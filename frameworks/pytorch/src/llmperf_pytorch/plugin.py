@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf.types import Needs, WorkerPlan
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer
+    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -22,6 +21,8 @@ def llmperf_resources() -> Iterable[Path]:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, each with the whole model."""
+    from llmperf.types import Needs, WorkerPlan
+
     from llmperf_pytorch.limits import common_problems, needed_features, option_problems, sharding_problems
 
     return WorkerPlan(

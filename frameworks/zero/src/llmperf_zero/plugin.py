@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf.types import Needs, Problem, WorkerPlan
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Layout, Plan, Probe, RunSpec, Trainer
+    from llmperf.types import Device, Layout, Plan, Probe, Problem, RunSpec, Trainer, WorkerPlan
 
 OPTIONS = {"optimizer": ("torch", "deepspeed")}
 """`framework.optimizer`: torch's AdamW, or DeepSpeed's own, which is compiled when first used."""
@@ -18,6 +17,7 @@ OPTIONS = {"optimizer": ("torch", "deepspeed")}
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
+    from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.limits import common_problems, needed_features, option_problems
 
     from llmperf_zero.config import CONFIG, ds_config
@@ -37,6 +37,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 
 def _degree_problems(layout: Layout) -> Iterator[Problem]:
+    from llmperf.types import Problem
+
     if layout.sharding_stage and layout.sharding_degree != layout.data_parallel:
         message = (
             f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
