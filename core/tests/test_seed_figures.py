@@ -184,3 +184,11 @@ def test_gradient_checkpointing_costs_a_third_more() -> None:
     workload = Workload(seq_len=contract.seq_len, gradient_checkpointing=True)
     flops = count_flops(model(contract.model), workload)
     assert flops.of("hfu").flops / flops.of("palm").flops == pytest.approx(1.34, abs=0.01)
+
+
+def test_published_fp32_fine_tuning_cannot_have_been_fp32() -> None:
+    """2788 token/p/s on an A100: beyond its fp32 peak under every convention, and half of its TF32 peak."""
+    facts = model("llama2_7b")
+    flops = count_flops(facts, Workload(seq_len=512, lora_parameters=4_194_304))
+    assert all(2788 * entry.flops > 3 * 19.5e12 for entry in flops.per_token)
+    assert 0.4 < 2788 * flops.of("nominal").flops / 156e12 < 0.6
