@@ -46,9 +46,9 @@ class Run:
         assert processes_of(self.plan) == []
         return self.process.returncode, documents.load(self.run / rundir.RESULT, Result)
 
-    def wait_for_steps(self, count, rank=0):
+    def wait_for_steps(self, count, ranks=(0, 1)):
         deadline = time.monotonic() + LIMIT_SECONDS
-        while len(steps_of(self.run, rank)) < count:
+        while any(len(steps_of(self.run, rank)) < count for rank in ranks):
             assert time.monotonic() < deadline, self.process.poll()
             time.sleep(0.02)
 
@@ -94,8 +94,8 @@ def test_a_rank_that_raises(start, stub_plan):
     assert result.failure.message == "rank 1 has had enough"
     assert "ValueError: rank 1 has had enough" in result.failure.log_tail
     assert len(steps_of(run.run, 1)) == 5
-    assert len(steps_of(run.run, 0)) >= 1
-    assert len(result.loss_curve) >= 1
+    assert len(steps_of(run.run, 0)) >= 4
+    assert len(result.loss_curve) >= 4
     assert result.metrics.tokens_per_second_per_device is None
 
 
@@ -106,7 +106,7 @@ def test_a_rank_that_cannot_build_its_trainer(start, stub_plan):
 
 
 def test_a_rank_that_is_killed(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="killed", in_step=True))
+    run = start(stub_plan(steps=5000, fault="killed"))
     status, result = run.wait()
     assert (status, result.status) == (1, "failed")
     assert (result.failure.rank, result.failure.reason) == (1, "killed")
@@ -126,8 +126,8 @@ def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, messag
 
 
 def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, step_seconds=0.02))
-    run.wait_for_steps(30)  # the other rank goes on for a while
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, step_seconds=0.02, in_step=False))
+    run.wait_for_steps(30, ranks=(0,))  # the other rank goes on for a while
     os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 0), signal.SIGSTOP)
     status, result = run.wait()
     assert (status, result.status) == (1, "failed")
@@ -137,7 +137,7 @@ def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
 
 
 def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, in_step=True))
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
@@ -147,7 +147,7 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
 
 
 def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
-    run = start(stub_plan(steps=5000, stall_seconds=1.0, in_step=True))
+    run = start(stub_plan(steps=5000, stall_seconds=1.0))
     run.wait_for_steps(5)
     os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
     status, result = run.wait()
@@ -155,21 +155,21 @@ def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
 
 
 def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
-    run = start(stub_plan(steps=5000, stall_seconds=1.0, in_step=True, fault="waits for nobody", fault_rank="all"))
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, fault="waits for nobody", fault_rank="all"))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, None, "hung")
     assert "which rank hangs cannot be told" in result.failure.message
 
 
 def test_a_hang_before_the_first_step(start, stub_plan):
-    plan = stub_plan(fault="hangs", fault_step=0, in_step=True, startup_seconds=1.5)
+    plan = stub_plan(fault="hangs", fault_step=0, startup_seconds=1.5)
     status, result = start(plan).wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     assert result.failure.message.startswith("no rank moved on for 2 s")
 
 
 def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):
-    status, result = start(stub_plan(steps=5000, fault="deaf", stall_seconds=1.0, in_step=True)).wait()
+    status, result = start(stub_plan(steps=5000, fault="deaf", stall_seconds=1.0)).wait()
     assert (status, result.failure.rank) == (1, 1)
 
 
@@ -242,9 +242,8 @@ def test_a_disk_that_fills_up(start, stub_plan, small_disk):
     run = start(stub_plan(steps=5000, fault="fills disk"), small_disk / "run")
     status, result = run.wait()
     assert (status, result.status) == (1, "failed")
-    assert result.failure.reason == "exception"
-    assert result.failure.exception == "llmperf.errors.RunFailed"
-    assert result.failure.message.endswith("cannot write a record: No space left on device")
+    assert result.failure.reason == "exception", result.failure
+    assert "No space left on device" in result.failure.message
     assert len(steps_of(run.run, 1)) >= 5
     for path in rundir.record_files(run.run):
         assert all(json.loads(line) for line in path.read_text().splitlines())

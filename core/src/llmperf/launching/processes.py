@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 TAG = "LLMPERF_RUN_ID"
 """Every process of a run carries this variable, so that none is overlooked at the end."""
+
+SWEEP_SECONDS = 3.0
 
 _PR_SET_PDEATHSIG = 1
 
@@ -49,16 +52,18 @@ def tagged(tag: str) -> list[int]:
 
 
 def sweep(tag: str) -> list[int]:
-    """Kill whatever still carries `tag`, and what that has started meanwhile; returns the ids."""
-    swept: list[int] = []
-    for _ in range(5):
-        found = tagged(tag)
-        if not found:
-            break
+    """Kill whatever still carries `tag`, and what that has started meanwhile, and see it gone; returns the ids.
+
+    A process that the system cannot end within SWEEP_SECONDS (it waits for a disk or a driver) is left to the system.
+    """
+    swept: set[int] = set()
+    deadline = time.monotonic() + SWEEP_SECONDS
+    while (found := tagged(tag)) and time.monotonic() < deadline:
         for pid in found:
             send(pid, signal.SIGKILL)
-        swept += found
-    return swept
+        swept.update(found)
+        time.sleep(0.01)
+    return sorted(swept)
 
 
 def send(pid: int, what: signal.Signals) -> None:

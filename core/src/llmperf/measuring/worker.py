@@ -10,8 +10,9 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from llmperf import documents, rundir
 from llmperf.errors import PluginError
@@ -110,7 +111,7 @@ def _check_version(plan: Plan, found: Found) -> None:
     raise PluginError(f"plan.json: plugins: {found.role} {found.name!r} is not listed")
 
 
-def _fail(recorder: Recorder, rank: int, error: BaseException) -> None:
+def _fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
     """Record why this rank ends and end it: closing what hangs on other ranks could take for ever."""
     text = "".join(traceback.format_exception(error))
     kind = type(error)
@@ -122,13 +123,13 @@ def _fail(recorder: Recorder, rank: int, error: BaseException) -> None:
         message=_plain(_message(error))[:MAX_MESSAGE],
         traceback=_plain(text)[-MAX_TRACEBACK:],
     )
-    try:
-        recorder.write(record)
-    except Exception:  # the first write to a full disk frees the reserve, so a second one can succeed
-        recorder.write(record)
-    finally:
+    for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
+        with suppress(Exception):
+            recorder.write(record)
+            break
+    with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
-        os._exit(1)
+    os._exit(1)
 
 
 def _message(error: BaseException) -> str:

@@ -21,7 +21,7 @@ class StubTrainer:
         self.world = int(os.environ["WORLD_SIZE"])
         self.run = Path(os.environ["LLMPERF_RUN_DIR"])
         self.seconds = options.get("step_seconds", 0.01)
-        self.in_step = options.get("in_step", False)
+        self.in_step = options.get("in_step", True)
         self.tokens = options.get("tokens", plan.batch.tokens_per_step // self.world)
         self.fault = options.get("fault") if options.get("fault_rank", 1) in (self.rank, "all") else None
         self.fault_step = options.get("fault_step", 5)

@@ -9,5 +9,5 @@ from pathlib import Path
 def barrier(folder: Path, step: int, rank: int, world: int) -> None:
     folder.mkdir(exist_ok=True)
     (folder / f"{step}-{rank}").touch()
-    while len(list(folder.glob(f"{step}-*"))) < world:
+    while not all((folder / f"{step}-{other}").exists() for other in range(world)):
         time.sleep(0.002)
