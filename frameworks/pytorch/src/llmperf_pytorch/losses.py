@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from llmperf.types.records import DeferredScalar
+
+if TYPE_CHECKING:
+    from llmperf.types.records import DeferredScalar
 
 
 def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

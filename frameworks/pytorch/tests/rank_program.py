@@ -1,0 +1,171 @@
+"""One rank that trains what it is told, through a framework's hooks: `rank_program.py TASKS.json RESULTS.json`.
+
+For tests: many configurations in one process group, since importing the frameworks takes longer than training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+from llmperf.documents import convert
+from llmperf.types import Plan, RunSpec
+
+PROBE = {
+    "vendor": "cpu",
+    "devices": [{"index": 0, "model": "CPU", "memory_bytes": None, "kind": "cpu", "divisible": True}],
+    "offers": {"precisions": ["fp32", "bf16"], "runtimes": ["torch"], "collective_backend": "gloo"},
+}
+MODEL = {
+    "name": "tiny",
+    "title": "Tiny",
+    "family": "llama",
+    "nominal_parameters": 100_000,
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "layers": 2,
+    "attention_heads": 4,
+    "kv_heads": 2,
+    "max_positions": 128,
+    "norm_eps": 1e-5,
+    "position_encoding": "rope",
+    "rope_theta": 10000.0,
+    "source": "test",
+}
+BAICHUAN = {"family": "baichuan", "kv_heads": 4, "normalized_head": True}
+OPTIMIZER = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5}
+CONTRACT = {
+    "model": "tiny",
+    "dataset": "synthetic",
+    "seq_len": 64,
+    "global_batch": 4,
+    "precision": "fp32",
+    "optimizer": OPTIMIZER,
+    "steps": 10,
+    "warmup_steps": 1,
+}
+
+
+class CpuDevice:
+    """What a trainer needs of a device."""
+
+    torch_device = "cpu"
+    paddle_place = None
+    collective_backend = "gloo"
+
+
+def make_spec(task, world=1):
+    """The spec of a task: {"framework": ..., "model": {...}, "contract": {...}, "tuning": {...}, "options": {...}}."""
+    document = {
+        "case": "test",
+        "title": "Test",
+        "contract": {**CONTRACT, **task.get("contract", {})},
+        "tuning": {"framework": task["framework"], "devices": world, **task.get("tuning", {})},
+        "model": {**MODEL, **task.get("model", {})},
+        "framework": task.get("options", {}),
+        "data": task.get("data", {}),
+    }
+    return convert(document, RunSpec, "task")
+
+
+def make_plan(task, world=1):
+    """The plan of a task, with what the framework's own hook adds to it."""
+    from llmperf.types import Probe
+
+    spec = make_spec(task, world)
+    probe = convert(PROBE, Probe, "probe")
+    worker = plugin_of(task).llmperf_plan_workers(spec, probe)
+    assert not worker.problems, worker.problems
+    micro = spec.tuning.micro_batch
+    batch = {
+        "micro_batch": micro,
+        "gradient_accumulation": spec.contract.global_batch // (micro * worker.layout.data_parallel),
+        "data_parallel": worker.layout.data_parallel,
+        "global_batch": spec.contract.global_batch,
+        "seq_len": spec.contract.seq_len,
+        "tokens_per_step": spec.contract.global_batch * spec.contract.seq_len,
+    }
+    document = {
+        "schema": "test",
+        "run_id": "test",
+        "created": "2026-01-01T00:00:00+00:00",
+        "llmperf_version": "0",
+        "spec": spec,
+        "vendor": "cpu",
+        "probe": probe,
+        "device_share": 1 / world,
+        "layout": worker.layout,
+        "batch": batch,
+        "flops": {"parameters": 1, "embedding_parameters": 0, "nominal_parameters": 1, "per_token": []},
+        "peak": None,
+        "needs": worker.needs,
+        "launcher": "local",
+        "agent": worker.agent,
+        "rank_env": {},
+        "env": {},
+        "files": worker.files,
+        "stall_seconds": 60,
+        "startup_seconds": 240,
+        "plugins": [],
+    }
+    return convert(documents_of(document), Plan, "plan")
+
+
+def documents_of(document):
+    """Plain dicts all the way down."""
+    from llmperf.documents import builtins
+
+    return builtins(document)
+
+
+def plugin_of(task):
+    """The framework plugin's module."""
+    return import_module(f"llmperf_{task['framework']}.plugin")
+
+
+def train(task, world):
+    """Losses averaged over ranks, gradient norms, tokens of this rank and seconds."""
+    import torch
+
+    plan = make_plan(task, world)
+    started = time.perf_counter()
+    with plugin_of(task).llmperf_build_trainer(plan, CpuDevice()) as trainer:
+        outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
+        weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
+    losses = torch.tensor([float(output.loss) for output in outputs], dtype=torch.float64)
+    if world > 1:
+        torch.distributed.all_reduce(losses)
+    norms = [None if output.grad_norm is None else float(output.grad_norm) for output in outputs]
+    return {
+        "losses": (losses / world).tolist(),
+        "norms": norms,
+        "tokens": sum(output.tokens for output in outputs),
+        "parameters_here": weights,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def task_model(trainer):
+    """The module inside a trainer."""
+    return trainer._engine.module if hasattr(trainer, "_engine") else trainer._model
+
+
+def main():
+    """Run all tasks in one process group."""
+    import torch.distributed
+
+    world = int(os.environ["WORLD_SIZE"])
+    torch.distributed.init_process_group("gloo")
+    results = [train(task, world) for task in json.loads(Path(sys.argv[1]).read_text())]
+    if os.environ["RANK"] == "0":
+        Path(sys.argv[2]).write_text(json.dumps(results))
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

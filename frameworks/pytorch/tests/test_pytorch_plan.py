@@ -1,0 +1,82 @@
+"""What plain PyTorch says while planning: all that does not fit, at once, without importing torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from llmperf.documents import convert
+from llmperf.types import Probe
+from llmperf_pytorch.plugin import llmperf_plan_workers
+
+GPU = [{"index": 0, "model": "GPU", "memory_bytes": 2**34}]
+
+
+def problems(program, task, gpu=False, precisions=("fp32", "bf16", "fp16")):
+    document = {**program.PROBE, **({"devices": GPU} if gpu else {})}
+    document["offers"] = {**document["offers"], "precisions": list(precisions)}
+    spec = program.make_spec({"framework": "pytorch", **task}, world=8)
+    worker = llmperf_plan_workers(spec, convert(document, Probe, "probe"))
+    return {problem.where: problem.message for problem in worker.problems}
+
+
+def test_what_fits_has_no_problems(program):
+    assert problems(program, {}) == {}
+    assert problems(program, {"contract": {"precision": "fp16"}}, gpu=True) == {}
+    assert problems(program, {"tuning": {"attention": "flash"}}, gpu=True) == {}
+
+
+def test_all_that_does_not_fit_is_told_at_once(program):
+    task = {
+        "contract": {"lora": {}, "precision": "fp16", "seq_len": 256},
+        "tuning": {
+            "tensor_parallel": 2,
+            "pipeline_parallel": 2,
+            "sharding_stage": 2,
+            "attention": "flash",
+            "fused_ops": ["rms_norm"],
+        },
+        "options": {"bucket": 3},
+    }
+    found = problems(program, task)
+    assert found["tuning.tensor_parallel"] == "pytorch is data parallel only: expected 1, found 2; the nearest is 1"
+    assert "--framework zero has stage 2" in found["tuning.sharding_stage"]
+    assert found["framework.bucket"] == "pytorch has no such option; it has none"
+    assert set(found) == {
+        "tuning.tensor_parallel",
+        "tuning.pipeline_parallel",
+        "tuning.sharding_stage",
+        "tuning.attention",
+        "tuning.fused_ops",
+        "contract.lora",
+        "contract.precision",
+        "contract.seq_len",
+        "framework.bucket",
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "where"),
+    [
+        ({"position_encoding": "alibi"}, "model.family"),
+        ({"normalized_head": True}, "model.family"),
+        ({"family": "baichuan", "kv_heads": 2}, "model.kv_heads"),
+    ],
+)
+def test_models_that_the_definitions_do_not_cover(program, model, where):
+    assert list(problems(program, {"model": model})) == [where]
+
+
+def test_flash_attention_is_asked_of_accelerators(program):
+    spec = program.make_spec({"framework": "pytorch", "tuning": {"attention": "flash"}})
+    probe = convert({**program.PROBE, "devices": GPU}, Probe, "probe")
+    assert llmperf_plan_workers(spec, probe).needs.features == ("flash_attention",)
+
+
+def test_planning_imports_nothing_heavy():
+    code = (
+        "import sys, llmperf_pytorch.plugin, llmperf_pytorch.limits;"
+        "sys.exit(bool({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,166 @@
+"""The models: their sizes, their names, their mathematics."""
+
+from __future__ import annotations
+
+import math
+
+import llmperf
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PUBLISHED = [
+    "aquila2_7b",
+    "baichuan2_7b",
+    "baichuan2_13b",
+    "llama1_7b",
+    "llama1_13b",
+    "llama2_7b",
+    "llama2_70b",
+    "llama3_8b",
+    "llama_mini",
+    "llama_tiny",
+]
+
+
+@pytest.fixture
+def torch():
+    import torch
+
+    torch.manual_seed(0)
+    return torch
+
+
+def task(**model):
+    return {"framework": "pytorch", "model": model}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_as_many_parameters_as_the_facts_give(torch, program, name):
+    from dataclasses import replace
+
+    from llmperf.accounting.parameters import count_parameters
+    from llmperf.cases.library import library
+    from llmperf_pytorch.models import construct_model
+
+    facts = library().model(name)
+    with torch.device("meta"):
+        model = construct_model(replace(program.make_spec(task()), model=facts))
+    assert sum(parameter.numel() for parameter in model.parameters()) == count_parameters(facts).total
+
+
+def test_names_are_those_of_the_published_checkpoints(torch, program):
+    from llmperf_pytorch.models import construct_model
+
+    layer = "model.layers.1."
+    llama = dict(construct_model(program.make_spec(task())).named_parameters())
+    assert {"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"} < set(llama)
+    assert f"{layer}self_attn.k_proj.weight" in llama
+    baichuan = dict(construct_model(program.make_spec(task(**program.BAICHUAN))).named_parameters())
+    assert {name.removeprefix(layer) for name in baichuan if name.startswith(layer)} == {
+        "self_attn.W_pack.weight",
+        "self_attn.o_proj.weight",
+        "mlp.gate_proj.weight",
+        "mlp.down_proj.weight",
+        "mlp.up_proj.weight",
+        "input_layernorm.weight",
+        "post_attention_layernorm.weight",
+    }
+    assert baichuan[f"{layer}self_attn.W_pack.weight"].shape == (192, 64)
+
+
+def test_weights_come_from_the_shared_generator(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    spec = program.make_spec({**task(), "contract": {"seed": 7}})
+    weights = dict(build_model(spec, torch.device("cpu")).named_parameters())
+    name = "model.layers.1.mlp.down_proj.weight"
+    expected = llmperf.initial_normal(7, name, (64, 128), spec.model.initializer_std)
+    assert (weights[name].detach().numpy() == expected).all()
+    assert (weights["model.norm.weight"] == 1).all()
+
+
+def test_tied_models_share_one_matrix(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    for family in ({}, program.BAICHUAN):
+        model = build_model(program.make_spec(task(tied_embeddings=True, **family)), torch.device("cpu"))
+        assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_the_loss_is_the_one_transformers_computes(torch, program):
+    from llmperf_pytorch.llama import llama_config
+    from llmperf_pytorch.losses import mean_cross_entropy
+    from llmperf_pytorch.models import build_model
+    from transformers.models.llama.modeling_llama import LlamaForCausalLM
+
+    spec = program.make_spec(task(rope_theta=500.0, tied_embeddings=True))
+    ours = build_model(spec, torch.device("cpu"))
+    theirs = LlamaForCausalLM(llama_config(spec.model, "eager"))
+    theirs.load_state_dict(ours.state_dict())
+    tokens = torch.randint(0, 512, (2, 65))
+    loss = mean_cross_entropy(ours(tokens[:, :-1]), tokens[:, 1:])
+    assert loss.item() == pytest.approx(theirs(input_ids=tokens, labels=tokens).loss.item(), abs=1e-6)
+
+
+def test_baichuan_attention_is_the_same_step_by_step(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    tokens = torch.randint(0, 512, (2, 33))
+    for positions in ("rope", "alibi"):
+        facts = {**program.BAICHUAN, "position_encoding": positions}
+        found = []
+        for attention in ("eager", "sdpa"):
+            spec = program.make_spec({**task(**facts), "tuning": {"attention": attention}})
+            found.append(build_model(spec, torch.device("cpu"))(tokens))
+        torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-4)
+
+
+def test_baichuan_with_rope_is_llama_with_packed_projections(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    facts = {**program.BAICHUAN, "normalized_head": False}
+    baichuan = build_model(program.make_spec(task(**facts)), torch.device("cpu"))
+    llama = build_model(program.make_spec(task(kv_heads=4)), torch.device("cpu"))
+    state = baichuan.state_dict()
+    for name in [name for name in state if "W_pack" in name]:
+        query, key, value = state.pop(name).chunk(3)
+        for part, weight in (("q_proj", query), ("k_proj", key), ("v_proj", value)):
+            state[name.replace("W_pack", part)] = weight
+    llama.load_state_dict(state)
+    tokens = torch.randint(0, 512, (2, 40))
+    torch.testing.assert_close(llama(tokens), baichuan(tokens), atol=1e-5, rtol=1e-4)
+
+
+def test_no_position_sees_what_is_ahead(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    tokens = torch.randint(0, 512, (1, 20))
+    changed = tokens.clone()
+    changed[0, 12:] = (changed[0, 12:] + 1) % 512
+    for facts in ({}, program.BAICHUAN, {**program.BAICHUAN, "position_encoding": "alibi"}):
+        model = build_model(program.make_spec(task(**facts)), torch.device("cpu"))
+        torch.testing.assert_close(model(tokens)[:, :12], model(changed)[:, :12])
+        assert not torch.allclose(model(tokens)[:, 12:], model(changed)[:, 12:])
+
+
+def test_alibi_slopes_are_the_published_ones(torch):
+    from llmperf_pytorch.alibi import alibi_slopes, causal_alibi
+
+    assert alibi_slopes(8).tolist() == [2.0**-k for k in range(1, 9)]
+    forty = alibi_slopes(40).tolist()
+    assert forty[:32] == pytest.approx([2 ** (-(k + 1) / 4) for k in range(32)])
+    assert forty[32:] == pytest.approx([2 ** (-(2 * k + 1) / 8) for k in range(8)])
+    bias = causal_alibi(alibi_slopes(8), 3, torch.float32)
+    assert bias[0, 1].tolist() == [[0, -math.inf, -math.inf], [-0.25, 0, -math.inf], [-0.5, -0.25, 0]]
+
+
+def test_a_norm_head_ignores_the_length_of_its_rows(torch, program):
+    from llmperf_pytorch.models import build_model
+
+    model = build_model(program.make_spec(task(**program.BAICHUAN)), torch.device("cpu"))
+    tokens = torch.randint(0, 512, (1, 20))
+    before = model(tokens)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(3.0)
+    torch.testing.assert_close(model(tokens), before)
