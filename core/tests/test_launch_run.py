@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
+import llmperf_schemas
 import pytest
 from llmperf import documents, rundir
 from llmperf.launching.run import run_plan
@@ -37,3 +39,22 @@ def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path)
     assert seen[-1].steps == 25
     kinds = [json.loads(line)["kind"] for line in rundir.records_path(run, 0).read_text().splitlines()]
     assert kinds.count("step") == 25
+
+
+def schema_errors(name, document):
+    validator = jsonschema.Draft202012Validator(llmperf_schemas.load(name))
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+@pytest.mark.parametrize(("fault", "status"), [(None, "complete"), ("raises", "failed"), ("nan", "failed")])
+def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, fault, status):
+    options = {"fault": fault} if fault else {}
+    result = run_plan(stub_plan(steps=30, **options), tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == status
+    run = tmp_path / "run"
+    assert schema_errors("plan", json.loads((run / rundir.PLAN).read_text())) == []
+    assert schema_errors("result", json.loads((run / rundir.RESULT).read_text())) == []
+    records = [*rundir.record_files(run), run / rundir.MEMORY]
+    lines = [line for path in records for line in path.read_text().splitlines()]
+    assert {json.loads(line)["kind"] for line in lines} >= {"phase", "step", "memory"}
+    assert [error for line in lines for error in schema_errors("record", json.loads(line))] == []
