@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
+PROGRAM = Path(__file__).with_name("rank_program.py")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,94 @@
+"""ZeRO of every stage trains as one plain process does."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+STAGES = (0, 1, 2, 3)
+BF16 = {"precision": "bf16"}
+
+
+def zero(stage, model=None, contract=None, options=None, **tuning):
+    return {
+        "framework": "zero",
+        "model": model or {},
+        "contract": contract or {},
+        "options": options or {},
+        "tuning": {"sharding_stage": stage, **tuning},
+    }
+
+
+def plain(model=None, contract=None, **tuning):
+    return {"framework": "pytorch", "model": model or {}, "contract": contract or {}, "tuning": tuning}
+
+
+def same(found, expected, within=1e-4):
+    assert found["losses"] == pytest.approx(expected["losses"], abs=within)
+
+
+@pytest.fixture(scope="module")
+def curves(program, train):
+    """One process for reference, and everything on two ranks in one go."""
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
+    tied = {"tied_embeddings": True}
+    whole = {
+        "llama": plain(micro_batch=4),
+        "alibi": plain(alibi, micro_batch=4),
+        "tied": plain(tied, micro_batch=4),
+    }
+    parts = {"ddp": plain(micro_batch=2)}
+    for stage in STAGES:
+        parts[f"llama {stage}"] = zero(stage, micro_batch=2)
+        parts[f"accumulated {stage}"] = zero(stage, micro_batch=1)
+        parts[f"checkpointed {stage}"] = zero(stage, micro_batch=1, gradient_checkpointing=True)
+        parts[f"bf16 {stage}"] = zero(stage, contract=BF16, micro_batch=2)
+    for stage in (1, 3):
+        parts[f"alibi {stage}"] = zero(stage, alibi, micro_batch=2, gradient_checkpointing=True)
+        parts[f"tied {stage}"] = zero(stage, tied, micro_batch=2)
+    results = dict(zip(whole, train(list(whole.values()), ranks=1), strict=True))
+    return results | dict(zip(parts, train(list(parts.values()), ranks=2), strict=True))
+
+
+def test_two_plain_ranks_equal_one(curves):
+    same(curves["ddp"], curves["llama"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("way", ["llama", "accumulated", "checkpointed"])
+def test_every_stage_equals_one_plain_process(curves, way, stage):
+    same(curves[f"{way} {stage}"], curves["llama"])
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+@pytest.mark.parametrize("model", ["alibi", "tied"])
+def test_other_models_do_too(curves, model, stage):
+    same(curves[f"{model} {stage}"], curves[model])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_all_stages_agree_in_bf16(curves, stage):
+    same(curves[f"bf16 {stage}"], curves["bf16 1"], within=2e-3)
+    same(curves[f"bf16 {stage}"], curves["llama"], within=0.02)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_gradient_norm_is_that_of_the_whole(curves, stage):
+    assert curves[f"llama {stage}"]["norms"] == pytest.approx(curves["llama"]["norms"], rel=1e-3)
+
+
+def test_tokens_are_those_of_this_rank(curves):
+    assert curves["llama 1"]["tokens"] == curves["accumulated 3"]["tokens"] == 10 * 2 * 64
+
+
+@pytest.mark.timeout(500)
+def test_deepspeeds_own_optimizer_equals_torchs(train, tmp_path_factory):
+    """Compiles DeepSpeedCPUAdam, which takes a minute."""
+    tasks = [
+        plain(micro_batch=4),
+        *(zero(stage, options={"optimizer": "deepspeed"}, micro_batch=4) for stage in (1, 3)),
+    ]
+    expected, *found = train(tasks, ranks=1, TORCH_EXTENSIONS_DIR=str(tmp_path_factory.mktemp("extensions")))
+    for one in found:
+        same(one, expected)

@@ -1,0 +1,89 @@
+"""What ZeRO says while planning, and the configuration it writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from llmperf.documents import convert
+from llmperf.types import Probe
+from llmperf_zero.plugin import llmperf_plan_workers, llmperf_worker_env
+
+
+def worker_plan(program, task, world=8):
+    spec = program.make_spec({"framework": "zero", **task}, world=world)
+    return llmperf_plan_workers(spec, convert(program.PROBE, Probe, "probe"))
+
+
+def config(program, task, world=8):
+    return json.loads(worker_plan(program, task, world).files["ds_config.json"])
+
+
+def test_the_configuration_follows_the_case(program):
+    task = {
+        "contract": {"global_batch": 64, "precision": "bf16"},
+        "tuning": {"sharding_stage": 2, "micro_batch": 2},
+    }
+    found = config(program, task)
+    assert found["train_micro_batch_size_per_gpu"] == 2
+    assert found["gradient_accumulation_steps"] == 4
+    assert found["zero_optimization"] == {"stage": 2}
+    assert (found["bf16"]["enabled"], found["fp16"]["enabled"]) == (True, False)
+    assert found["gradient_clipping"] == 0.5
+
+
+def test_no_clipping_is_zero_to_deepspeed(program):
+    assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
+
+
+def test_every_stage_plans(program):
+    for stage in range(4):
+        worker = worker_plan(program, {"tuning": {"sharding_stage": stage}})
+        assert worker.problems == ()
+        assert worker.layout.sharding_degree == (8 if stage else 1)
+
+
+def test_what_does_not_fit_is_told_at_once(program):
+    task = {
+        "tuning": {"sharding_stage": 3, "sharding_degree": 4, "tensor_parallel": 2, "attention": "flash"},
+        "options": {"optimiser": "torch", "optimizer": "adam"},
+    }
+    found = {problem.where: problem.message for problem in worker_plan(program, task, world=16).problems}
+    assert set(found) == {
+        "tuning.sharding_degree",
+        "tuning.tensor_parallel",
+        "tuning.attention",
+        "framework.optimiser",
+        "framework.optimizer",
+    }
+    assert found["framework.optimiser"] == "zero has no such option; did you mean 'optimizer'?"
+    assert found["framework.optimizer"] == "expected one of 'torch', 'deepspeed', found 'adam'"
+    assert "expected 8, found 4" in found["tuning.sharding_degree"]
+
+
+def test_each_environment_compiles_in_a_folder_of_its_own(program, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
+    plan = program.make_plan({"framework": "zero"})
+    here = llmperf_worker_env(plan)
+    assert here["TORCH_EXTENSIONS_DIR"].startswith(str(tmp_path))
+    assert here["DS_ACCELERATOR"] == "cpu"
+    monkeypatch.setattr(sys, "prefix", "/another/environment")
+    assert llmperf_worker_env(plan)["TORCH_EXTENSIONS_DIR"] != here["TORCH_EXTENSIONS_DIR"]
+
+
+def test_deepspeed_looks_for_the_accelerator_where_there_is_one(program):
+    from dataclasses import replace
+
+    plan = program.make_plan({"framework": "zero"})
+    devices = tuple(replace(device, kind="accelerator") for device in plan.probe.devices)
+    env = llmperf_worker_env(replace(plan, probe=replace(plan.probe, devices=devices)))
+    assert "DS_ACCELERATOR" not in env
+
+
+def test_planning_imports_nothing_heavy():
+    code = (
+        "import sys, llmperf_zero.plugin, llmperf_zero.config, llmperf_zero.extensions;"
+        "sys.exit(bool({'torch', 'deepspeed', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
