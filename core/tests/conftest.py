@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import sys
 from pathlib import Path
 
+import llmperf_schemas
 import pytest
+from llmperf import documents, rundir
 from llmperf.launching.agent import agent_argv
+from llmperf.results.build import build_result
+from llmperf.results.endings import Ending
 from llmperf.types import (
     Batch,
     Contract,
@@ -18,9 +23,12 @@ from llmperf.types import (
     Model,
     Optimizer,
     PeakFlops,
+    PhaseRecord,
     Plan,
     PluginInfo,
+    RankRecord,
     RunSpec,
+    StepRecord,
     Tuning,
 )
 
@@ -129,3 +137,68 @@ def _model() -> Model:
         rope_theta=1e4,
         source="a test",
     )
+
+
+@pytest.fixture
+def example():
+    """The published example result as plain dicts; a fresh copy for each test."""
+    return llmperf_schemas.example("result")
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """The folder of a complete run of two ranks, as `llmperf run` leaves it, its result checked and saved."""
+    run = tmp_path / "run"
+    (run / "records").mkdir(parents=True)
+    plan = documents.convert(llmperf_schemas.example("plan"), Plan, "plan")
+    documents.save(run / rundir.PLAN, plan)
+    for rank in range(plan.layout.world_size):
+        lines = [documents.encode(record) + b"\n" for record in _records(plan, rank)]
+        rundir.records_path(run, rank).write_bytes(b"".join(lines))
+    documents.save(run / rundir.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
+    documents.save(run / rundir.RESULT, build_result(run))
+    return run
+
+
+def _records(plan, rank):
+    """What one rank of a smooth run records: six measured steps of 0.64 s after the warm-up."""
+    contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
+    begin = 1768469405.0
+    yield PhaseRecord(rank=rank, phase="measuring", at=begin)
+    for step in range(contract.steps):
+        loss = math.log(plan.spec.model.vocab_size) - 0.1 * step
+        measured = step >= contract.warmup_steps
+        yield StepRecord(
+            rank=rank, step=step, measured=measured, at=begin + step, step_seconds=0.64, tokens=tokens, loss=loss
+        )
+    steps = contract.steps - contract.warmup_steps
+    yield RankRecord(
+        rank=rank,
+        measured_steps=steps,
+        measured_tokens=steps * tokens,
+        window_seconds=0.64 * steps,
+        peak_memory_bytes=2**29,
+        evaluation={},
+        packages={"python": "3.11.7", "torch": "2.15.0"},
+    )
+    yield PhaseRecord(rank=rank, phase="done", at=begin + 10)
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Put a distribution with one plugin on the path, as an installer would."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = []
+
+    def put(distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1") -> None:
+        module = distribution.replace("-", "_")
+        modules.append(module)
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
+
+    yield put
+    for module in modules:
+        sys.modules.pop(module, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from llmperf.errors import PluginError
@@ -19,22 +18,6 @@ def llmperf_probe():
     offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
     return Probe(vendor="acme", devices=(DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34),), offers=offers)
 """
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Put a distribution with one plugin on the path, as an installer would."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def put(distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1") -> None:
-        module = distribution.replace("-", "_")
-        (tmp_path / f"{module}.py").write_text(source)
-        info = tmp_path / f"{module}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
-
-    return put
 
 
 def test_an_installed_plugin_is_found_loaded_and_asked(install):

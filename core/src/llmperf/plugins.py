@@ -52,7 +52,7 @@ def _group(group: str) -> tuple[Role, int] | None:
     parts = group.split(".")
     if len(parts) != 3 or parts[0] != PROJECT or parts[1] not in ROLES or parts[2][:1] != "v":
         return None
-    return (cast("Role", parts[1]), int(parts[2][1:])) if parts[2][1:].isdigit() else None
+    return (parts[1], int(parts[2][1:])) if parts[2][1:].isdigit() else None
 
 
 def names(role: Role) -> list[str]:

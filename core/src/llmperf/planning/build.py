@@ -42,7 +42,8 @@ def draft(request: Request) -> Draft:
     models = _shelf_with(shelf, _last(settings, "contract.model") or case.contract.model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
-    sketch = Draft(spec, machine, flops, missing + problems, plugins=plugins)
+    told = [*missing, *machine_problems(spec, machine), *problems]
+    sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
         _complete(sketch, plugins, request)
     return sketch
@@ -84,7 +85,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
     spec, machine = sketch.spec, sketch.machine
     layout = standard_layout(spec)
     batch = batch_of(spec.contract, spec.tuning, layout.data_parallel)
-    sketch.problems += machine_problems(spec, machine) + data_problems(spec, batch, machine)
+    sketch.problems += data_problems(spec, batch, machine)
     worker: WorkerPlan | None = None
     if plugins.answers("llmperf_plan_workers"):
         worker = plugins.ask("llmperf_plan_workers", spec=spec, probe=machine.probe)

@@ -179,7 +179,10 @@ class NodeCommand:
 class Launcher(Protocol):
     """Brings one agent to each node: commands in, commands to start on this machine out. It starts nothing itself."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What a plan calls it."""
+        ...
 
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """The processes the controller starts here so that every node's agent runs, such as `ssh host ...`."""

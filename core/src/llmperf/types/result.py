@@ -253,8 +253,10 @@ class Result:
 class Reporter(Protocol):
     """Renders results in one format."""
 
-    name: str
-    """What `--format` takes."""
+    @property
+    def name(self) -> str:
+        """What `--format` takes."""
+        ...
 
     def render(self, results: tuple[tuple[Path, Result], ...], language: str) -> str:
         """The whole report as text."""

@@ -1,0 +1,148 @@
+"""From a request to a plan: which machine, what fits, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from llmperf.errors import PluginError, UserError
+from llmperf.planning.build import draft, run_id
+from llmperf.planning.checks import memory_problems
+from llmperf.planning.environment import worker_env
+from llmperf.planning.needs import unmet
+from llmperf.planning.request import Request
+from llmperf.planning.vendors import Machine, machine_elsewhere, normalised, this_machine
+from llmperf.plugins import Plugins, find
+from llmperf.types import DeviceInfo, Needs, Offers, Probe
+
+VENDOR = """
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, Offers, Probe
+
+@hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32", "fp16"), runtimes=("torch",), collective_backend="gloo")
+    devices = tuple(DeviceInfo(index=i, model="Acme A1", memory_bytes=2**34) for i in range({count}))
+    return Probe(vendor="{name}", devices=devices, offers=offers, problems=({problems}))
+"""
+
+ENVIRONMENT = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_worker_env(plan):
+    return {{"OMP_NUM_THREADS": {value}}}
+"""
+
+
+def vendor(name: str, count: int, problems: str = "") -> str:
+    return VENDOR.format(name=name, count=count, problems=problems)
+
+
+def test_an_accelerator_is_preferred_to_the_host(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    assert this_machine(None).vendor == "acme"
+    assert this_machine("cpu").vendor == "cpu"
+
+
+def test_two_vendors_with_accelerators_have_to_be_chosen_between(install):
+    install("llmperf-acme", "acme", vendor("acme", 1))
+    install("llmperf-bolt", "bolt", vendor("bolt", 1))
+    with pytest.raises(UserError, match="several vendors have devices here: acme, bolt; choose one with --vendor"):
+        this_machine(None)
+
+
+def test_a_broken_or_empty_vendor_does_not_stop_the_others(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('boom')")
+    install("llmperf-empty", "empty", vendor("empty", 0, "'driver not loaded',"))
+    assert this_machine(None).vendor == "cpu"
+    with pytest.raises(UserError, match="sees no device here: driver not loaded"):
+        this_machine("empty")
+
+
+def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
+    install("llmperf-acme", "acme", vendor("acme", 1))
+    sketch = draft(Request(case="default"))
+    assert sketch.problems == []
+    assert sketch.spec.tuning.devices == 1
+    assert sketch.spec.tuning.gradient_accumulation == 2
+    assert not sketch.spec.variant
+
+
+def test_more_accelerators_than_there_are_cannot_be_had(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert problem.message == "4 devices asked for, 2 here; nearest: --devices 2"
+
+
+def test_two_plugins_that_set_one_variable_differently_are_both_named(install):
+    install("llmperf-extra", "extra", ENVIRONMENT.format(value="'64'"), role="extension")
+    with pytest.raises(PluginError, match="extension:extra and vendor:cpu disagree on OMP_NUM_THREADS: '64' against"):
+        draft(Request(case="default"))
+
+
+def test_a_variable_that_is_no_text_names_its_plugin(install, stub_plan):
+    install("llmperf-extra", "extra", ENVIRONMENT.format(value="64"), role="extension")
+    with pytest.raises(PluginError, match="extension:extra sets OMP_NUM_THREADS to 64; expected text"):
+        worker_env(stub_plan(), Plugins([find("extension", "extra")]))
+
+
+PROBE = Probe(
+    vendor="acme",
+    devices=(DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34),),
+    offers=Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo"),
+)
+
+
+def test_needs_against_offers():
+    assert unmet(Needs(precision="fp32", runtime="torch"), PROBE, "zero") == []
+    told = unmet(Needs(precision="fp16", runtime="paddle", features=("flash_attention",)), PROBE, "paddle")
+    assert [problem.where for problem in told] == ["contract.precision", "tuning.framework", "tuning"]
+    assert "offers fp32, found fp16; nearest: --set precision=fp32" in told[0].message
+
+
+def test_model_states_that_cannot_be_on_the_device_are_refused(stub_plan):
+    plan = replace(stub_plan(), probe=PROBE, device_share=1.0, state_bytes_per_rank=2**35)
+    (problem,) = memory_problems(plan)
+    assert "need 32.0 GiB a rank, 16.0 GiB are there" in problem.message
+    assert memory_problems(replace(plan, state_bytes_per_rank=2**33)) == []
+    assert memory_problems(replace(plan, state_bytes_per_rank=None)) == []
+
+
+def test_a_divisible_host_is_shared_out():
+    sketch = draft(Request(case="default", vendor="cpu", devices=4, settings=("micro_batch=1",)))
+    assert sketch.problems == []
+    plan = sketch.plan
+    assert plan is not None
+    assert plan.device_share == 0.25
+    assert plan.peak is not None
+    assert plan.rank_peak_flops == pytest.approx(plan.peak.flops_per_second / 4)
+    assert plan.peak.confidence == "measured"
+    assert "measured on this host" in plan.peak.source
+
+
+def test_names_of_devices_are_compared_whole():
+    assert normalised("NVIDIA_A100-SXM4-40GB", "") == normalised("a100 sxm4 40gb", "nvidia")
+    machine = machine_elsewhere("H800:2x8", None)
+    assert (machine.nodes, len(machine.probe.devices), machine.here) == (2, 8, False)
+    with pytest.raises(UserError, match="unknown device model 'A100'"):
+        machine_elsewhere("A100:1x8", None)
+
+
+def test_an_unknown_device_has_no_peak_and_says_so(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    plan = draft(Request(case="default")).plan
+    assert plan is not None
+    assert plan.peak is None
+    assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1'"
+
+
+def test_run_ids_are_plain_folder_names():
+    name = run_id("../../etc/passwd case", "cpu", "zero")
+    assert "/" not in name
+    assert " " not in name
+    assert run_id("a", "b", "c") != run_id("a", "b", "c")
+
+
+def test_a_machine_is_here_or_elsewhere():
+    assert Machine("acme", PROBE, 1, here=True).divisible is False
