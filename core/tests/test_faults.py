@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,26 @@ def test_an_interrupted_run_is_aborted(start, stub_plan, number):
     assert run.seconds < 5
 
 
+def test_a_second_interrupt_does_not_wait_for_ranks_that_will_not_end(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="deaf", fault_rank="all"))
+    run.wait_for_steps(5)
+    time.sleep(0.3)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    run.process.send_signal(signal.SIGINT)
+    status, result = run.wait()
+    assert (status, result.status) == (130, "aborted")
+    assert run.seconds < 1
+
+
+def test_an_agent_that_fails(start, stub_plan):
+    plan = replace(stub_plan(), agent=(sys.executable, "-c", "import sys; sys.exit('no such cluster')"))
+    status, result = start(plan).wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, None, "exited")
+    assert result.failure.message == "the agent of node 0 ended with status 1"
+    assert result.failure.log_tail == ("no such cluster",)
+
+
 def test_the_agent_is_killed(start, stub_plan):
     run = start(stub_plan(steps=5000, child=True))
     run.wait_for_steps(5)
@@ -265,6 +286,14 @@ def test_an_output_folder_that_cannot_be_made(start, stub_plan, tmp_path):
     _, err = run.process.communicate(timeout=LIMIT_SECONDS)
     assert run.process.returncode == 2
     assert err == f"{tmp_path}/file: cannot create: File exists\n"
+
+
+def test_an_output_folder_on_a_disk_that_is_read_only(start, stub_plan, small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    run = start(stub_plan(), small_disk / "run")
+    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
+    assert run.process.returncode == 2
+    assert err == f"{small_disk}/run: cannot create: Read-only file system\n"
 
 
 def test_an_output_folder_that_exists(start, stub_plan, tmp_path):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,7 +156,8 @@ class Agent:
         try:
             documents.save(rundir.agent_report_path(self._run, self._node_rank), report)
         except UserError as error:  # a full disk must not keep the ranks from being stopped
-            print(error, file=sys.stderr, flush=True)
+            with suppress(OSError):
+                print(error, file=sys.stderr, flush=True)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -174,7 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master-port", type=int, required=True)
     given = parser.parse_args(arguments)
     with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
-        plan = documents.load(given.run_dir / rundir.PLAN, Plan)
+        try:
+            plan = documents.load(given.run_dir / rundir.PLAN, Plan)
+        except UserError as error:
+            print(error, file=sys.stderr, flush=True)
+            return UserError.exit_code
         return Agent(given.run_dir, plan, given.node_rank, given.master_addr, given.master_port).run(wakeup)
 
 

@@ -93,7 +93,7 @@ class Controller:
 
     @property
     def _patience(self) -> float:
-        soon = self._follower.stepping or self._follower.done
+        soon = self._follower.stepping or self._follower.ending
         return self._plan.stall_seconds if soon else self._plan.startup_seconds
 
     def _hung(self, seconds: float) -> None:

@@ -124,9 +124,9 @@ class Follower:
         return begun and any(rank.steps < self._plan.spec.contract.steps for rank in self._ranks)
 
     @property
-    def done(self) -> bool:
-        """Whether every rank has said its last."""
-        return all(rank.phase == "done" for rank in self._ranks)
+    def ending(self) -> bool:
+        """Whether a rank has said its last: the others should follow."""
+        return any(rank.phase == "done" for rank in self._ranks)
 
     @property
     def finished_steps(self) -> tuple[int, ...]:
