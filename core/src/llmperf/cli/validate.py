@@ -40,7 +40,7 @@ def command(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
     plugins = _plugins()
     files = [file for path in paths for file in validate_path(path, plugins)]
     if as_json:
-        print_json(files)
+        print_json([_document(file) for file in files])
     else:
         _print(files)
     ctx.exit(2 if any(file.unreadable for file in files) else 1 if any(file.failed for file in files) else 0)
@@ -56,6 +56,12 @@ def _plugins() -> Plugins | None:
     except PluginError as error:
         click.echo(f"llmperf: warning: rules of extensions are not applied: {error}", err=True)
         return None
+
+
+def _document(file: FileFindings) -> dict[str, object]:
+    from llmperf.validation.reading import encodable
+
+    return {"path": encodable(str(file.path)), "kind": file.kind, "findings": file.findings}
 
 
 def _print(files: list[FileFindings]) -> None:

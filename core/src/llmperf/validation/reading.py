@@ -111,7 +111,12 @@ def shown(value: Any) -> str:
 
 def pointer(parts: Iterator[str | int] | list[str | int] | tuple[str | int, ...]) -> str:
     """A JSON pointer (RFC 6901)."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return encodable("".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts))
+
+
+def encodable(text: str) -> str:
+    """Text that can be written as UTF-8: half a surrogate pair becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def printable(text: str) -> str:

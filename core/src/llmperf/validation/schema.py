@@ -139,9 +139,11 @@ def _value_message(error: ValidationError) -> tuple[Rule, str]:
 
 
 def _choice_message(found: Any, choices: list[Any]) -> str:
+    if len(choices) == 1:
+        return f"expected {shown(choices[0])}, found {shown(found)}"
     near = _nearest(found, [one for one in choices if isinstance(one, str)])
-    expected = near or f"; expected {'one of: ' if len(choices) > 1 else ''}{', '.join(map(shown, choices))}"
-    return f"found {shown(found)}{expected}"
+    listed = f"; expected one of: {', '.join(map(shown, choices))}"
+    return f"found {shown(found)}{near or listed}"
 
 
 def _nearest(found: Any, choices: list[str]) -> str:

@@ -58,7 +58,7 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
 
 def logit_variance(model: Model) -> float:
     """Of the output of fresh weights: hidden size x std^2; 1 where the head's rows are scaled to unit length."""
-    return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std**2
+    return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
 
 
 @rule("LP504", "error", "First and final loss are those of the loss curve")

@@ -72,6 +72,7 @@ def _layout_as_tuned(path: str, layout: Layout, tuning: Tuning) -> Iterator[Viol
         "tensor_parallel": tuning.tensor_parallel,
         "pipeline_parallel": tuning.pipeline_parallel,
         "sharding_stage": tuning.sharding_stage,
+        "sharding_degree": tuning.sharding_degree or (layout.data_parallel if tuning.sharding_stage else 1),
     }
     for name, expected in asked.items():
         yield from differs(f"{path}/{name}", getattr(layout, name), expected, "as in tuning")

@@ -1,0 +1,215 @@
+"""`llmperf validate` on files and folders, good, wrong and hostile."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import llmperf_schemas
+import pytest
+from llmperf.cli.main import call
+from llmperf.validation import finding_files
+from llmperf.validation.check import validate_path
+
+
+def write(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def codes(path):
+    return [finding.code for file in validate_path(path) for finding in file.findings]
+
+
+def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
+    write(tmp_path / "published" / "row.json", llmperf_schemas.example("result"))
+    write(tmp_path / "published" / "settings.json", {"zero_optimization": {"stage": 1}})
+    write(tmp_path / "plans" / "plan.json", llmperf_schemas.example("plan"))
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "mine.toml").write_text(CASE)
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    (tmp_path / "notes.txt").write_text("hello")
+    assert [(file.path.name, file.kind, file.findings) for file in validate_path(tmp_path)] == [
+        ("mine.toml", "case", ()),
+        ("plan.json", "plan", ()),
+        ("row.json", "result", ()),
+    ]
+    assert call(["validate", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings\n"
+
+
+CASE = """
+title = "Mine"
+description = "A test."
+source = "a test"
+[contract]
+model = "llama_tiny"
+dataset = "synthetic"
+seq_len = 64
+global_batch = 4
+precision = "fp32"
+steps = 10
+warmup_steps = 2
+optimizer = { lr = 1e-3 }
+[tuning]
+framework = "pytorch"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("seq_len = 64", "seqlen = 64", "/contract/seqlen: LP010 error unknown key"),
+        ("lr = 1e-3", "lr = inf", '/contract/optimizer/lr: LP012 error expected number, found "inf"'),
+        ("steps = 10", "steps = 2026-01-01", '/contract/steps: LP012 error expected integer, found "2026-01-01"'),
+        ('title = "Mine"', 'title = "Mine"\nname = "other"', '/name: LP015 error expected "mine"'),
+    ],
+)
+def test_a_case_is_checked(tmp_path, capsys, old, new, expected):
+    path = tmp_path / "cases" / "mine.toml"
+    path.parent.mkdir()
+    path.write_text(CASE.replace(old, new))
+    assert call(["validate", str(path)]) == 1
+    assert f"{path}:{expected}" in capsys.readouterr().out
+
+
+def test_a_model_is_checked(tmp_path, capsys):
+    path = write(tmp_path / "models" / "mine.toml", "")
+    path.write_text('title = "Mine"\nvocab_size = -1\n')
+    assert call(["validate", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "/vocab_size: LP013 error expected at least 1, found -1" in out
+    assert '/layers: LP011 error missing key "layers": Transformer blocks.' in out
+
+
+def test_warnings_do_not_fail(tmp_path, example, capsys):
+    example["hardware"]["simulated"] = True
+    path = write(tmp_path / "result.json", example)
+    assert call(["validate", str(path)]) == 0
+    assert f"{path}:/hardware/simulated: LP605 warning expected false" in capsys.readouterr().out
+
+
+def test_json_for_programs(tmp_path, example, capsys):
+    example["variant"] = False
+    path = write(tmp_path / "result.json", example)
+    assert call(["validate", "--json", str(path)]) == 1
+    (file,) = json.loads(capsys.readouterr().out)
+    assert (file["path"], file["kind"]) == (str(path), "result")
+    assert [(one["code"], one["severity"], one["path"]) for one in file["findings"]] == [
+        ("LP601", "error", "/variant"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x00\x01\xff\xfe", "not UTF-8"),
+        (b"", "not JSON"),
+        (b'{"a": 1', "not JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
+        (b'{"a": 1e999}', "too large"),
+        (b'{"a": ' + b"9" * 100_000 + b"}", "integer of 100000 digits"),
+        (b'{"a": 1}{"b": 2}', "not JSON"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "nested deeper than 64 levels"),
+    ],
+)
+def test_what_cannot_be_read_is_said_on_one_line(tmp_path, capsys, content, reason):
+    path = tmp_path / "result.json"
+    path.write_bytes(content)
+    assert call(["validate", str(path)]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{path}:: LP001 error ")
+    assert reason in line
+
+
+def test_missing_empty_and_foreign(tmp_path, capsys):
+    assert call(["validate", str(tmp_path / "none.json")]) == 2
+    assert call(["validate", str(tmp_path)]) == 2
+    assert call(["validate", str(write(tmp_path / "x.json", {"a": 1}))]) == 2
+    out = capsys.readouterr().out
+    assert "no such file or folder" in out
+    assert "no result, plan, records, case or model in this folder" in out
+    assert "expected a result, a plan, records (.jsonl)" in out
+
+
+def test_too_large_is_not_read(tmp_path):
+    path = tmp_path / "result.json"
+    with path.open("wb") as file:
+        file.truncate(65 * 2**20)
+    (file,) = validate_path(path)
+    assert file.unreadable
+    assert "larger than the 64 MiB" in file.findings[0].message
+
+
+def test_too_many_files_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(finding_files, "MAX_FILES", 3)
+    for number in range(5):
+        (tmp_path / f"{number}.txt").touch()
+    assert codes(tmp_path) == ["LP001"]
+
+
+def test_links_and_pipes_are_not_followed(tmp_path, example):
+    outside = write(tmp_path / "outside" / "result.json", {"secret": True})
+    inside = tmp_path / "inside"
+    write(inside / "result.json", example)
+    (inside / "linked").symlink_to(outside.parent)
+    (inside / "plan.json").symlink_to(outside)
+    os.mkfifo(inside / "memory.jsonl")
+    assert [(file.path, file.findings) for file in validate_path(inside)] == [(inside / "result.json", ())]
+    assert codes(inside / "memory.jsonl") == ["LP001"]
+
+
+def test_a_key_that_stands_twice(tmp_path, example):
+    text = json.dumps(example).replace('"variant": true', '"variant": false, "variant": true')
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    assert codes(path) == ["LP002"]
+
+
+def test_a_terminal_cannot_be_taken_over(tmp_path, example, capsys):
+    example["contract"]["precision"] = "\x1b[2J\nresult.json:: all is well"
+    example["\x1b]0;owned\x07\u202e"] = 1
+    path = write(tmp_path / "result.json", example)
+    assert call(["validate", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 2
+    assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_surrogates_and_foreign_names_are_printed(tmp_path, example, capsys):
+    example["\ud800"] = "\udfff"
+    path = write(tmp_path / "结果" / "result.json", example)
+    assert call(["validate", str(path)]) == 1
+    assert "结果" in capsys.readouterr().out
+    assert call(["validate", "--json", str(path)]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["findings"][0]["path"] == "/\\ud800"
+
+
+def test_records_are_checked_line_by_line(tmp_path, capsys):
+    path = tmp_path / "rank-00000.jsonl"
+    good = json.dumps(llmperf_schemas.example("record"))
+    path.write_text(good + "\n" + good.replace('"rank": 0', '"rank": -1') + "\n" + good[:20])
+    assert call(["validate", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}:/1/rank: LP013 error expected at least 0, found -1",
+        f"{path}:/2: LP003 warning the last line is cut off",
+    ]
+
+
+def test_a_broken_line_among_records_is_unreadable(tmp_path):
+    path = tmp_path / "rank-00000.jsonl"
+    path.write_text("{]\n" + json.dumps(llmperf_schemas.example("record")) + "\n")
+    (file,) = validate_path(path)
+    assert file.unreadable
+    assert file.findings[0].message.startswith("line 1: not JSON")
+
+
+def test_help_has_examples():
+    from click.testing import CliRunner
+    from llmperf.cli.validate import command
+
+    shown = CliRunner().invoke(command, ["--help"]).output
+    assert "llmperf validate runs/ID/result.json" in shown

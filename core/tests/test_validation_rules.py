@@ -1,0 +1,131 @@
+"""Every rule has a page, and the page is right: its wrong example breaks the rule, its right one does not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import llmperf_schemas
+import pytest
+from llmperf import documents
+from llmperf.types import Finding, Plan, Result
+from llmperf.validation.catalogue import catalogue, rules_for
+from llmperf.validation.check import findings, plan_findings
+
+PAGES = Path(__file__).parents[2] / "docs" / "rules"
+RULES = {rule.code: rule for rule in catalogue()}
+
+
+def put(document, values):
+    """A document with values at JSON pointers."""
+    for pointer, value in values.items():
+        *folders, leaf = pointer[1:].split("/")
+        target = document
+        for folder in folders:
+            target = target[int(folder)] if isinstance(target, list) else target[folder]
+        target[int(leaf) if isinstance(target, list) else leaf] = value
+    return document
+
+
+def judged(document):
+    return findings(documents.convert(document, Result, "result"))
+
+
+def blocks(text):
+    return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+
+
+def test_every_rule_has_a_page_and_every_page_a_rule():
+    assert {page.stem for page in PAGES.glob("LP*.md")} == set(RULES)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_page_and_index_give_title_and_severity(code):
+    rule, page = RULES[code], (PAGES / f"{code}.md").read_text()
+    assert page.startswith(f"# {code}: {rule.title}\n")
+    assert f"Severity: {rule.severity}." in page
+    assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in (PAGES / "README.md").read_text()
+
+
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check])
+def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
+    (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
+    told = [one for one in judged(put(example, json.loads(wrong))) if one.code == code]
+    shown = [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
+    assert line.strip() in shown
+    again = llmperf_schemas.example("result")
+    assert code not in [one.code for one in judged(put(again, json.loads(right)))]
+
+
+def test_the_example_result_and_plan_break_no_rule(example):
+    assert judged(example) == ()
+    assert plan_findings(documents.convert(llmperf_schemas.example("plan"), Plan, "plan")) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("LP101", {"/layout/pipeline_parallel": 2}),
+        ("LP102", {"/batch/micro_batch": 4}),
+        ("LP103", {"/batch/tokens_per_step": 1}),
+        ("LP104", {"/spec/contract/global_batch": 8}),
+        ("LP105", {"/layout/sharding_degree": 3}),
+        ("LP303", {"/flops/per_token/2/flops": 1e9}),
+        ("LP304", {"/flops/parameters": 7000000000}),
+        ("LP603", {"/spec/changes/0/value": 9}),
+        ("LP606", {"/spec/contract/precision": "bf16"}),
+        ("LP607", {"/spec/model/layers": 8}),
+    ],
+)
+def test_rules_hold_for_plans_too(code, values):
+    plan = put(llmperf_schemas.example("plan"), values)
+    assert code in [one.code for one in plan_findings(documents.convert(plan, Plan, "plan"))]
+    assert code in [rule.code for rule in rules_for("plan")]
+
+
+def imported(example, **metrics):
+    """The example as if typed from a published table: rounded, without steps or curve."""
+    example |= {"provenance": "imported", "loss_curve": [], "files": {}, "fix_hp": [], "variant": False}
+    gone = dict.fromkeys(("window_seconds", "step_seconds", "first_loss", "tokens_per_second", "known_entropy"))
+    example["metrics"] |= {**gone, "measured_steps": 0, "measured_tokens": 0, "rank_memory": [], **metrics}
+    return example
+
+
+def test_an_imported_row_may_lack_figures(example):
+    row = imported(example, tokens_per_second_per_device=None)
+    for mfu in row["mfu"]:
+        mfu["value"] = None
+    assert judged(row) == ()
+
+
+def test_an_imported_row_is_held_to_its_own_figures(example):
+    row = imported(example)
+    row["mfu"][0]["value"] = 0.302
+    assert judged(row) == ()
+    row["mfu"][0]["value"] = 0.33
+    assert [one.code for one in judged(row)] == ["LP301"]
+
+
+def test_a_failed_run_is_held_to_what_it_did(example):
+    failure = {"rank": 1, "reason": "killed", "exception": None, "message": "SIGKILL", "log_tail": []}
+    example |= {"status": "failed", "failure": failure, "loss_curve": example["loss_curve"][:3]}
+    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds")
+    last = example["loss_curve"][2]["loss"]
+    example["metrics"] |= {**dict.fromkeys(unknown), "measured_steps": 1, "measured_tokens": 1024, "final_loss": last}
+    for mfu in example["mfu"]:
+        mfu["value"] = None
+    assert judged(example) == ()
+
+
+def test_a_plugin_adds_its_findings_and_a_broken_one_is_a_warning(example):
+    class Speaking:
+        def collect(self, hook, **arguments):
+            assert hook == "llmperf_check_result"
+            path = "/hardware/driver"
+            yield "acme", [Finding(code="ACME1", severity="error", path=path, message="no driver version")]
+            raise ZeroDivisionError("in acme")
+
+    told = findings(documents.convert(example, Result, "result"), Speaking())
+    assert [(one.code, one.severity) for one in told] == [("ACME1", "error"), ("LP901", "warning")]
+    assert "ZeroDivisionError: in acme" in told[1].message

@@ -1,0 +1,123 @@
+"""A result beside the plan and the records it was computed from: every edit is found."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.validation.check import validate_path
+from llmperf.validation.run_folder import run_folder_findings
+
+
+def codes(run):
+    return {finding.code for file in validate_path(run / "result.json") for finding in file.findings}
+
+
+def edit(path, change):
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_run_as_it_was_left_is_clean(run_folder):
+    assert [(file.kind, file.findings) for file in validate_path(run_folder)] == [
+        ("plan", ()),
+        ("result", ()),
+        ("record", ()),
+        ("record", ()),
+    ]
+
+
+def test_figures_raised_in_agreement_are_found(run_folder, capsys):
+    def double(result):
+        metrics = result["metrics"]
+        metrics["window_seconds"] /= 2
+        for name in ("tokens_per_second", "tokens_per_second_per_device"):
+            metrics[name] *= 2
+        metrics["step_seconds"] = None
+        for mfu in result["mfu"]:
+            mfu["value"] *= 2
+
+    edit(run_folder / "result.json", double)
+    assert codes(run_folder) == {"LP703"}
+    assert call(["validate", str(run_folder)]) == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.endswith("LP703 error expected 800.0 (computed again from the records), found 1600.0")
+
+
+def test_an_edited_plan_is_found(run_folder):
+    edit(run_folder / "plan.json", lambda plan: plan["peak"].update(flops_per_second=8e10))
+    assert codes(run_folder) == {"LP701", "LP703"}
+
+
+def test_edited_records_are_found_even_with_a_new_hash(run_folder):
+    path = run_folder / "records" / "rank-00001.jsonl"
+    before = path.read_text()
+    path.write_text(before.replace('"window_seconds":3.84', '"window_seconds":1.92'))
+    assert path.read_text() != before
+    # the other rank is slower, so no figure moves: only the hash tells
+    assert codes(run_folder) == {"LP701"}
+    other = run_folder / "records" / "rank-00000.jsonl"
+    other.write_text(other.read_text().replace('"window_seconds":3.84', '"window_seconds":1.92'))
+    assert codes(run_folder) == {"LP701", "LP703"}
+
+
+def test_a_record_that_is_gone_is_found(run_folder):
+    (run_folder / "records" / "rank-00001.jsonl").unlink()
+    assert codes(run_folder) == {"LP702", "LP703"}
+
+
+def test_a_listed_file_outside_of_the_folder_is_not_opened(run_folder, monkeypatch):
+    secret = run_folder.parent / "secret"
+    secret.write_text("x")
+    (run_folder / "link").symlink_to(secret)
+    (run_folder / "folder").symlink_to(run_folder.parent)
+    os.mkfifo(run_folder / "pipe")
+    names = ["../secret", str(secret), "link", "folder/secret", "pipe", "records", "a\0b", "x" * 5000, "", "."]
+    edit(run_folder / "result.json", lambda result: result["files"].update(dict.fromkeys(names, "0" * 64)))
+    (file,) = validate_path(run_folder / "result.json")
+    assert [one.code for one in file.findings] == ["LP702"] * len(names)
+    assert not any("SHA-256" in one.message for one in file.findings)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "records", "records/rank-00000.jsonl", "memory.jsonl"])
+def test_a_link_in_the_place_of_a_source_is_not_followed(run_folder, name):
+    elsewhere = run_folder.parent / "elsewhere"
+    (run_folder / name).rename(elsewhere) if (run_folder / name).exists() else elsewhere.touch()
+    (run_folder / name).symlink_to(elsewhere)
+    assert "LP703" not in codes(run_folder)
+
+
+def test_a_plan_that_makes_no_sense_is_a_finding(run_folder):
+    edit(run_folder / "plan.json", lambda plan: plan["probe"].update(devices=[]))
+    assert "LP703" in codes(run_folder)
+    (run_folder / "plan.json").write_text("{}")
+    assert "LP703" in codes(run_folder)
+
+
+def test_a_result_without_hashes_is_a_warning(run_folder):
+    edit(run_folder / "result.json", lambda result: result.update(files={}))
+    assert codes(run_folder) == {"LP704"}
+
+
+def test_a_result_by_itself_is_judged_by_itself(run_folder):
+    alone = run_folder.parent / "result.json"
+    (run_folder / "result.json").rename(alone)
+    assert codes(alone.parent) == set()
+
+
+def test_logs_may_be_left_out(run_folder):
+    from llmperf.results.build import build_result
+
+    record = run_folder / "records" / "rank-00001.jsonl"
+    failed = '{"kind":"failure","rank":1,"at":1768469407.0,"exception":"ValueError","message":"x","traceback":"x"}\n'
+    record.write_text("".join(record.read_text().splitlines(keepends=True)[:2]) + failed)
+    log = run_folder / "logs" / "rank-00001.log"
+    log.parent.mkdir()
+    log.write_text("last words\n")
+    result = build_result(run_folder)
+    assert result.status == "failed"
+    log.unlink()
+    assert run_folder_findings(result, run_folder) == []
