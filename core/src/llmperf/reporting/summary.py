@@ -13,7 +13,7 @@ def result_table(result: Result) -> str:
     """One result as a table of two columns, with its findings below."""
     from tabulate import tabulate
 
-    rows = [[label, printable(value)] for label, value in result_rows(result)]
+    rows = [[printable(label), printable(value)] for label, value in result_rows(result)]
     lines = [tabulate(rows, tablefmt="plain", disable_numparse=True)]
     lines += [printable(f"{one.code} {one.severity} {one.path}: {one.message}") for one in result.findings]
     return "\n".join(lines)

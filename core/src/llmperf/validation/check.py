@@ -13,7 +13,7 @@ from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation import schema
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
-from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
+from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -150,6 +150,6 @@ def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
     value = parse_json(read_bytes(path), str(path)).value
     for one in schema.schema_findings("result", value):
-        raise UserError(f"{path}:{one.path}: {one.message}")
+        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
     result: Result = convert(value, Result, str(path))
     return result

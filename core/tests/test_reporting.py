@@ -1,0 +1,210 @@
+"""Reports: what a user reads of a result, and that a hostile result can do no harm in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import llmperf_schemas
+import pytest
+from click.testing import CliRunner
+from llmperf import documents
+from llmperf.cli.main import call
+from llmperf.cli.report import command
+from llmperf.reporting.formats import core_reporters
+from llmperf.reporting.markdown import render_markdown
+from llmperf.reporting.summary import comparison_table, result_table
+from llmperf.types import Result
+
+HOSTILE = "x | y\n# owned <script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} \\"
+FAILURE = {
+    "rank": 1, "reason": "exception", "exception": "ValueError", "message": HOSTILE,
+    "log_tail": ["Traceback", "```", "<b>boom</b>\x1b[31m"],
+}  # fmt: skip
+
+
+def typed(document):
+    return documents.convert(document, Result, "result")
+
+
+def rows(text):
+    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines() if "  " in line)
+
+
+def without_figures(example):
+    """The example as a run that was killed before anything was measured."""
+    unknown = [name for name, value in example["metrics"].items() if isinstance(value, float) or name.endswith("bytes")]
+    example["metrics"] |= {**dict.fromkeys(unknown), "step_seconds": None, "rank_memory": [], "measured_steps": 0}
+    for mfu in example["mfu"]:
+        mfu |= dict.fromkeys(("value", "peak_flops_per_second", "peak_dtype", "peak_source"))
+    return example | {"loss_curve": [], "status": "failed", "failure": FAILURE}
+
+
+def test_the_table_shows_the_figures_with_their_units(example):
+    shown = rows(result_table(typed(example)))
+    assert shown["token/p/s"] == "800.0"
+    assert shown["MFU (nominal) *"] == "30.0 %"
+    assert shown["HFU (hfu)"] == "34.7 %"
+    assert shown["memory of a device, GiB"] == "3.0/8.0 in use by all, of total"
+    assert shown["memory of a rank, GiB"] == "0.62 at most"
+    assert shown["case"] == "default (variant)"
+    assert shown["fix_hp"] == "steps=8 warmup_steps=2 gradient_accumulation=1"
+    assert "measured" in shown
+
+
+def test_unknown_is_a_dash_never_zero(example):
+    result = typed(without_figures(example))
+    shown = rows(result_table(result))
+    assert shown["token/p/s"] == "-"
+    assert shown["MFU (nominal) *"] == "-"
+    assert shown["peak"] == "-"
+    assert shown["memory of a device, GiB"] == "-/- in use by all, of total"
+    assert shown["loss"] == "- -> -"
+    assert shown["status"].startswith("failed: exception, rank 1: x | y")
+    assert "| Example CPU, 2 cores 1x2 |" in render_markdown(result)
+    assert "| - | - | -/- | - |" in render_markdown(result)
+
+
+def test_findings_stand_below_the_table(example):
+    example["findings"] = [{"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}]
+    assert result_table(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
+    assert "- LP302 error /mfu/0/value: expected less" in render_markdown(typed(example))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_markdown_has_the_sections_of_the_published_readmes(example, language):
+    text = render_markdown(typed(example), language)
+    english = ("Environment", "Parallelism", "Optimisation strategy", "Batch", "General", "Performance", "Findings")
+    chinese = ("环境配置", "并行策略", "优化策略", "输入批尺寸", "通用指标", "性能指标", "校验结果")
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    expected = english if language == "en" else chinese
+    assert [heading for heading in headings if heading in expected] == list(expected)
+    assert "| Example CPU, 2 cores 1x2 | steps=8 warmup_steps=2 gradient_accumulation=1 | 800.0 | 7.5678 |" in text
+
+
+def test_markdown_names_convention_formula_peak_and_source(example):
+    text = render_markdown(typed(example))
+    (line,) = [line for line in text.splitlines() if line.startswith("| nominal (headline) |")]
+    cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+    assert cells[1:4] == ["30.0 %", "3e+07", "6 x 5,000,000"]
+    assert cells[5] == "8e+10 fp32"
+    assert cells[6].startswith("largest of 5 products")
+    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.840 s / 2 devices" in text
+
+
+def hostile(example):
+    """Every text of a result that has no choices is hostile."""
+    example |= {
+        "case": HOSTILE,
+        "title": HOSTILE,
+        "run_id": HOSTILE,
+        "notes": [HOSTILE],
+        "framework": {HOSTILE: HOSTILE},
+    }
+    example["model"] |= {"title": HOSTILE, "name": HOSTILE}
+    example["hardware"] |= {"device_model": HOSTILE, "driver": HOSTILE, "interconnect": HOSTILE, "host_cpu": HOSTILE}
+    example["software"] |= {"os": HOSTILE, "kernel": HOSTILE, "packages": {HOSTILE: HOSTILE}}
+    example["contract"] |= {"dataset": HOSTILE}
+    example["tuning"] |= {"framework": HOSTILE, "fused_ops": [HOSTILE]}
+    example["metrics"] |= {"evaluation": {HOSTILE: 0.5}}
+    example["fix_hp"] = [{"path": HOSTILE, "case_value": HOSTILE, "value": HOSTILE, "origin": HOSTILE}]
+    example["plugins"][0] |= {"name": HOSTILE, "version": HOSTILE}
+    example["findings"] = [{"code": HOSTILE, "severity": "error", "path": HOSTILE, "message": HOSTILE}]
+    for mfu in example["mfu"]:
+        mfu |= {"formula": HOSTILE, "leaves_out": [HOSTILE], "peak_source": HOSTILE, "peak_dtype": HOSTILE}
+    return example | {"failure": FAILURE, "status": "failed"}
+
+
+def test_hostile_text_stays_text_in_markdown(example):
+    plain = render_markdown(typed(llmperf_schemas.example("result"))).splitlines()
+    text = render_markdown(typed(hostile(example)))
+    outside_log = [line for line in text.splitlines() if not line.startswith("    ")]
+    assert not re.search(r"<\w", "\n".join(outside_log))
+    assert not re.search(r"(?<!\\)[\[\]`]", "\n".join(outside_log))
+    assert all(line.isprintable() for line in text.splitlines())
+    titles = [line for line in text.splitlines() if line.startswith("# ")]
+    assert len(titles) == 1
+    assert {line for line in plain if line.startswith("##")} <= set(text.splitlines())
+    header = next(number for number, line in enumerate(outside_log) if line.startswith("| convention |"))
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in outside_log[header : header + 7]}
+    assert widths == {8}
+
+
+def test_hostile_text_cannot_move_the_terminal_or_run_in_a_spreadsheet(example):
+    result = typed(hostile(example) | {"case": "=cmd|' /C calc'!A0"})
+    assert all(line.isprintable() for line in result_table(result).splitlines())
+    assert all(line.isprintable() for line in comparison_table([result, result]).splitlines())
+    (reporter,) = [one for one in core_reporters() if one.name == "csv"]
+    (row,) = csv.DictReader(io.StringIO(reporter.render(((Path("runs/x/result.json"), result),), "en")))
+    assert row["case"].startswith("'=cmd")
+
+
+def save(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
+    save(tmp_path / "a" / "result.json", example)
+    other = save(tmp_path / "b.json", without_figures(llmperf_schemas.example("result")))
+    assert call(["report", str(tmp_path / "a")]) == 0
+    assert "token/p/s" in capsys.readouterr().out
+    assert call(["report", str(tmp_path / "a"), str(other)]) == 0
+    header, _, first, second = capsys.readouterr().out.splitlines()
+    assert header.split()[:2] == ["case", "device"]
+    assert "800.0" in first
+    assert "complete" in first
+    assert "failed" in second
+
+
+def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):
+    example["metrics"]["power_watts"] = None
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
+    assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
+    assert call(["report", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"path": str(path), "result": example}]
+
+
+def test_report_to_a_file(tmp_path, example, capsys):
+    path = save(tmp_path / "result.json", example)
+    out = tmp_path / "report.md"
+    assert call(["report", str(path), "--format", "markdown", "--lang", "zh", "-o", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    assert "## 性能指标" in out.read_text(encoding="utf-8")
+    assert call(["report", str(path), "-o", str(tmp_path / "none" / "x.md")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"schema": 1}', ':/batch: missing key "batch"'),
+        ("{", "not JSON"),
+        ("[]", "expected object, found an array of 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(tmp_path, capsys, content, expected):
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    assert call(["report", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert expected in line
+
+
+def test_missing_run_and_unknown_format(tmp_path, example, capsys):
+    assert call(["report", str(tmp_path / "none")]) == 2
+    assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "No such file" in first
+    assert "did you mean 'markdown'?" in second
+
+
+def test_help_has_examples():
+    assert "llmperf report runs/* --format csv -o runs.csv" in CliRunner().invoke(command, ["--help"]).output
