@@ -35,7 +35,7 @@ def train(tmp_path_factory):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        env = {**os.environ, **variables, **_shared(ranks, port)}
+        env = {**os.environ, **_shared(ranks, port), **variables}
         started = []
         for rank in range(ranks):
             own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -51,12 +51,28 @@ CONTRACT = {
 }
 
 
-class CpuDevice:
+class TestDevice:
     """What a trainer needs of a device."""
 
-    torch_device = "cpu"
+    __test__ = False
     paddle_place = None
-    collective_backend = "gloo"
+
+    def __init__(self, torch_device):
+        self.torch_device = torch_device
+        self.collective_backend = backend_of(torch_device)
+
+
+def backend_of(torch_device):
+    """Which collectives a kind of device has."""
+    return "gloo" if torch_device == "cpu" else "nccl"
+
+
+def make_probe(task):
+    """A CPU, unless the task names a device."""
+    if task.get("device", "cpu") == "cpu":
+        return PROBE
+    offers = {**PROBE["offers"], "precisions": ["fp32", "tf32", "bf16", "fp16"], "collective_backend": "nccl"}
+    return {**PROBE, "devices": [{"index": 0, "model": "GPU", "memory_bytes": None}], "offers": offers}
 
 
 def make_spec(task, world=1):
@@ -78,7 +94,7 @@ def make_plan(task, world=1):
     from llmperf.types import Probe
 
     spec = make_spec(task, world)
-    probe = convert(PROBE, Probe, "probe")
+    probe = convert(make_probe(task), Probe, "probe")
     worker = plugin_of(task).llmperf_plan_workers(spec, probe)
     assert not worker.problems, worker.problems
     micro = spec.tuning.micro_batch
@@ -134,7 +150,7 @@ def train(task, world):
 
     plan = make_plan(task, world)
     started = time.perf_counter()
-    with plugin_of(task).llmperf_build_trainer(plan, CpuDevice()) as trainer:
+    with plugin_of(task).llmperf_build_trainer(plan, TestDevice(task.get("device", "cpu"))) as trainer:
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
     losses = torch.tensor([float(output.loss) for output in outputs], dtype=torch.float64)
@@ -160,8 +176,9 @@ def main():
     import torch.distributed
 
     world = int(os.environ["WORLD_SIZE"])
-    torch.distributed.init_process_group("gloo")
-    results = [train(task, world) for task in json.loads(Path(sys.argv[1]).read_text())]
+    tasks = json.loads(Path(sys.argv[1]).read_text())
+    torch.distributed.init_process_group(backend_of(tasks[0].get("device", "cpu")))
+    results = [train(task, world) for task in tasks]
     if os.environ["RANK"] == "0":
         Path(sys.argv[2]).write_text(json.dumps(results))
     torch.distributed.destroy_process_group()

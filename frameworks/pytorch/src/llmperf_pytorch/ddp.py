@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -44,12 +45,17 @@ class DdpTrainer:
         parameters = list(model.parameters())
         if self._plan.layout.world_size == 1:
             return parameters, model
-        return parameters, DistributedDataParallel(
-            model,
-            device_ids=None if self._device.type == "cpu" else [self._device],
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-        )
+        return parameters, self._distribute(model)
+
+    def _distribute(self, model: torch.nn.Module) -> DistributedDataParallel:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.15 is about to rename broadcast_buffers
+            return DistributedDataParallel(
+                model,
+                device_ids=None if self._device.type == "cpu" else [self._device],
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+            )
 
     def train_step(self) -> StepOutput:
         """All micro batches, gradients added up locally and averaged over ranks with the last, one update."""

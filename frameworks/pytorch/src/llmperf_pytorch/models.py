@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+def model_definition(family: str) -> type[torch.nn.Module]:
+    """The class of a model family; only its own libraries are imported."""
+    if family == "baichuan":
+        from llmperf_pytorch.baichuan import Baichuan
+
+        return Baichuan
+    from llmperf_pytorch.llama import Llama
+
+    return Llama
+
+
 def construct_model(spec: RunSpec) -> torch.nn.Module:
     """The model without meaningful weights, on the default device, in float32; `forward(ids)` gives logits.
 
     Ids are int64 [batch, seq_len], logits [batch, seq_len, vocab_size].
     """
-    if spec.model.family == "baichuan":
-        from llmperf_pytorch.baichuan import Baichuan
-
-        return Baichuan(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
-    from llmperf_pytorch.llama import Llama
-
-    return Llama(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+    definition = model_definition(spec.model.family)
+    return definition(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
 
 
 @contextmanager

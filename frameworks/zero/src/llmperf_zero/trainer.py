@@ -11,7 +11,7 @@ import torch
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
-from llmperf_pytorch.models import construct_model, default_dtype, set_matmul_precision
+from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts
 from llmperf_pytorch.schedule import learning_rate
@@ -54,6 +54,7 @@ class ZeroTrainer:
     def _build(self, config: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
+        model_definition(self._spec.model.family)  # its imports fail under zero.Init, which replaces torch.Tensor
         # zero.Init takes the dtype from the config; told float32, it rounds to 16 bits (deepspeed 0.19.8)
         making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
         with self._device, making:
