@@ -69,7 +69,7 @@ def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path):
     assert all(0 < entry["value"] < 1 for entry in result["mfu"])
     assert result["loss_curve"][-1]["loss"] < result["loss_curve"][0]["loss"]
     assert llmperf("validate", "runs", cwd=tmp_path).returncode == 0
-    assert "llama_mini" in llmperf("report", str(run), cwd=tmp_path).stdout
+    assert "Llama mini" in llmperf("report", str(run), cwd=tmp_path).stdout
 
 
 def test_every_framework_and_stage_gives_one_loss_curve(tmp_path):
