@@ -51,7 +51,7 @@ def test_the_table_shows_the_figures_with_their_units(example):
     assert shown["memory of a device, GiB"] == "3.0/8.0 in use by all, of total"
     assert shown["memory of a rank, GiB"] == "0.62 at most"
     assert shown["case"] == "default (variant)"
-    assert shown["fix_hp"] == "steps=8 warmup_steps=2 gradient_accumulation=1"
+    assert shown["fix_hp"] == "steps=8 warmup_steps=2"
     assert "measured" in shown
 
 
@@ -82,7 +82,7 @@ def test_markdown_has_the_sections_of_the_published_readmes(example, language):
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     expected = english if language == "en" else chinese
     assert [heading for heading in headings if heading in expected] == list(expected)
-    assert "| Example CPU, 2 cores 1x2 | steps=8 warmup_steps=2 gradient_accumulation=1 | 800.0 | 7.5678 |" in text
+    assert "| Example CPU, 2 cores 1x2 | steps=8 warmup_steps=2 | 800.0 | 7.5678 |" in text
 
 
 def test_markdown_names_convention_formula_peak_and_source(example):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
+import llmperf
 import llmperf_schemas
 import pytest
 from llmperf.cli.main import call
@@ -213,3 +215,9 @@ def test_help_has_examples():
 
     shown = CliRunner().invoke(command, ["--help"]).output
     assert "llmperf validate runs/ID/result.json" in shown
+
+
+def test_the_shipped_cases_and_models_are_valid():
+    files = validate_path(Path(llmperf.__file__).parent / "data")
+    assert {file.kind for file in files} == {"case", "model"}
+    assert [finding for file in files for finding in file.findings] == []
