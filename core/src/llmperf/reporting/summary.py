@@ -8,6 +8,9 @@ from llmperf.reporting.cells import printable
 from llmperf.reporting.table import HEADERS, comparison_row, result_rows
 from llmperf.types import Result
 
+FIX_HP_WIDTH = 40
+"""Columns; longer lists of changes go on in the next line."""
+
 
 def result_table(result: Result) -> str:
     """One result as a table of two columns, with its findings below."""
@@ -24,4 +27,5 @@ def comparison_table(results: Sequence[Result]) -> str:
     from tabulate import tabulate
 
     rows = [[printable(cell) for cell in comparison_row(result)] for result in results]
-    return tabulate(rows, headers=HEADERS, tablefmt="simple", disable_numparse=True)
+    widths = [FIX_HP_WIDTH if header == "fix_hp" else None for header in HEADERS]
+    return tabulate(rows, headers=HEADERS, tablefmt="simple", disable_numparse=True, maxcolwidths=widths)

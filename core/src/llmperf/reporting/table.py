@@ -55,7 +55,8 @@ def _figures(result: Result) -> Iterator[Row]:
         yield "step, s", f"{steps.median:.4f} median, {steps.p5:.4f} p5, {steps.p95:.4f} p95"
     yield "measured", f"{metrics.measured_steps} steps in {cells.number(metrics.window_seconds, 2)} s"
     yield "loss", f"{cells.number(metrics.first_loss, 4)} -> {cells.number(metrics.final_loss, 4)}{_entropy(result)}"
-    yield "memory of a rank, GiB", f"{cells.gib(cells.rank_peak(result), 2)} at most"
+    peak = cells.rank_peak(result)
+    yield "memory of a rank, GiB", cells.UNKNOWN if peak is None else f"{cells.gib(peak, 2)} at most"
     yield "memory of a device, GiB", f"{cells.device_memory(result)} in use by all, of total"
 
 

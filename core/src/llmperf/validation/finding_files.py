@@ -45,18 +45,23 @@ def _in_folder(root: Path) -> Iterator[Document]:
     found = 0
     for path in _regular_files(root):
         kind = kind_of(path)
-        if kind is not None:
+        if kind is not None and (kind != "record" or _is_ours(path)):
             found += 1
             yield Document(path, kind)
     if not found:
         raise UserError(f"{root}: no result, plan, records, case or model in this folder")
 
 
+def _is_ours(path: Path) -> bool:
+    """Lines of JSON are common; in a folder those count that a run leaves under their names."""
+    return path.name == rundir.MEMORY or (path.parent.name == rundir.RECORDS and path.name.startswith("rank-"))
+
+
 def _regular_files(root: Path) -> Iterator[Path]:
-    """Regular files below a folder; links, pipes and devices are passed over, folders that are links not entered."""
+    """Regular files below a folder; links, pipes, devices and hidden folders are passed over."""
     seen = 0
     for folder, folders, names in os.walk(root):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             seen += 1
             if seen > MAX_FILES:
