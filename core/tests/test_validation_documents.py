@@ -33,6 +33,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "dialogues.jsonl").write_text('{"text": "not ours"}\n')
+    write(tmp_path / "result.schema.json", llmperf_schemas.load("result"))
     write(tmp_path / ".cache" / "result.json", {"passed": "over"})
     assert [(file.path.name, file.kind, file.findings) for file in validate_path(tmp_path)] == [
         ("mine.toml", "case", ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ Kind = Literal["result", "plan", "case", "model", "record"]
 MAX_FILES = 20_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
+_NAMED = re.compile(r'"schema"\s*:\s*"llmperf/(result|plan)/')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,10 @@ def _beginning(path: Path) -> str:
 
 def _by_schema_name(path: Path) -> Kind | None:
     text = _beginning(path)
-    if '"llmperf/result/' in text:
-        return "result"
-    return "plan" if '"llmperf/plan/' in text else None
+    named = _NAMED.search(text)
+    if named is None or '"$schema"' in text:  # the latter is a JSON Schema, with an example in it
+        return None
+    return "result" if named[1] == "result" else "plan"
 
 
 def _by_keys(path: Path) -> Kind | None:
