@@ -96,24 +96,51 @@ def test_the_loss_is_the_one_transformers_computes(torch, program):
 
     spec = program.make_spec(task(rope_theta=500.0, tied_embeddings=True))
     ours = build_model(spec, torch.device("cpu"))
-    theirs = LlamaForCausalLM(llama_config(spec.model, "eager"))
+    config = llama_config(spec.model, "auto")
+    config._attn_implementation = "eager"
+    theirs = LlamaForCausalLM(config)
     theirs.load_state_dict(ours.state_dict())
     tokens = torch.randint(0, 512, (2, 65))
     loss = mean_cross_entropy(ours(tokens[:, :-1]), tokens[:, 1:])
     assert loss.item() == pytest.approx(theirs(input_ids=tokens, labels=tokens).loss.item(), abs=1e-6)
 
 
-def test_baichuan_attention_is_the_same_step_by_step(torch, program):
+def every_attention(program):
+    """Specs of all families by all ways to compute attention."""
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
+    for facts in ({}, {"kv_heads": 4}, program.BAICHUAN, alibi):
+        ways = ("eager", "sdpa") if facts is alibi else ("eager", "sdpa", "flash", "auto")
+        yield [program.make_spec({**task(**facts), "tuning": {"attention": way}}) for way in ways]
+
+
+def test_attention_is_the_same_in_every_way(torch, program):
     from llmperf_pytorch.models import build_model
 
     tokens = torch.randint(0, 512, (2, 33))
-    for positions in ("rope", "alibi"):
-        facts = {**program.BAICHUAN, "position_encoding": positions}
-        found = []
-        for attention in ("eager", "sdpa"):
-            spec = program.make_spec({**task(**facts), "tuning": {"attention": attention}})
-            found.append(build_model(spec, torch.device("cpu"))(tokens))
-        torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-4)
+    for specs in every_attention(program):
+        first, *others = [build_model(spec, torch.device("cpu"))(tokens) for spec in specs]
+        for other in others:
+            torch.testing.assert_close(first, other, atol=2e-5, rtol=1e-4)
+
+
+def test_the_host_never_asks_the_device_for_a_value(torch, program):
+    from llmperf_pytorch.losses import mean_cross_entropy
+    from llmperf_pytorch.models import build_model
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Waits(TorchDispatchMode):
+        found = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.found += func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+            return func(*args, **(kwargs or {}))
+
+    tokens = torch.randint(0, 512, (1, 33))
+    for spec in [spec for specs in every_attention(program) for spec in specs]:
+        model = build_model(spec, torch.device("cpu"))
+        with Waits() as waits:
+            mean_cross_entropy(model(tokens[:, :-1]), tokens[:, 1:]).backward()
+        assert waits.found == 0, spec.tuning.attention
 
 
 def test_baichuan_with_rope_is_llama_with_packed_projections(torch, program):

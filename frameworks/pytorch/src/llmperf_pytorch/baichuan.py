@@ -6,7 +6,6 @@ Source: Baichuan 2, arXiv 2309.10305, and `modeling_baichuan.py` beside the publ
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from llmperf_pytorch.alibi import alibi_slopes, causal_alibi
+from llmperf_pytorch.attention import ATTENTION
 from llmperf_pytorch.rotary import Rotary, rotate
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class NormHead(nn.Module):
         return functional.linear(hidden, functional.normalize(self.weight))
 
 
-class Attention(nn.Module):
+class PackedAttention(nn.Module):
     """Causal attention over one packed projection."""
 
     def __init__(self, facts: Model, implementation: str) -> None:
         super().__init__()
         self.heads = facts.attention_heads
-        self.eager = implementation == "eager"
+        self.attend = ATTENTION[implementation]
         self.W_pack = nn.Linear(facts.hidden_size, 3 * facts.hidden_size, bias=False)
         self.o_proj = nn.Linear(facts.hidden_size, facts.hidden_size, bias=False)
 
@@ -69,29 +69,8 @@ class Attention(nn.Module):
         bias = positions if isinstance(positions, torch.Tensor) else None
         if not isinstance(positions, torch.Tensor):
             query, key = rotate(query, *positions), rotate(key, *positions)
-        attend = eager_attention if self.eager else sdpa_attention
-        return self.o_proj(attend(query, key, value, bias).transpose(1, 2).reshape(batch, seq_len, width))
-
-
-def sdpa_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """torch's fused attention; causal by the bias if there is one."""
-    mask = None if bias is None else bias.to(query.dtype)
-    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=bias is None)
-
-
-def eager_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """The same, step by step."""
-    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
-    if bias is None:
-        ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(ahead, float("-inf"))
-    else:
-        scores = scores + bias
-    return scores.softmax(-1, dtype=torch.float32).to(value.dtype) @ value
+        attended = self.attend(query, key, value, bias).transpose(1, 2)
+        return self.o_proj(attended.reshape(batch, seq_len, width))
 
 
 class FeedForward(nn.Module):
@@ -113,7 +92,7 @@ class Layer(nn.Module):
 
     def __init__(self, facts: Model, attention: str) -> None:
         super().__init__()
-        self.self_attn = Attention(facts, attention)
+        self.self_attn = PackedAttention(facts, attention)
         self.mlp = FeedForward(facts.hidden_size, facts.intermediate_size)
         self.input_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)
         self.post_attention_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)

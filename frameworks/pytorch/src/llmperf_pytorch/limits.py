@@ -56,8 +56,8 @@ def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     if model.family == "llama" and (model.position_encoding != "rope" or model.normalized_head):
         message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
         yield Problem(where="model.family", message=message)
-    if model.family == "baichuan" and spec.tuning.attention == "flash":
-        message = "family 'baichuan' has eager and sdpa attention; the nearest to flash is sdpa"
+    if model.position_encoding == "alibi" and spec.tuning.attention == "flash":
+        message = "torch's flash kernel takes no ALiBi: expected auto, eager or sdpa; the nearest is sdpa"
         yield Problem(where="tuning.attention", message=message)
     if model.family == "baichuan" and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import warnings
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers.modeling_utils import AttentionInterface
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
+from llmperf_pytorch.attention import ATTENTION, Attention
 from llmperf_pytorch.rotary import inverse_frequencies
 
 if TYPE_CHECKING:
     from llmperf.types import Model
 
 DEFAULT_THETA = 10000.0
-ATTENTION = {"auto": "sdpa", "sdpa": "sdpa", "eager": "eager", "flash": "flash_attention_2"}
+REGISTERED = {"auto": "llmperf_sdpa", "sdpa": "llmperf_sdpa", "eager": "llmperf_eager", "flash": "llmperf_fa2"}
+"""Names without `flash`: transformers fetches a kernel for those."""
 
 
 class Llama(LlamaForCausalLM):  # type: ignore[misc]
@@ -62,8 +65,31 @@ def llama_config(facts: Model, attention: str) -> LlamaConfig:
         initializer_range=facts.initializer_std,
         attention_dropout=0.0,
         use_cache=False,
-        attn_implementation=ATTENTION[attention],
+        attn_implementation=REGISTERED[attention],
     )
+
+
+def _register(name: str, attend: Attention) -> None:
+    """Make an attention known to transformers under a name of our own.
+
+    Under its own names transformers looks for packed sequences at every forward, and the host waits for the device.
+    """
+
+    def forward(
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **settings: Any,
+    ) -> tuple[torch.Tensor, None]:
+        return attend(query, key, value, None).transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(name, forward)
+
+
+for _way, _name in REGISTERED.items():
+    _register(_name, ATTENTION[_way])
 
 
 def _no_initialisation() -> AbstractContextManager[None]:
