@@ -99,7 +99,14 @@ def test_a_plan_that_makes_no_sense_is_a_finding(run_folder):
 
 def test_a_result_without_hashes_is_a_warning(run_folder):
     edit(run_folder / "result.json", lambda result: result.update(files={}))
-    assert codes(run_folder) == {"LP704"}
+    (file,) = validate_path(run_folder / "result.json")
+    assert [(one.code, one.path) for one in file.findings] == [
+        ("LP704", "/files/plan.json"),
+        ("LP704", "/files/ending.json"),
+        ("LP704", "/files/records~1rank-00000.jsonl"),
+        ("LP704", "/files/records~1rank-00001.jsonl"),
+    ]
+    assert not file.failed
 
 
 def test_a_result_by_itself_is_judged_by_itself(run_folder):

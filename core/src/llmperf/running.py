@@ -15,6 +15,7 @@ from llmperf.rundir import REPORT, RESULT
 
 if TYPE_CHECKING:
     from llmperf.launching.progress import Progress
+    from llmperf.plugins import Plugins
     from llmperf.types.result import Result
 
 Watch = Callable[["Progress"], None]
@@ -42,18 +43,18 @@ def measure(draft: Draft, out: Path, repeat: int, watch: Watch | None) -> Iterat
     for _ in range(repeat):
         plan = replace(draft.plan, run_id=run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework))
         folder = out / plan.run_id
-        result = check(run_plan(plan, folder, draft.plugins, watch), folder)
+        result = check(run_plan(plan, folder, draft.plugins, watch), folder, draft.plugins)
         yield folder, result
         if result.status == "aborted":
             return
 
 
-def check(result: Result, folder: Path) -> Result:
-    """The result with the validator's findings in it, saved beside its Markdown report."""
+def check(result: Result, folder: Path, plugins: Plugins) -> Result:
+    """The result with the findings of the core and of the run's plugins in it, saved beside its Markdown report."""
     from llmperf.reporting.markdown import render_markdown
     from llmperf.validation.check import findings
 
-    checked = replace(result, findings=findings(result))
+    checked = replace(result, findings=findings(result, plugins))
     save(folder / RESULT, checked)
     write_bytes(folder / REPORT, render_markdown(checked).encode())
     return checked

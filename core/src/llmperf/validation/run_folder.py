@@ -51,12 +51,17 @@ def _sources(folder: Path) -> list[Path]:
     single = [folder / name for name in (rundir.PLAN, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)]
     records = folder / rundir.RECORDS
     # a folder that is a link is itself among them, so that it is seen and not entered
-    return [*single, records] if records.is_symlink() else [*single, *records.glob("*")]
+    return [*single, records] if records.is_symlink() else [*single, *sorted(records.glob("*"))]
 
 
 def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    if not result.files:
-        yield UNLISTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")
+    present = [path.relative_to(folder).as_posix() for path in _sources(folder) if _regular(path)]
+    for name in present:
+        if name not in result.files:
+            path = pointer(["files", name])
+            yield UNLISTED.finding(
+                path, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
+            )
     for name, expected in result.files.items():
         path = pointer(["files", name[:200]])
         problem = _path_problem(name, folder)

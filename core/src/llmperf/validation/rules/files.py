@@ -7,5 +7,5 @@ from llmperf.validation.catalogue import reading_rule
 CHANGED = reading_rule("LP701", "error", "The plan and the records are those the result was computed from")
 ABSENT = reading_rule("LP702", "error", "The files the result was computed from are there")
 DIFFERENT = reading_rule("LP703", "error", "The figures are those that the records give")
-UNLISTED = reading_rule("LP704", "warning", "A result in a run folder lists the files it was computed from")
+UNLISTED = reading_rule("LP704", "warning", "A result in a run folder lists all files it was computed from")
 PLUGIN_FAILED = reading_rule("LP901", "warning", "The rules of installed plugins can be applied")

@@ -1,0 +1,60 @@
+"""Rules that an installed extension adds: found when a document is validated and when a result is made."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from llmperf import documents, rundir
+from llmperf.cli.main import call
+from llmperf.plugins import load_for
+from llmperf.running import check
+from llmperf.types import Result
+
+RULES = """
+import llmperf
+from llmperf.types import Finding
+
+@llmperf.hookimpl
+def llmperf_check_result(result):
+    if result.hardware.driver is None:
+        yield Finding(code="ACME1", severity="error", path="/hardware/driver", message="no driver version")
+"""
+
+
+@pytest.fixture
+def acme_site(tmp_path_factory, monkeypatch):
+    """An extension `acme_rules`, installed for this process."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "acme_rules-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rules\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\nacme_rules = acme_rules\n")
+    (site / "acme_rules.py").write_text(RULES)
+    monkeypatch.syspath_prepend(str(site))
+    yield site
+    sys.modules.pop("acme_rules", None)
+
+
+def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, capsys):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["validate", str(path)]) == 1
+    assert capsys.readouterr().out == f"{path}:/hardware/driver: ACME1 error no driver version\n"
+
+
+def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
+    result = documents.load(run_folder / rundir.RESULT, Result)
+    checked = check(result, run_folder, load_for(None, None))
+    assert [one.code for one in checked.findings] == ["ACME1"]
+    assert documents.load(run_folder / rundir.RESULT, Result) == checked
+    assert "ACME1 error /hardware/driver" in (run_folder / rundir.REPORT).read_text()
+
+
+def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site, tmp_path, example, capsys):
+    (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["validate", str(path)]) == 0
+    assert "libacme is missing" in capsys.readouterr().err
