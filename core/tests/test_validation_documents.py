@@ -41,7 +41,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
         ("row.json", "result", ()),
     ]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 1)\n"
 
 
 CASE = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 
 import llmperf_schemas
 import pytest
@@ -153,3 +154,16 @@ def test_in_its_run_folder_any_figure_changed_is_found(run_folder, data, factor)
         assert any(file.failed for file in validate_path(path)), figure
     finally:
         path.write_text(before)
+
+
+def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
+    document = copy.deepcopy(EXAMPLE)
+    document["mfu"] = EXAMPLE["mfu"] * 4000
+    document["fix_hp"] = [{"path": "tuning.none", "case_value": 1, "value": 2, "origin": "x"}] * 20000
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(document))
+    begin = time.monotonic()
+    (file,) = validate_path(path)
+    assert time.monotonic() - begin < 30
+    assert file.failed
+    assert len(file.findings) < 100

@@ -75,7 +75,19 @@ def test_a_listed_file_outside_of_the_folder_is_not_opened(run_folder, monkeypat
     (run_folder / "link").symlink_to(secret)
     (run_folder / "folder").symlink_to(run_folder.parent)
     os.mkfifo(run_folder / "pipe")
-    names = ["../secret", str(secret), "link", "folder/secret", "pipe", "records", "a\0b", "x" * 5000, "", "."]
+    names = [
+        "../secret",
+        str(secret),
+        "link",
+        "folder/secret",
+        "pipe",
+        "records",
+        "a\0b",
+        "x" * 5000,
+        "",
+        ".",
+        "./plan.json",
+    ]
     edit(run_folder / "result.json", lambda result: result["files"].update(dict.fromkeys(names, "0" * 64)))
     (file,) = validate_path(run_folder / "result.json")
     assert [one.code for one in file.findings] == ["LP702"] * len(names)

@@ -65,6 +65,7 @@ def _document(file: FileFindings) -> dict[str, object]:
 
 
 def _print(files: list[FileFindings]) -> None:
+    from llmperf.validation.catalogue import RULESET
     from llmperf.validation.reading import printable
 
     for file in files:
@@ -72,4 +73,5 @@ def _print(files: list[FileFindings]) -> None:
             click.echo(printable(f"{file.path}:{one.path}: {one.code} {one.severity} {one.message}"))
     told = [one.severity for file in files for one in file.findings]
     counts = ", ".join(f"{told.count(severity)} {severity}s" for severity in ("error", "warning"))
-    click.echo(f"{len(files)} {'file' if len(files) == 1 else 'files'}: {counts}", err=True)
+    number = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
+    click.echo(f"{number}: {counts} (ruleset {RULESET})", err=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llmperf.types import Change, Layout, Result
+from llmperf.validation.reading import printable as escaped
 
 UNKNOWN = "-"
 MAX_CELL = 400
@@ -15,7 +16,7 @@ _MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]"} | {ord("&"): "&amp;",
 def printable(text: str) -> str:
     """On one line, and without what moves a terminal's cursor or hides text."""
     line = " ".join(text[: MAX_CELL + 1].split())
-    line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
+    line = escaped(line)
     return line if len(line) <= MAX_CELL else line[:MAX_CELL] + "..."
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from typing import Any, Literal
 
 from llmperf.types import Finding
 
+MAX_VIOLATIONS = 20
+"""Of one rule in one document; who broke it that often knows by then."""
 RULESET = 1
 """Raised when a rule is added or changed so that a document that passed would no longer."""
 
@@ -37,7 +40,8 @@ class Rule:
 
     def findings(self, document: Any) -> Iterator[Finding]:
         """What this rule has to say of a document."""
-        for path, message in self.check(document) if self.check else ():
+        violations = self.check(document) if self.check else ()
+        for path, message in islice(violations, MAX_VIOLATIONS):
             yield self.finding(path, message)
 
 

@@ -73,7 +73,8 @@ def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
 
 def _path_problem(name: str, folder: Path) -> str | None:
     """Why a listed file is not opened; only regular files inside the folder are."""
-    if "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
+    plain = PurePosixPath(name).as_posix() == name  # one file has one name, so that it is read once
+    if not plain or "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
         return f"expected a file inside the run folder, found {shown(name)}"
     parents = [folder / parent for parent in PurePosixPath(name).parents]
     if len(name) > 255 or any(parent.is_symlink() for parent in parents[:-1]) or not _regular(folder / name):

@@ -72,13 +72,14 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
 @rule("LP305", "error", "Each convention stands once, one of them is the headline")
 def one_headline(result: Result) -> Iterator[Violation]:
     """`nominal` is the one that published tables are compared with."""
-    conventions = [mfu.convention for mfu in result.mfu]
-    for index, convention in enumerate(conventions):
-        if convention in conventions[:index]:
-            yield f"/mfu/{index}/convention", f"expected each convention once, found {convention!r} again"
+    seen: set[str] = set()
+    for index, mfu in enumerate(result.mfu):
+        if mfu.convention in seen:
+            yield f"/mfu/{index}/convention", f"expected each convention once, found {mfu.convention!r} again"
+        seen.add(mfu.convention)
     headlines = [mfu.convention for mfu in result.mfu if mfu.headline]
     if result.mfu and headlines != ["nominal"]:
-        found = ", ".join(headlines) or "none"
+        found = ", ".join(headlines[:5]) or "none"
         yield "/mfu", f"expected one headline, nominal, found {found}"
 
 
