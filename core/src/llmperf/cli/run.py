@@ -59,6 +59,7 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
     from llmperf.running import measure, refuse_problems
 
     refuse_problems(sketch)
+    click.echo(headline(sketch), err=True)
     results = []
     with ProgressLine() as line:
         for folder, result in measure(sketch, out, repeat, line.show):
@@ -68,6 +69,14 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
                 click.echo(result_table(result))
                 click.echo(f"\nrun folder: {folder}")
     return results
+
+
+def headline(sketch: Draft) -> str:
+    """What is about to run, such as `default: llama_mini by zero on 2 x AMD EPYC (cpu), 30 steps`."""
+    spec, device = sketch.spec, sketch.machine.probe.devices[0]
+    ranks = spec.tuning.nodes * spec.tuning.devices
+    what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
+    return f"{what} on {ranks} x {device.model} ({sketch.machine.vendor}), {spec.contract.steps} steps"
 
 
 def _spread(results: list[Result]) -> None:
