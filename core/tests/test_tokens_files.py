@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -95,6 +96,18 @@ def test_what_is_no_tokenizer(tmp_path, content):
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(UserError, match=r"data.tokenizer"):
         read(tmp_path / "t.txt", tokenizer=str(tmp_path / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(("package", "setting"), [("tokenizers", "data.tokenizer"), ("datasets", "data.path")])
+def test_a_package_that_is_not_installed_is_named_with_its_command(tmp_path, monkeypatch, package, setting):
+    monkeypatch.setitem(sys.modules, package, None)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").write_text("{}")
+    path = tmp_path / ("saved" if package == "datasets" else "tokenizer.json")
+    tokenizer = "bytes" if package == "datasets" else str(path)
+    with pytest.raises(UserError, match=f"{setting}: .* needs the package '{package}': uv pip install {package}"):
+        read(path, tokenizer=tokenizer)
 
 
 def test_a_missing_tokenizer(tmp_path):

@@ -153,6 +153,8 @@ def train(task, world):
     with plugin_of(task).llmperf_build_trainer(plan, TestDevice(task.get("device", "cpu"))) as trainer:
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
+        states = trainer._optimizer.state.values()
+        moments = sum(one.numel() for state in states for key, one in state.items() if key == "exp_avg")
     losses = torch.tensor([float(output.loss) for output in outputs], dtype=torch.float64)
     if world > 1:
         torch.distributed.all_reduce(losses)
@@ -162,6 +164,7 @@ def train(task, world):
         "norms": norms,
         "tokens": sum(output.tokens for output in outputs),
         "parameters_here": weights,
+        "moments_here": moments,
         "seconds": time.perf_counter() - started,
     }
 

@@ -6,6 +6,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+WIDE = {"hidden_size": 128, "intermediate_size": 1024, "vocab_size": 1024}
+"""Matrices over 100,000 elements: smaller ones DeepSpeed leaves whole at stage 3."""
 STAGES = (0, 1, 2, 3)
 BF16 = {"precision": "bf16"}
 
@@ -37,6 +39,7 @@ def curves(program, train):
         "llama": plain(micro_batch=4),
         "alibi": plain(alibi, micro_batch=4),
         "tied": plain(tied, micro_batch=4),
+        "wide": plain(WIDE, micro_batch=4),
     }
     parts = {"ddp": plain(micro_batch=2)}
     for stage in STAGES:
@@ -44,6 +47,7 @@ def curves(program, train):
         parts[f"accumulated {stage}"] = zero(stage, micro_batch=1)
         parts[f"checkpointed {stage}"] = zero(stage, micro_batch=1, gradient_checkpointing=True)
         parts[f"bf16 {stage}"] = zero(stage, contract=BF16, micro_batch=2)
+        parts[f"wide {stage}"] = zero(stage, WIDE, micro_batch=1, gradient_checkpointing=True)
     for stage in (1, 3):
         parts[f"alibi {stage}"] = zero(stage, alibi, micro_batch=2, gradient_checkpointing=True)
         parts[f"tied {stage}"] = zero(stage, tied, micro_batch=2)
@@ -76,6 +80,15 @@ def test_all_stages_agree_in_bf16(curves, stage):
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_the_gradient_norm_is_that_of_the_whole(curves, stage):
     assert curves[f"llama {stage}"]["norms"] == pytest.approx(curves["llama"]["norms"], rel=1e-3)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_stage_shards_is_sharded(curves, stage):
+    found, whole = curves[f"wide {stage}"], curves["wide"]["parameters_here"]
+    same(found, curves["wide"])
+    shared = found["moments_here"] / curves["wide"]["moments_here"]
+    assert shared == pytest.approx(0.5 if stage else 1.0, rel=0.01)
+    assert (found["parameters_here"] < whole / 2) == (stage == 3)
 
 
 def test_tokens_are_those_of_this_rank(curves):

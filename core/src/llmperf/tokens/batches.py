@@ -30,6 +30,7 @@ class TokenBatches:
         self._rank = data_parallel_rank
         self._vocab_size = vocab_size
         self._taken = 0
+        samples.at(0)  # puts the first epoch in order now, not within the first step
         self.known_entropy = entropy
         """Nats per token below which no model's expected loss can get; None where unknown."""
         self.fingerprint = samples.fingerprint

@@ -121,7 +121,7 @@ class Decoder(nn.Module):
     def positions(self, hidden: torch.Tensor) -> Positions:
         """What tells positions apart, once for all layers."""
         if self.rotary is not None:
-            return self.rotary(hidden)  # type: ignore[no-any-return]
+            return self.rotary(hidden)
         return causal_alibi(self.slopes, hidden.shape[1], hidden.dtype)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:

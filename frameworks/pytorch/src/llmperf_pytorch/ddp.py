@@ -16,7 +16,7 @@ from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
-from llmperf_pytorch.processes import join_ranks, joined, leave_ranks
+from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class DdpTrainer:
     def __init__(self, plan: Plan, device: Device) -> None:
         self._plan = plan
         self._contract = plan.spec.contract
-        self._device = torch.device(device.torch_device)
+        self._device = torch_device(device)
         self._feed = Feed(plan, self._device)
         self._joins = plan.layout.world_size > 1 and not joined()
         if self._joins:

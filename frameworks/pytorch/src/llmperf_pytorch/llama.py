@@ -22,7 +22,7 @@ REGISTERED = {"auto": "llmperf_sdpa", "sdpa": "llmperf_sdpa", "eager": "llmperf_
 """Names without `flash`: transformers fetches a kernel for those."""
 
 
-class Llama(LlamaForCausalLM):  # type: ignore[misc]
+class Llama(LlamaForCausalLM):
     """`LlamaForCausalLM` from facts, without its slow initialisation, giving logits alone."""
 
     def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
@@ -43,7 +43,7 @@ class Llama(LlamaForCausalLM):  # type: ignore[misc]
             exact = inverse_frequencies(width, facts.rope_theta or DEFAULT_THETA)
             setattr(self.model.rotary_emb, name, exact)
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
         logits: torch.Tensor = super().forward(input_ids=input_ids, use_cache=False).logits
         return logits

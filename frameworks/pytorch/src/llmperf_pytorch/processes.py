@@ -7,12 +7,20 @@ import os
 from typing import TYPE_CHECKING
 
 import torch.distributed
+from llmperf.errors import PluginError
 from torch.distributed import distributed_c10d
 
 if TYPE_CHECKING:
-    from llmperf.types import Plan
+    from llmperf.types import Device, Plan
 
 GRACE_SECONDS = 30.0
+
+
+def torch_device(device: Device) -> torch.device:
+    """Where this rank's tensors go; PluginError if the vendor has no place for torch's."""
+    if device.torch_device is None:
+        raise PluginError("the vendor's device names no torch_device; choose a framework of another runtime")
+    return torch.device(device.torch_device)
 
 
 def set_timeouts(plan: Plan) -> datetime.timedelta:

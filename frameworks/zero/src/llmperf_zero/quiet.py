@@ -17,4 +17,4 @@ def skip_inference_kernel() -> None:
 
     The module is taken from `sys.modules`, since `deepspeed.comm` binds the name `torch` to the real torch.
     """
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None

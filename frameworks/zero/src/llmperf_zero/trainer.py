@@ -13,7 +13,7 @@ from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
 from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
-from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts
+from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts, torch_device
 from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.weights import fill_parameter
 
@@ -31,7 +31,7 @@ class ZeroTrainer:
     def __init__(self, plan: Plan, device: Device) -> None:
         self._plan = plan
         self._spec = plan.spec
-        self._device = torch.device(device.torch_device)
+        self._device = torch_device(device)
         self._feed = Feed(plan, self._device)
         self._joins = not joined()
         self._join(device.collective_backend)
