@@ -151,6 +151,18 @@ def test_no_npy_file_brings_anything_but_tokens_or_one_line(tmp_path, content, m
     assert "\n" not in str(error.value)
 
 
+def test_files_without_a_byte_or_without_a_token(tmp_path):
+    for name in ("t.npy", "t.idx", "t.bin"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UserError, match=r"t.npy is not a readable .npy file: No data left in file"):
+        read(tmp_path / "t.npy")
+    with pytest.raises(UserError, match=r"t.idx: expected a Megatron index"):
+        read(tmp_path / "t.bin")
+    np.save(tmp_path / "t.npy", np.zeros(0, dtype=int))
+    assert read(tmp_path / "t.npy") == []
+    assert read(megatron(tmp_path / "none", [])) == []
+
+
 def test_a_truncated_npy_file(tmp_path):
     np.save(tmp_path / "t.npy", np.arange(1000))
     whole = (tmp_path / "t.npy").read_bytes()
