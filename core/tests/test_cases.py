@@ -234,3 +234,9 @@ def test_command_line_wins_over_overlay():
 
 def test_the_whole_library_has_the_core_shelf():
     assert "default" in whole_library().paths("cases")
+
+
+def test_a_changed_list_is_told_as_text():
+    spec, _ = spec_of("default", 'fused_ops=["rms_norm", "rope"]')
+    (change,) = spec.changes
+    assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "", "rms_norm, rope")

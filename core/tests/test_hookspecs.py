@@ -6,9 +6,8 @@ import doctest
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 import llmperf
+import pytest
 from llmperf import hookspecs, types
 from llmperf.hookspecs import OWNERS
 from llmperf.plugins import Found, Plugins

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llmperf.accounting.batch import settle
+from llmperf.accounting.layout import layout_problems
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.documents import builtins, convert
-from llmperf.accounting.batch import settle
-from llmperf.accounting.layout import layout_problems
 from llmperf.types.plan import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 
@@ -142,7 +142,7 @@ def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             _collect(inner, f"{path}.{key}", into)
-    elif isinstance(value, list):
+    elif isinstance(value, (list, tuple)):
         into[path] = ", ".join(str(one) for one in value)
     else:
         into[path] = value

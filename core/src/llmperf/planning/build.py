@@ -8,16 +8,16 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
+from llmperf.accounting.batch import batch_of
+from llmperf.accounting.layout import standard_layout
 from llmperf.cases.library import Library, library, library_with_case, whole_library
 from llmperf.cases.overlays import matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError
-from llmperf.accounting.batch import batch_of
 from llmperf.planning.checks import data_problems, machine_problems, memory_problems
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
-from llmperf.accounting.layout import standard_layout
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine

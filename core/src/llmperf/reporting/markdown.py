@@ -8,10 +8,32 @@ from llmperf.reporting import cells
 from llmperf.reporting.cells import gib, joined, markdown, number, percent, significant, text
 from llmperf.reporting.words import word
 from llmperf.types import Result
+from llmperf.types.result import Software
 
 Row = tuple[str, str]
 Line = str | tuple[str, ...]
 """A line as it stands, or a format and the words that are put into it translated."""
+
+NOTABLE_PACKAGES = frozenset(
+    [
+        "torch",
+        "torch_npu",
+        "torch_xmlir",
+        "paddle",
+        "deepspeed",
+        "megatron",
+        "transformers",
+        "peft",
+        "accelerate",
+        "flash_attn",
+        "apex",
+        "triton",
+        "numpy",
+        "datasets",
+        "tokenizers",
+    ]
+)
+"""Those that training speed hangs on: what the document names, of all that the result records."""
 
 
 def render_markdown(result: Result, language: str = "en") -> str:
@@ -98,11 +120,19 @@ def _environment(result: Result) -> Iterator[Line]:
         ("OS", software.os),
         ("kernel", software.kernel),
         ("driver", text(hardware.driver)),
-        ("dependencies", joined([f"python {software.python}", *_pairs(software.packages.items(), " ")])),
+        ("dependencies", joined(_dependencies(software))),
         ("plugins", joined(plugins)),
         ("environment variables", joined(_pairs(software.environment.items(), "="))),
     ]
     yield from items(rows)
+
+
+def _dependencies(software: Software) -> list[str]:
+    """The notable packages, and how many more the result records."""
+    told = {name: version for name, version in software.packages.items() if name in NOTABLE_PACKAGES}
+    rest = len(software.packages) - len(told)
+    more = [f"{rest} more in result.json"] if rest else []
+    return [f"python {software.python}", *_pairs(told.items(), " "), *more]
 
 
 def _pairs(pairs: Iterable[tuple[str, object]], between: str) -> list[str]:
@@ -220,7 +250,8 @@ def _making(result: Result) -> Iterator[Line]:
     tokens = number(metrics.measured_tokens)
     yield f"- token/p/s = {tokens} tokens of {metrics.measured_steps} measured steps / {window} s / {devices} devices"
     if (steps := metrics.step_seconds) is not None:
-        yield f"- step: median {steps.median:.4f} s, p5 {steps.p5:.4f} s, p95 {steps.p95:.4f} s, mean {steps.mean:.4f} s"
+        spread = f"p5 {steps.p5:.4f} s, p95 {steps.p95:.4f} s"
+        yield f"- step: median {steps.median:.4f} s, {spread}, mean {steps.mean:.4f} s"
     if metrics.known_entropy is not None:
         yield f"- known entropy of the data: {metrics.known_entropy:.4f} nats per token; no loss gets below it"
     yield from (f"- {markdown(note)}" for note in result.notes)
