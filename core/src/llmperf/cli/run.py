@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from llmperf.planning.draft import Draft
     from llmperf.types.result import Result
 
+LOG_LINES = 20
+"""Of a failed rank's log that are shown at once; the result has more."""
+
 EXAMPLES = """\b
 Examples:
   llmperf run
@@ -68,7 +71,18 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
             if not quiet:
                 click.echo(result_table(result))
                 click.echo(f"\nrun folder: {folder}")
+                _log_tail(result)
     return results
+
+
+def _log_tail(result: Result) -> None:
+    failure = result.failure
+    if failure is None or not failure.log_tail:
+        return
+    whose = "the log" if failure.rank is None else f"the log of rank {failure.rank}"
+    click.echo(f"\nlast lines of {whose}:", err=True)
+    for line in failure.log_tail[-LOG_LINES:]:
+        click.echo("  " + "".join(one if one.isprintable() else " " for one in line), err=True)
 
 
 def headline(sketch: Draft) -> str:

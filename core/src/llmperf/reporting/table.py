@@ -40,13 +40,11 @@ def _what(result: Result) -> Iterator[Row]:
     yield "devices", f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{share}"
     yield "framework", f"{result.tuning.framework}, {cells.layout(result.parallelism)}"
     batch = result.batch
-    yield (
-        "batch",
-        (
-            f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
-            f" = {batch.global_batch} sequences of {batch.seq_len} tokens, {result.contract.precision}"
-        ),
+    product = (
+        f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
     )
+    total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
+    yield "batch", f"{product} = {total}, {result.contract.precision}"
 
 
 def _figures(result: Result) -> Iterator[Row]:
