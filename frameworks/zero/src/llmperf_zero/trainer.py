@@ -18,6 +18,7 @@ from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.weights import fill_parameter
 
 from llmperf_zero.config import CONFIG
+from llmperf_zero.extensions import compiling
 from llmperf_zero.first_step import forget_steps
 from llmperf_zero.quiet import deepspeed, skip_inference_kernel
 
@@ -74,7 +75,8 @@ class ZeroTrainer:
 
         kind = DeepSpeedCPUAdam if self._device.type == "cpu" else FusedAdam
         groups = parameter_groups(model, settings.weight_decay)
-        return kind(groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), eps=settings.eps)
+        with compiling():
+            return kind(groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), eps=settings.eps)
 
     def train_step(self) -> StepOutput:
         """All micro batches; the engine reduces, clips and updates with the last."""
