@@ -26,15 +26,17 @@ def test_one_process_and_two_ranks_give_the_same_losses(program, train):
         task(tied, micro_batch=2),
         task(alibi, micro_batch=1, gradient_checkpointing=True),
         task(contract={"precision": "bf16"}, micro_batch=1),
+        task(alibi, contract={"precision": "bf16"}, micro_batch=2),
     ]
     whole, whole_tied, whole_alibi = train(wholes, ranks=1)
-    *fp32, parts_tied, parts_alibi, bf16 = train(parts, ranks=2)
+    *fp32, parts_tied, parts_alibi, bf16, bf16_alibi = train(parts, ranks=2)
     for found in fp32:
         same(found, whole)
         assert found["norms"] == pytest.approx(whole["norms"], abs=1e-4)
     same(parts_tied, whole_tied)
     same(parts_alibi, whole_alibi)
     assert bf16["losses"] == pytest.approx(whole["losses"], abs=0.02)
+    assert bf16_alibi["losses"] == pytest.approx(whole_alibi["losses"], abs=0.05)
     assert bf16["losses"] != pytest.approx(whole["losses"], abs=1e-7)
     assert whole["tokens"] == 2 * fp32[0]["tokens"] == 10 * 4 * 64
 

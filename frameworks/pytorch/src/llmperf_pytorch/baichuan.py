@@ -103,6 +103,12 @@ class Layer(nn.Module):
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
 
+def compute_dtype(hidden: torch.Tensor) -> torch.dtype:
+    """What matrix products of hidden states come out in: not their own dtype under autocast."""
+    kind = hidden.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+
+
 class Decoder(nn.Module):
     """All but the head."""
 
@@ -120,9 +126,10 @@ class Decoder(nn.Module):
 
     def positions(self, hidden: torch.Tensor) -> Positions:
         """What tells positions apart, once for all layers."""
+        dtype = compute_dtype(hidden)
         if self.rotary is not None:
-            return self.rotary(hidden)
-        return causal_alibi(self.slopes, hidden.shape[1], hidden.dtype)
+            return self.rotary(hidden.shape[1], dtype)
+        return causal_alibi(self.slopes, hidden.shape[1], dtype)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Ids [batch, seq_len] to [batch, seq_len, width]."""

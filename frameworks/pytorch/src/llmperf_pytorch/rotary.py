@@ -21,12 +21,12 @@ class Rotary(nn.Module):
         super().__init__()
         self.register_buffer("inv_freq", inverse_frequencies(width, theta), persistent=False)
 
-    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """For hidden states [batch, seq_len, ...]: two of [seq_len, head width], computed in float32."""
-        places = torch.arange(hidden.shape[1], device=hidden.device, dtype=torch.float32)
-        angles = torch.outer(places, self.inv_freq.float())
+    def forward(self, seq_len: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two of [seq_len, head width], computed in float32."""
+        places = torch.arange(seq_len, device=self.inv_freq.device).float()
+        angles = places[:, None] * self.inv_freq.float()
         both = torch.cat([angles, angles], dim=-1)
-        return both.cos().to(hidden.dtype), both.sin().to(hidden.dtype)
+        return both.cos().to(dtype), both.sin().to(dtype)
 
 
 def rotate(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
