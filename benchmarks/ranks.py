@@ -30,7 +30,7 @@ def planned(case: str, framework: str | None, settings: Sequence[str]) -> Draft:
     return sketch
 
 
-def run_ranks(script: str, plan: Plan, folder: Path) -> list[dict[str, Any]]:
+def run_ranks(script: str, plan: Plan, folder: Path, *words: str) -> list[dict[str, Any]]:
     """Start `benchmarks/<script>` once a rank; the JSON that each prints last, in rank order."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
     save(folder / "plan.json", plan)
@@ -39,7 +39,7 @@ def run_ranks(script: str, plan: Plan, folder: Path) -> list[dict[str, Any]]:
     port = free_port()
     processes = [
         subprocess.Popen(
-            [sys.executable, str(HERE / script), str(folder)],
+            [sys.executable, str(HERE / script), str(folder), *words],
             env={**os.environ, **rank_environment(folder, plan, 0, rank, "127.0.0.1", port)},
             stdout=subprocess.PIPE,
             stderr=(folder / f"rank-{rank}.err").open("w"),
@@ -62,5 +62,8 @@ def tokens_per_second_per_device(plan: Plan, seconds: float) -> float:
 
 def report(name: str, ratios: Sequence[float], wanted: str) -> None:
     """Print the pairs and their median."""
-    shown = ", ".join(f"{ratio:.4f}" for ratio in ratios)
-    print(f"{name}: median ratio {statistics.median(ratios):.4f} of {len(ratios)} pairs ({shown}); wanted {wanted}")
+    low, _, high = statistics.quantiles(ratios, n=4)
+    middle = statistics.median(ratios)
+    print(
+        f"{name}: median ratio {middle:.4f} of {len(ratios)} pairs, quartiles {low:.4f} to {high:.4f}; wanted {wanted}"
+    )

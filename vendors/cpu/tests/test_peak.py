@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from llmperf import cache_dir
 from llmperf_cpu import gemm_peak, host, peak
 
 
@@ -17,7 +18,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def measure(key: dict[str, object]) -> dict[str, object]:
         asked.append(str(key["dtype"]))
-        return {"flops_per_second": 2e11, "size": 2048, "date": "2026-01-01", "key": key}
+        return {"flops_per_second": 2e11, "size": 2048, "core_share": 1.0, "date": "2026-01-01", "key": key}
 
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(peak, "_measure", measure)
@@ -45,7 +46,7 @@ def test_another_library_version_is_measured_again(measured: list[str], monkeypa
 @pytest.mark.parametrize("bad", [b"", b"\0\1\2", b"[]", b'{"flops_per_second": 1e30', b"x" * 100_000, "other key", 0.0])
 def test_bad_cache_is_measured_again_and_mended(measured: list[str], bad: object) -> None:
     peak.measured_peak(host.cpu_model(), "fp32")
-    (file,) = peak.cache_folder().iterdir()
+    (file,) = cache_dir("cpu-peak").iterdir()
     good = json.loads(file.read_bytes())
     if isinstance(bad, bytes):
         file.write_bytes(bad)
@@ -83,9 +84,24 @@ def test_failed_measurement_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_best_of_sizes_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemm_peak, "SECONDS", 0.02)
     pauses = {8: 0.001, 16: 0.001, 32: 0.02}
-    flops, size = gemm_peak.best_flops(lambda size: lambda: time.sleep(pauses[size]), sizes=(8, 16, 32))
-    assert size == 16
-    assert 0 < flops <= 2 * 16**3 / 0.001
+    best = gemm_peak.best_flops(lambda size: lambda: time.sleep(pauses[size]), cores=2, sizes=(8, 16, 32))
+    assert best.size == 16
+    assert 0 < best.flops_per_second <= 2 * 16**3 / 0.001
+    assert best.core_share < 0.5  # sleeping is what a host with other work looks like
+
+
+def test_a_busy_host_gives_a_peak_of_low_confidence_that_is_not_kept(
+    measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = peak._measure
+    monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": 0.5})
+    for _ in range(2):
+        found = peak.measured_peak(host.cpu_model(), "fp32")
+        assert found is not None
+        assert found.confidence == "low"
+        assert "other work left it 50 %" in found.source
+    assert measured == ["fp32", "fp32"]
+    assert not cache_dir("cpu-peak").exists()
 
 
 @pytest.mark.slow
@@ -93,6 +109,8 @@ def test_real_measurement_is_plausible(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
     first = peak.measured_peak(host.cpu_model(), "fp32")
     assert first is not None
+    if first.confidence == "low":
+        pytest.skip("other work is running on this host")
     assert 1e9 < first.flops_per_second < 1e14 * host.usable_cores()
     start = time.perf_counter()
     assert peak.measured_peak(host.cpu_model(), "fp32") == first

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from llmperf import cache_dir
 from llmperf.types import PeakFlops, Precision
 
 from llmperf_cpu import host
@@ -22,40 +23,38 @@ LARGEST_BYTES = 4096
 """A cache file is far smaller."""
 PLAUSIBLE = (1e8, 1e16)
 """FLOP/s of any CPU; anything else is a broken file or a broken clock."""
+QUIET = 0.9
+"""Share of the cores that a measurement must have got to be kept: on a busy host it is made again each time."""
 
 
 def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | None:
     """The best matrix product of this host in `dtype`.
 
     None for another CPU than this host's, for a dtype CPUs do not have, and where nothing here can multiply
-    matrices. The cache is in `LLMPERF_CACHE_DIR`, else in the user's cache folder; it is per CPU, cores,
-    dtype and library.
+    matrices. Kept per CPU, cores, dtype and library, unless other work was running: then the source says so, the
+    confidence is low, and the next call measures again.
     """
     library = _library(dtype)
     if library is None or device_model != host.cpu_model():
         return None
     key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
-    path = cache_folder() / f"cpu-peak-{_digest(key)}.json"
+    path = cache_dir("cpu-peak") / f"{_digest(key)}.json"
     kept = _kept(path, key) or _measure(key)
     if kept is None:
         return None
-    _keep(path, kept)
+    quiet = kept["core_share"] >= QUIET
+    if quiet:
+        _keep(path, kept)
+    busy = "" if quiet else f", of which other work left it {100 * kept['core_share']:.0f} %: too low a figure"
     return PeakFlops(
         device_model=device_model,
         dtype=dtype,
         flops_per_second=kept["flops_per_second"],
         source=f"measured on this host: fastest {kept['size']} x {kept['size']} {dtype} matrix product"
-        f" with {library} on {key['cores']} cores",
+        f" with {library} on {key['cores']} cores{busy}",
         date=kept["date"],
-        confidence="measured",
+        confidence="measured" if quiet else "low",
     )
-
-
-def cache_folder() -> Path:
-    """Where measured peaks are kept."""
-    if named := os.environ.get("LLMPERF_CACHE_DIR"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmperf"
 
 
 def _library(dtype: str) -> str | None:
@@ -85,9 +84,10 @@ def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
 def _sound(found: Any) -> bool:
     if not isinstance(found, dict):
         return False
-    flops, size, date = found.get("flops_per_second"), found.get("size"), found.get("date")
+    flops, share = found.get("flops_per_second"), found.get("core_share")
     within = isinstance(flops, float) and PLAUSIBLE[0] < flops < PLAUSIBLE[1]
-    return within and isinstance(size, int) and isinstance(date, str)
+    within = within and isinstance(share, float) and 0 < share <= 1
+    return within and isinstance(found.get("size"), int) and isinstance(found.get("date"), str)
 
 
 def _measure(key: dict[str, Any]) -> dict[str, Any] | None:
