@@ -1,41 +1,62 @@
-"""token/p/s of a ZeRO run under llmperf / under Hugging Face Trainer + DeepSpeed: same model, data, batch; in pairs.
+"""token/p/s of a ZeRO run under llmperf / under Hugging Face Trainer + DeepSpeed: same model, data, batch.
 
-uv run python benchmarks/hf_trainer.py --pairs 3
+Two ratios: Trainer with the variables that llmperf's vendor plugin sets for its ranks, and Trainer as a user starts it,
+with its share of the cores alone.
+
+    uv run python benchmarks/hf_trainer.py --rounds 5
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+from llmperf.planning.draft import Draft
+from llmperf.types import Plan
 from overhead import under_llmperf
 from ranks import planned, report, run_ranks, tokens_per_second_per_device
 
+WAYS = ("llmperf", "same variables", "as started by hand")
+BY_HAND = ("OMP_NUM_THREADS", "DS_ACCELERATOR", "TORCH_EXTENSIONS_DIR")
+
+
+def under_trainer(plan: Plan, folder: Path) -> float:
+    """token/p/s of one run of Trainer, by the slowest rank."""
+    ranks = run_ranks("hf_trainer_rank.py", plan, folder)
+    return tokens_per_second_per_device(plan, max(rank["seconds"] for rank in ranks))
+
+
+def measure(way: str, sketch: Draft, folder: Path) -> float:
+    """token/p/s of one run in one of the `WAYS`."""
+    plan = sketch.plan
+    assert plan is not None
+    if way == "llmperf":
+        return under_llmperf(sketch, folder)
+    if way == "same variables":
+        return under_trainer(plan, folder)
+    return under_trainer(replace(plan, env={name: plan.env[name] for name in BY_HAND if name in plan.env}), folder)
+
 
 def main() -> None:
+    """Rounds of all three, their order turned each time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", default="default")
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--set", dest="settings", action="append", default=["steps=44"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--set", dest="settings", action="append", default=["steps=65"])
     options = parser.parse_args()
     sketch = planned(options.case, "zero", options.settings)
-    assert sketch.plan is not None
-    ratios = []
+    rounds = []
     with tempfile.TemporaryDirectory() as scratch:
-        for pair in range(options.pairs):
-            figures = {}
-            for ours in (True, False) if pair % 2 == 0 else (False, True):
-                folder = Path(scratch) / f"{pair}-{ours}"
-                if ours:
-                    figures[ours] = under_llmperf(sketch, folder)
-                else:
-                    ranks = run_ranks("hf_trainer_rank.py", sketch.plan, folder)
-                    slowest = max(rank["seconds"] for rank in ranks)
-                    figures[ours] = tokens_per_second_per_device(sketch.plan, slowest)
-            ratios.append(figures[True] / figures[False])
-            print(f"pair {pair}: llmperf {figures[True]:.1f}, Trainer {figures[False]:.1f} token/p/s", flush=True)
-    report("ZeRO: llmperf / Hugging Face Trainer + DeepSpeed", ratios, ">= 1")
+        for turn in range(options.rounds):
+            order = WAYS[turn % 3 :] + WAYS[: turn % 3]
+            figures = {way: measure(way, sketch, Path(scratch) / f"{turn}-{way.replace(' ', '-')}") for way in order}
+            rounds.append(figures)
+            print(", ".join(f"{way} {figures[way]:.1f}" for way in WAYS), "token/p/s", flush=True)
+    for way in WAYS[1:]:
+        ratios = [figures["llmperf"] / figures[way] for figures in rounds]
+        report(f"ZeRO: llmperf / Hugging Face Trainer + DeepSpeed, {way}", ratios, ">= 1")
 
 
 if __name__ == "__main__":

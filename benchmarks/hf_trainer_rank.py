@@ -19,8 +19,9 @@ def main() -> None:
     from llmperf import open_batches
     from llmperf.documents import load
     from llmperf.types import Plan
-    from llmperf_pytorch.models import build_model
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from llmperf_pytorch.llama import llama_config
+    from llmperf_pytorch.weights import fill_weights
+    from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
     plan = load(folder / "plan.json", Plan)
     contract = plan.spec.contract
@@ -70,7 +71,10 @@ def main() -> None:
         dataloader_pin_memory=False,
     )
     watch = Stopwatch()
-    model = build_model(plan.spec, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    config = llama_config(plan.spec.model, "sdpa")
+    config._attn_implementation = "sdpa"  # transformers' own, as its users have it
+    model = LlamaForCausalLM(config)
+    fill_weights(model, plan.spec.model, contract.seed)
     Trainer(model=model, args=arguments, train_dataset=Sequences(), callbacks=[watch]).train()
     print(json.dumps({"seconds": watch.end - watch.start}))
 

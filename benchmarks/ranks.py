@@ -31,7 +31,7 @@ def planned(case: str, framework: str | None, settings: Sequence[str]) -> Draft:
 
 
 def run_ranks(script: str, plan: Plan, folder: Path, *words: str) -> list[dict[str, Any]]:
-    """Start `benchmarks/<script>` once a rank; the JSON that each prints last, in rank order."""
+    """Start `benchmarks/<script>` once a rank, with the plan's variables; the JSON each prints last, in rank order."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
     save(folder / "plan.json", plan)
     for name, text in plan.files.items():

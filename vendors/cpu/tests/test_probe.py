@@ -70,7 +70,8 @@ def test_threads_are_shared_by_the_ranks_of_a_node() -> None:
     for ranks, threads in ((1, "8"), (3, "2"), (16, "1")):
         plan = SimpleNamespace(probe=SimpleNamespace(devices=(device,)), layout=SimpleNamespace(devices_per_node=ranks))
         ((_, env),) = [given for given in load_for("cpu", None).collect("llmperf_worker_env", plan=plan)]
-        assert env == {"OMP_NUM_THREADS": threads}
+        assert env["OMP_NUM_THREADS"] == threads
+        assert env["MALLOC_MMAP_MAX_"] == "0"
 
 
 def test_plugin_imports_nothing_heavy() -> None:
