@@ -21,12 +21,12 @@ LAYERS = (
     {"planning"},
     {"launching", "measuring", "results"},
     {"validation", "reporting"},
-    {"running", "doctoring", "testing"},
+    {"running", "doctoring"},
     {"cli"},
 )
 """Each may import itself and what stands before it. `builtin` ties the core's own answers to the hooks, lazily."""
 
-PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.testing"}
+PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"}
 
 PLUGINS = sorted(path for role in ("vendors", "frameworks") for path in (ROOT / role).glob("*/src/*"))
 

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from llmperf.errors import RunFailed, UserError
@@ -100,15 +101,20 @@ def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path):
     assert [one.step for one in read_records(path)] == list(range(len(path.read_bytes().splitlines())))
 
 
-@pytest.fixture
+@contextmanager
 def small_files():
-    """No file may grow beyond 1000 bytes: the write that would is cut short, as on a full disk."""
+    """No file may grow beyond 1000 bytes: the write that would is cut short, as on a full disk.
+
+    Within a test's body only: pytest's own output may go to a file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def write_all(recorder):
@@ -116,11 +122,12 @@ def write_all(recorder):
         recorder.write(step(number))
 
 
-def test_a_write_cut_short_is_an_error_and_leaves_no_part_of_a_line(tmp_path, small_files):
+def test_a_write_cut_short_is_an_error_and_leaves_no_part_of_a_line(tmp_path):
     path, reserve = tmp_path / "r.jsonl", tmp_path / "reserve"
     reserve.write_bytes(bytes(100))
     with Recorder(path, reserve) as recorder:
-        with pytest.raises(RunFailed, match=r"r\.jsonl: cannot write a record: No space left on device"):
+        told = r"r\.jsonl: cannot write a record: No space left on device"
+        with small_files(), pytest.raises(RunFailed, match=told):
             write_all(recorder)
         assert path.read_bytes().endswith(b"\n")
         assert not reserve.exists()

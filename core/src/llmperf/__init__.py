@@ -1,6 +1,6 @@
 """llmperf: how fast does an accelerator train large language models?
 
-What plugins may import is here and in `llmperf.types`, `llmperf.hookspecs`, `llmperf.errors` and `llmperf.testing`.
+What plugins may import is here and in `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`.
 Nothing heavy is imported: each name below is fetched when it is first used.
 """
 

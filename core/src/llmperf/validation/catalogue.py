@@ -20,7 +20,7 @@ Violation = tuple[str, str]
 """JSON pointer, and one line that says what was found and what was expected."""
 Check = Callable[[Any], Iterable[Violation]]
 
-_MODULES = ("parallelism", "throughput", "utilisation", "memory", "loss", "identity", "shipped", "files")
+_MODULES = ("documents", "parallelism", "throughput", "utilisation", "memory", "loss", "identity", "shipped", "files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,6 @@ def reading_rule(code: str, severity: Severity, title: str) -> Rule:
 
 def catalogue() -> tuple[Rule, ...]:
     """Every rule of the core, by code."""
-    import_module("llmperf.validation.schema")
     for module in _MODULES:
         import_module(f"llmperf.validation.rules.{module}")
     return tuple(_RULES[code] for code in sorted(_RULES))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.types import Case, Finding, Model, Plan, Result
-from llmperf.validation import schema
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
+from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
+from llmperf.validation.schema import MAX_FINDINGS, schema_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -33,7 +34,7 @@ class FileFindings:
     @property
     def unreadable(self) -> bool:
         """Whether the file could not be judged at all."""
-        return any(one.code == schema.UNREADABLE.code for one in self.findings)
+        return any(one.code == UNREADABLE.code for one in self.findings)
 
     @property
     def failed(self) -> bool:
@@ -67,7 +68,7 @@ def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindin
 
 def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:
     message = str(error).removeprefix(f"{path}: ")
-    return FileFindings(path=path, kind=kind, findings=(schema.UNREADABLE.finding("", message),))
+    return FileFindings(path=path, kind=kind, findings=(UNREADABLE.finding("", message),))
 
 
 def _validate(document: Document, plugins: Plugins | None) -> FileFindings:
@@ -84,8 +85,8 @@ def _document_findings(document: Document, plugins: Plugins | None) -> Iterator[
         return
     parsed = _parsed(document)
     for key in parsed.repeated:
-        yield schema.REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
-    broken = schema.schema_findings(document.kind, parsed.value)
+        yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
+    broken = schema_findings(document.kind, parsed.value)
     yield from broken
     if not broken and not parsed.repeated:
         yield from _semantic_findings(document, parsed.value, plugins)
@@ -112,7 +113,7 @@ def _semantic_findings(document: Document, value: Any, plugins: Plugins | None) 
         yield from plan_findings(typed)
     elif typed.name != document.path.stem:
         message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
-        yield schema.MISNAMED.finding("/name", message)
+        yield MISNAMED.finding("/name", message)
 
 
 def _record_file_findings(path: Path) -> Iterator[Finding]:
@@ -123,7 +124,7 @@ def _record_file_findings(path: Path) -> Iterator[Finding]:
         for finding in _line_findings(line, number, whole, path):
             yield finding
             told += 1
-        if told >= schema.MAX_FINDINGS:
+        if told >= MAX_FINDINGS:
             return
 
 
@@ -135,9 +136,9 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
     except UserError as error:
         if whole:
             raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
-        yield schema.CUT_OFF.finding(f"/{number}", "the last line is cut off")
+        yield CUT_OFF.finding(f"/{number}", "the last line is cut off")
         return
-    for finding in schema.schema_findings("record", parsed.value):
+    for finding in schema_findings("record", parsed.value):
         yield Finding(
             code=finding.code,
             severity=finding.severity,
@@ -149,7 +150,7 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
 def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
     value = parse_json(read_bytes(path), str(path)).value
-    for one in schema.schema_findings("result", value):
+    for one in schema_findings("result", value):
         raise UserError(printable(f"{path}:{one.path}: {one.message}"))
     result: Result = convert(value, Result, str(path))
     return result

@@ -9,21 +9,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from llmperf.types import Finding
-from llmperf.validation.catalogue import Rule, reading_rule
+from llmperf.validation.catalogue import Rule
 from llmperf.validation.reading import pointer, shown
+from llmperf.validation.rules.documents import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
-
-UNREADABLE = reading_rule("LP001", "error", "The document can be read")
-REPEATED_KEY = reading_rule("LP002", "error", "A key stands once in an object")
-CUT_OFF = reading_rule("LP003", "warning", "The last line of a record file is whole")
-UNKNOWN_KEY = reading_rule("LP010", "error", "There are no unknown keys")
-MISSING_KEY = reading_rule("LP011", "error", "Required keys are there")
-WRONG_TYPE = reading_rule("LP012", "error", "Each value has the type of its field")
-OUT_OF_RANGE = reading_rule("LP013", "error", "Numbers are within their bounds")
-NOT_A_CHOICE = reading_rule("LP014", "error", "A choice is one of those there are")
-MISNAMED = reading_rule("LP015", "error", "A case or a model has the name of its file")
 
 MAX_FINDINGS = 50
 """Of one document; who broke more than that knows by then."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,12 +16,13 @@ from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
+from llmperf_pytorch.trainer import TorchTrainer
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
 
 
-class DdpTrainer:
+class DdpTrainer(TorchTrainer):
     """Weights and AdamW states in float32; 16-bit precisions by autocast, fp16 with loss scaling."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
@@ -99,21 +98,8 @@ class DdpTrainer:
         self._optimizer.zero_grad()
         return norm
 
-    def evaluate(self) -> Mapping[str, float]:
-        """Nothing beyond the training loss."""
-        return {}
-
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""
         self._feed.close()
         if self._joins:
             leave_ranks()
-
-    def __enter__(self) -> DdpTrainer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:  # a failing rank must not wait for the others
-            self.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +14,7 @@ from llmperf_pytorch.models import construct_model, default_dtype, model_definit
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts, torch_device
 from llmperf_pytorch.schedule import learning_rate
+from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.weights import fill_parameter
 
 from llmperf_zero.config import CONFIG
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmperf.types import Device, Plan
 
 
-class ZeroTrainer:
+class ZeroTrainer(TorchTrainer):
     """Weights in the case's precision, master weights and AdamW states in float32, sharded by stage."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
@@ -99,22 +99,9 @@ class ZeroTrainer:
         self._engine.step()
         return loss.detach()
 
-    def evaluate(self) -> Mapping[str, float]:
-        """Nothing beyond the training loss."""
-        return {}
-
     def close(self) -> None:
         """Take the engine apart, let the data go, and leave the process group if it was made here."""
         self._feed.close()
         self._engine.destroy()
         if self._joins:
             leave_ranks()
-
-    def __enter__(self) -> ZeroTrainer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:  # a failing rank must not wait for the others
-            self.close()
