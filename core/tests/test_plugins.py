@@ -78,6 +78,24 @@ def test_a_second_answer_names_both_in_any_order(install, turned):
         Plugins(reversed(chosen) if turned else chosen)
 
 
+FLOPS = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_count_flops(model, workload):
+    return "counted by an extension"
+"""
+
+
+def test_an_extension_is_asked_for_the_flop_count_before_the_core_and_only_one_may_be(install):
+    install("llmperf-ours", "ours", FLOPS, role="extension")
+    install("llmperf-theirs", "theirs", FLOPS, role="extension")
+    ours, theirs = find("extension", "ours"), find("extension", "theirs")
+    assert Plugins([ours]).ask("llmperf_count_flops", model=None, workload=None) == "counted by an extension"
+    with pytest.raises(PluginError, match="llmperf_count_flops is answered by extension:ours and extension:theirs"):
+        Plugins([ours, theirs])
+
+
 def test_a_plugin_for_another_api_version_is_reported_not_imported(install):
     install("llmperf-future", "future", "raise RuntimeError('imported')", version="v2")
     with pytest.raises(PluginError, match=r"for plugin API v2; this llmperf speaks v1"):

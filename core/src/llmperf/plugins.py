@@ -152,8 +152,9 @@ class Plugins:
                     f"{found.role} {found.name!r} ({found.distribution}) answers {hook}, which only"
                     f" {' or '.join(roles)} may answer"
                 )
-            if hook != "llmperf_count_flops" and not hookspecs.collecting(hook) and len(answering) > 1:
-                raise PluginError(f"{hook} is answered by {' and '.join(sorted(answering))}; one of them at most may")
+            rivals = sorted(name for name in answering if not name.startswith("core:"))  # the core answers last
+            if not hookspecs.collecting(hook) and len(rivals) > 1:
+                raise PluginError(f"{hook} is answered by {' and '.join(rivals)}; one of them at most may")
 
     def ask(self, hook: str, **arguments: Any) -> Any:
         """The one answer to a hook that one subject owns; PluginError if no loaded plugin implements it."""
