@@ -106,7 +106,8 @@ class Layer(nn.Module):
 def compute_dtype(hidden: torch.Tensor) -> torch.dtype:
     """What matrix products of hidden states come out in: not their own dtype under autocast."""
     kind = hidden.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+    possible = torch.amp.is_autocast_available(kind)  # the meta device, for one, knows nothing of it
+    return torch.get_autocast_dtype(kind) if possible and torch.is_autocast_enabled(kind) else hidden.dtype
 
 
 class Decoder(nn.Module):
