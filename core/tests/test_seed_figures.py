@@ -10,12 +10,13 @@ import llmperf
 import pytest
 from llmperf.accounting.batch import batch_of, settle
 from llmperf.accounting.flops import count_flops
+from llmperf.accounting.layout import data_parallel_of, layout_of
 from llmperf.accounting.lora import lora_parameters
 from llmperf.accounting.memory import state_bytes
 from llmperf.accounting.mfu import utilisation
 from llmperf.accounting.parameters import count_parameters
 from llmperf.documents import convert
-from llmperf.types import Case, Contract, Layout, Model, PeakFlops, Tuning, Workload
+from llmperf.types import Case, Contract, Model, PeakFlops, Tuning, Workload
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,8 +66,7 @@ def settled(name: str, **changed: int) -> tuple[int, int]:
     """Global batch and tokens per step of a published case, some of its settings changed as a row's fix_hp does."""
     document = case(name)
     tuning = convert({**_plain(document.tuning), **changed}, Tuning, name)
-    ways = tuning.tensor_parallel * tuning.pipeline_parallel
-    data_parallel = tuning.nodes * tuning.devices // ways
+    data_parallel = data_parallel_of(tuning)
     found = settle(document.contract, tuning, data_parallel, {f"tuning.{path}" for path in changed})
     assert found.problem is None
     contract = convert({**_plain(document.contract), "global_batch": found.global_batch}, Contract, name)
@@ -161,17 +161,7 @@ def test_model_states_leave_room_for_activations(name: str, changed: dict[str, i
     """Estimated states are a part, and no small one, of the memory that was measured with activations."""
     document = case(name)
     tuning = convert({**_plain(document.tuning), **changed}, Tuning, name)
-    ways = tuning.tensor_parallel * tuning.pipeline_parallel
-    data_parallel = tuning.nodes * tuning.devices // ways
-    layout = Layout(
-        nodes=tuning.nodes,
-        devices_per_node=tuning.devices,
-        tensor_parallel=tuning.tensor_parallel,
-        pipeline_parallel=tuning.pipeline_parallel,
-        data_parallel=data_parallel,
-        sharding_stage=tuning.sharding_stage,
-        sharding_degree=tuning.sharding_degree or data_parallel,
-    )
+    layout = layout_of(tuning)
     facts, lora = model(document.contract.model), document.contract.lora
     adapters = None if lora is None else lora_parameters(facts, lora)
     held = state_bytes(count_parameters(facts).total, layout, document.contract.precision, adapters) / 2**30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -63,6 +64,15 @@ def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 def load(path: Path, kind: type[T]) -> T:
     """The document in a file; UserError if unreadable or of another shape."""
     return decode(read_bytes(path), kind, str(path))
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file of any size; OSError if it cannot be read."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

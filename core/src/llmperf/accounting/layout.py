@@ -8,8 +8,17 @@ from llmperf.types.spec import Model, RunSpec, Tuning
 
 def standard_layout(spec: RunSpec) -> Layout:
     """The layout that a spec's tuning gives; the core has made sure that it divides (`layout_problems`)."""
-    tuning = spec.tuning
-    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
+    return layout_of(spec.tuning)
+
+
+def data_parallel_of(tuning: Tuning) -> int:
+    """Ranks that see different data: world / (tensor x pipeline parallel), at least 1."""
+    return max(1, tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel))
+
+
+def layout_of(tuning: Tuning) -> Layout:
+    """The layout of a tuning that divides; sharded state is shared by all data-parallel ranks unless it says less."""
+    data_parallel = data_parallel_of(tuning)
     sharding = tuning.sharding_degree or (data_parallel if tuning.sharding_stage else 1)
     return Layout(
         nodes=tuning.nodes,

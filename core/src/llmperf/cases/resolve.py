@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmperf.accounting.batch import settle
-from llmperf.accounting.layout import layout_problems
+from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.documents import builtins, convert
@@ -88,8 +88,7 @@ def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) 
 def _settle_batch(
     contract: Contract, tuning: Tuning, origins: dict[str, str]
 ) -> tuple[Contract, Tuning, Problem | None]:
-    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
-    settled = settle(contract, tuning, data_parallel, set(origins))
+    settled = settle(contract, tuning, data_parallel_of(tuning), set(origins))
     if settled.global_batch != contract.global_batch:
         origins["contract.global_batch"] = "follows from gradient_accumulation"
     if settled.gradient_accumulation != tuning.gradient_accumulation:
@@ -120,10 +119,8 @@ def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Chan
 
 
 def _flat_case(case: Case) -> dict[str, Any]:
-    tuning = case.tuning
-    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
-    settled = settle(case.contract, tuning, max(data_parallel, 1), set())
-    tuning = replace(tuning, gradient_accumulation=settled.gradient_accumulation)
+    settled = settle(case.contract, case.tuning, data_parallel_of(case.tuning), set())
+    tuning = replace(case.tuning, gradient_accumulation=settled.gradient_accumulation)
     return _flatten({"contract": case.contract, "tuning": tuning, "framework": case.framework})
 
 

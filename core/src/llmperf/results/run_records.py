@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,12 +68,4 @@ def file_hashes(run: Path) -> dict[str, str]:
     """SHA-256 of everything that a result is computed from, by name inside the folder."""
     single = [run / name for name in (rundir.PLAN, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)]
     paths = [path for path in [*single, *sorted((run / rundir.RECORDS).glob("*"))] if path.is_file()]
-    return {path.relative_to(run).as_posix(): _sha256(path) for path in paths}
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+    return {path.relative_to(run).as_posix(): documents.sha256(path) for path in paths}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from collections.abc import Iterator
 from itertools import islice
@@ -10,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from llmperf import rundir
-from llmperf.documents import builtins
+from llmperf.documents import builtins, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import pointer, printable, shown
@@ -67,7 +66,7 @@ def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
         problem = _path_problem(name, folder)
         if problem:
             yield ABSENT.finding(path, problem)
-        elif (found := _sha256(folder / name)) != expected:
+        elif (found := sha256(folder / name)) != expected:
             yield CHANGED.finding(path, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
 
 
@@ -80,14 +79,6 @@ def _path_problem(name: str, folder: Path) -> str | None:
     if len(name) > 255 or any(parent.is_symlink() for parent in parents[:-1]) or not _regular(folder / name):
         return f"expected a file {shown(name)} in the run folder, found none"
     return None
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
