@@ -6,10 +6,14 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import llmperf_schemas
 import pytest
+from llmperf.cases.library import Library
+from llmperf.cases.overlays import matching
 from llmperf.cli.main import COMMANDS, call
+from llmperf.plugins import Found, Plugins
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -42,3 +46,28 @@ def test_links_inside_the_repository_point_somewhere(path):
     for target in LINK.findall(path.read_text()):
         if not target.startswith(("http:", "https:", "mailto:")):
             assert (path.parent / target).exists(), target
+
+
+def block(language: str, containing: str) -> str:
+    """The one block of the plugin author's guide in a language that has some text in it."""
+    text = (ROOT / "docs" / "plugin-authors.md").read_text()
+    (found,) = [one for one in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if containing in one]
+    return found
+
+
+def test_the_vendor_of_the_authors_guide_is_a_valid_plugin():
+    module = ModuleType("llmperf_acme")
+    exec(compile(block("python", "llmperf_probe"), "plugin.py", "exec"), module.__dict__)
+    plugins = Plugins()
+    plugins.register(module, Found("acme", "vendor", "llmperf_acme", "llmperf-acme", "0.1.0"))
+    assert plugins.ask("llmperf_probe").devices[0].model == "Acme A1"
+    assert plugins.ask("llmperf_peak_flops", device_model="Acme A1", dtype="bf16").flops_per_second == 100e12
+    assert plugins.ask("llmperf_peak_flops", device_model="Acme A2", dtype="bf16") is None
+    assert len(plugins.ask("llmperf_query_memory", devices=(0, 1))) == 2
+
+
+def test_the_overlay_of_the_authors_guide_applies(tmp_path):
+    (tmp_path / "overlays").mkdir()
+    (tmp_path / "overlays" / "acme.toml").write_text(block("toml", "[when]"))
+    found = matching(Library([("acme", tmp_path)]), "llama2_7b_pretrain_zero", "Acme A1", "zero")
+    assert {one.path: one.value for one in found} == {"tuning.micro_batch": 2, "tuning.attention": "flash"}
