@@ -198,6 +198,14 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, capsys, content, expected):
     assert expected in line
 
 
+def test_json_is_also_an_option_of_its_own(tmp_path, example, capsys):
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "json"]) == 0
+    asked = capsys.readouterr().out
+    assert call(["report", str(path), "--json"]) == 0
+    assert capsys.readouterr().out == asked
+
+
 def test_missing_run_and_unknown_format(tmp_path, example, capsys):
     assert call(["report", str(tmp_path / "none")]) == 2
     assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2

@@ -23,6 +23,7 @@ Examples:
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
               help="terminal, markdown, csv, json, or what an extension adds.")  # fmt: skip
+@click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the headings.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
