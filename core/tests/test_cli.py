@@ -71,7 +71,7 @@ def test_a_plan_shows_what_would_run(capsys):
     code, out, _ = run(capsys, "plan", "default", "--framework", "pytorch", "--devices", "1")
     assert code == 0
     for wanted in (
-        "1 ranks = TP1 x PP1 x DP1",
+        "1 rank = TP1 x PP1 x DP1",
         "micro 2 x accumulation 2 x DP 1 = 4 sequences x 256 = 1,024 tokens a step",
         "5,261,568 parameters",
         "llmperf.launching.agent",

@@ -77,7 +77,8 @@ def layout_text(draft: Draft) -> str:
     sharding = (
         f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
     )
-    return f"{layout.world_size} ranks = {parts}{sharding}"
+    ranks = "1 rank" if layout.world_size == 1 else f"{layout.world_size} ranks"
+    return f"{ranks} = {parts}{sharding}"
 
 
 def batch_text(draft: Draft) -> str:
