@@ -100,8 +100,17 @@ def test_a_busy_host_gives_a_peak_of_low_confidence_that_is_not_kept(
         assert found is not None
         assert found.confidence == "low"
         assert "other work left it 50 %" in found.source
-    assert measured == ["fp32", "fp32"]
+    assert measured == 2 * peak.TRIES * ["fp32"]
     assert not cache_dir("cpu-peak").exists()
+
+
+def test_a_quiet_moment_is_waited_for(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet, shares = peak._measure, iter([0.5, 0.95])
+    monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": next(shares)})
+    found = peak.measured_peak(host.cpu_model(), "fp32")
+    assert found is not None
+    assert found.confidence == "measured"
+    assert "other work" not in found.source
 
 
 @pytest.mark.slow

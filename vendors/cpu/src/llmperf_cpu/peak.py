@@ -24,7 +24,9 @@ LARGEST_BYTES = 4096
 PLAUSIBLE = (1e8, 1e16)
 """FLOP/s of any CPU; anything else is a broken file or a broken clock."""
 QUIET = 0.9
-"""Share of the cores that a measurement must have got to be kept: on a busy host it is made again each time."""
+"""Share of the cores' time that a measurement must have got to be kept: on a busy host it is made again each time."""
+TRIES = 3
+"""For a quiet moment."""
 
 
 def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | None:
@@ -39,7 +41,7 @@ def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | None:
         return None
     key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
     path = cache_dir("cpu-peak") / f"{_digest(key)}.json"
-    kept = _kept(path, key) or _measure(key)
+    kept = _kept(path, key) or _fastest_of_tries(key)
     if kept is None:
         return None
     quiet = kept["core_share"] >= QUIET
@@ -88,6 +90,16 @@ def _sound(found: Any) -> bool:
     within = isinstance(flops, float) and PLAUSIBLE[0] < flops < PLAUSIBLE[1]
     within = within and isinstance(share, float) and 0 < share <= 1
     return within and isinstance(found.get("size"), int) and isinstance(found.get("date"), str)
+
+
+def _fastest_of_tries(key: dict[str, Any]) -> dict[str, Any] | None:
+    """The first measurement that the host was quiet for, else the fastest of a few."""
+    tries: list[dict[str, Any]] = []
+    while len(tries) < TRIES and (found := _measure(key)) is not None:
+        if found["core_share"] >= QUIET:
+            return found
+        tries.append(found)
+    return max(tries, key=lambda one: float(one["flops_per_second"]), default=None)
 
 
 def _measure(key: dict[str, Any]) -> dict[str, Any] | None:
