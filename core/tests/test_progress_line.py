@@ -1,0 +1,67 @@
+"""The live line: what it says, rewritten in place on a terminal, rare elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from llmperf.cli.progress_line import duration, progress_text
+from llmperf.launching.progress import Progress
+
+PROGRAM = """
+from llmperf.cli.progress_line import ProgressLine
+from llmperf.launching.progress import Progress
+with ProgressLine() as line:
+    for step in (3, 4):
+        line.show(Progress(phase="measuring", step=step, steps=9, loss=8.1, tokens_per_second_per_device=1234.5,
+                           mfu=0.25, memory_used_bytes=2**30, seconds_left=75.0))
+print("done")
+"""
+
+
+def progress(**known) -> Progress:
+    nothing = {"loss": None, "tokens_per_second_per_device": None, "mfu": None, "memory_used_bytes": None}
+    return Progress(**{"phase": "measuring", "step": 3, "steps": 9, "seconds_left": None, **nothing, **known})
+
+
+def test_everything_known_is_told():
+    told = progress_text(
+        progress(
+            loss=8.12345, tokens_per_second_per_device=1234.5, mfu=0.25, memory_used_bytes=2**30, seconds_left=75.0
+        )
+    )
+    assert told == "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  1 min 15 s left"
+
+
+def test_what_is_unknown_is_left_out():
+    assert progress_text(progress()) == "measuring  step 3/9"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.2, "0 s"), (59.4, "59 s"), (190, "3 min 10 s"), (7500, "2 h 5 min")])
+def test_durations(seconds, told):
+    assert duration(seconds) == told
+
+
+def test_a_terminal_has_one_line_rewritten_and_cleared():
+    leader, follower = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=follower, stdout=subprocess.PIPE, text=True)
+    out, _ = child.communicate(timeout=30)
+    os.close(follower)
+    shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+    assert out == "done\n"
+    assert "\n" not in shown
+    assert [part.split("  loss")[0] for part in shown.split("\r") if part.strip()] == [
+        "measuring  step 3/9",
+        "measuring  step 4/9",
+    ]
+    assert shown.endswith(" \r")
+
+
+def test_elsewhere_there_is_a_line_now_and_then():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30)
+    assert done.stderr.count("\n") == 1
+    assert "\r" not in done.stderr
