@@ -58,3 +58,10 @@ def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, faul
     lines = [line for path in records for line in path.read_text().splitlines()]
     assert {json.loads(line)["kind"] for line in lines} >= {"phase", "step", "memory"}
     assert [error for line in lines for error in schema_errors("record", json.loads(line))] == []
+
+
+def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, fault="aborts while the interpreter ends", fault_rank="all")
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert "rank 1: closed" in rundir.log_path(tmp_path / "run", 1).read_text()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -69,6 +70,9 @@ class StubTrainer:
     def deaf(self):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self.hangs()
+
+    def aborts_while_the_interpreter_ends(self):
+        atexit.register(os.abort)
 
     def fills_disk(self):
         with (self.run / "filler").open("wb", buffering=0) as file:
