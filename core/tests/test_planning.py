@@ -122,11 +122,18 @@ def test_a_divisible_host_is_shared_out():
 
 
 def test_names_of_devices_are_compared_whole():
-    assert normalised("NVIDIA_A100-SXM4-40GB", "") == normalised("a100 sxm4 40gb", "nvidia")
+    assert normalised("NVIDIA_A100-SXM4-40GB", "nvidia") == normalised("a100 sxm4 40gb", "nvidia")
     machine = machine_elsewhere("H800:2x8", None)
     assert (machine.nodes, len(machine.probe.devices), machine.here) == (2, 8, False)
     with pytest.raises(UserError, match="unknown device model 'A100'"):
         machine_elsewhere("A100:1x8", None)
+
+
+def test_a_broken_vendor_does_not_stop_a_plan_for_anothers_device(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('boom')")
+    assert machine_elsewhere("NVIDIA_A100-SXM4-40GB:1x8", None).vendor == "nvidia"
+    with pytest.raises(PluginError, match="RuntimeError: boom"):
+        machine_elsewhere("A100-SXM4-40GB:1x8", "broken")
 
 
 def test_an_unknown_device_has_no_peak_and_says_so(install):

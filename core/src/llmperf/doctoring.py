@@ -58,8 +58,10 @@ def _devices(subject: str, plugins: Plugins) -> Iterator[Diagnosis]:
     probe = plugins.ask("llmperf_probe")
     if probe.devices:
         yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
-    for problem in probe.problems or ((),) * (not probe.devices):
-        yield Diagnosis(subject, "missing", str(problem) or "sees no device")
+    elif not probe.problems:
+        yield Diagnosis(subject, "missing", "sees no device")
+    for problem in probe.problems:
+        yield Diagnosis(subject, "missing", problem)
 
 
 def missing_requirements(distribution: str) -> list[str]:

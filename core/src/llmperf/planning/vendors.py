@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmperf.errors import PluginError, UserError, unknown
@@ -77,19 +78,26 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
     match = ON.fullmatch(text.strip())
     if match is None:
         raise UserError(f"--on {text}: expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8")
-    known: dict[str, tuple[str, Probe]] = {}
+    known = list(catalogues(vendor))
+    for owner, entry in known:
+        called = {normalised(name, owner) for name in device_names(entry.devices[0])}
+        if normalised(match["model"], owner) in called:
+            devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
+            return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
+    raise unknown("--on", "device model", match["model"], {entry.devices[0].model for _, entry in known})
+
+
+def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
+    """Each model that the named vendor, or any that can be loaded, has in its catalogue."""
     for name in [vendor] if vendor else names("vendor"):
-        plugins = Plugins([find("vendor", name)])
+        try:
+            plugins = Plugins([find("vendor", name)])
+        except PluginError:
+            if vendor:
+                raise
+            continue
         if plugins.answers("llmperf_catalogue"):
-            for entry in plugins.ask("llmperf_catalogue"):
-                for called in device_names(entry.devices[0]):
-                    known.setdefault(normalised(called, name), (name, entry))
-    wanted = normalised(match["model"], "")
-    if wanted not in known:
-        raise unknown("--on", "device model", match["model"], {entry.devices[0].model for _, entry in known.values()})
-    owner, entry = known[wanted]
-    devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
-    return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
+            yield from ((name, entry) for entry in plugins.ask("llmperf_catalogue"))
 
 
 def device_names(device: DeviceInfo) -> list[str]:
@@ -100,7 +108,4 @@ def device_names(device: DeviceInfo) -> list[str]:
 
 def normalised(model: str, vendor: str) -> str:
     """A model name without case, separators or the vendor's name before it: compared whole, never in part."""
-    plain = re.sub(r"[\s_-]+", "", model).lower()
-    for brand in {vendor, "nvidia"} - {""}:
-        plain = plain.removeprefix(brand)
-    return plain
+    return re.sub(r"[\s_-]+", "", model).lower().removeprefix(vendor)
