@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from llmperf.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from llmperf.plugins import Found
 
 EXAMPLES = """\b
 Examples:
@@ -19,7 +22,9 @@ Examples:
 @json_option
 def command(as_json: bool) -> None:
     """List the installed plugins; a broken one is shown with its reason."""
-    found = _found()
+    from llmperf.plugins import discover
+
+    found = discover()
     rows = [_state(one, found) for one in found]
     if as_json:
         print_json(rows)
@@ -36,13 +41,7 @@ def command(as_json: bool) -> None:
 COLUMNS = ("role", "name", "distribution", "version", "state")
 
 
-def _found() -> list[Any]:
-    from llmperf.plugins import discover
-
-    return discover()
-
-
-def _state(one: Any, among: list[Any]) -> dict[str, str]:
+def _state(one: Found, among: list[Found]) -> dict[str, str]:
     from llmperf.errors import PluginError
     from llmperf.plugins import Plugins, find
 

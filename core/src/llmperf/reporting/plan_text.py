@@ -38,13 +38,14 @@ def launch(draft: Draft) -> list[dict[str, Any]]:
 
 def plan_text(draft: Draft) -> str:
     """The draft for a terminal, one fact a line."""
-    width = max(len(name) for name, _ in facts(draft))
-    lines = [f"{name:<{width}}  {value}" for name, value in facts(draft)]
-    lines += [""] + [f"changed from the case: {change_text(one)}" for one in draft.spec.changes]
+    known = list(facts(draft))
+    width = max(len(name) for name, _ in known)
+    lines = [f"{name:<{width}}  {value}" for name, value in known]
+    if draft.spec.changes:
+        lines += ["", *(f"changed from the case: {change_text(one)}" for one in draft.spec.changes)]
     if draft.problems:
-        lines += ["", "does not fit together:"]
-        lines += [f"  {one.where}: {one.message}" for one in draft.problems]
-    return "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
+        lines += ["", "does not fit together:", *(f"  {one.where}: {one.message}" for one in draft.problems)]
+    return "\n".join(lines) + "\n"
 
 
 def facts(draft: Draft) -> Iterator[tuple[str, str]]:
