@@ -28,6 +28,9 @@ LAYERS = (
 
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"}
 
+SHARED = {"llmperf_pytorch", "llmperf_zero"}
+"""Frameworks that others may build on: what torch frameworks share, and what those on DeepSpeed share."""
+
 PLUGINS = sorted(path for role in ("vendors", "frameworks") for path in (ROOT / role).glob("*/src/*"))
 
 
@@ -71,7 +74,7 @@ def test_every_core_module_has_its_layer():
 
 @pytest.mark.parametrize("package", PLUGINS, ids=lambda path: path.name)
 def test_plugins_use_only_the_public_surface(package):
-    allowed_shared = {"llmperf_pytorch"} if package.parent.parent.parent.name == "frameworks" else set()
+    allowed_shared = SHARED if package.parent.parent.parent.name == "frameworks" else set()
     for path in package.rglob("*.py"):
         for module in imports(path, lazy=True):
             top = module.split(".")[0]

@@ -184,7 +184,10 @@ def main():
     results = [train(task, world) for task in tasks]
     if os.environ["RANK"] == "0":
         Path(sys.argv[2]).write_text(json.dumps(results))
-    torch.distributed.destroy_process_group()
+    torch.distributed.barrier()  # the store of rank 0 stays until all have what they need
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # as llmperf's worker ends: native threads have aborted while the interpreter was taken apart
 
 
 if __name__ == "__main__":

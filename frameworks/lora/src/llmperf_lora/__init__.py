@@ -1,0 +1,1 @@
+"""llmperf framework plugin: LoRA fine-tuning with peft, and MMLU."""

@@ -1,0 +1,1 @@
+"""llmperf framework plugin: PaddlePaddle with tensor, pipeline and sharded data parallel."""

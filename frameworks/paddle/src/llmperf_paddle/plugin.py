@@ -1,0 +1,1 @@
+"""llmperf framework plugin `paddle`."""
