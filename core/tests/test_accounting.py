@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.lora import lora_parameters
-from llmperf.accounting.memory import state_bytes
+from llmperf.accounting.memory import stage_parameters, stage_state_bytes, state_bytes
 from llmperf.accounting.mfu import utilisation
 from llmperf.accounting.parameters import count_parameters
 from llmperf.documents import convert
@@ -212,8 +212,31 @@ def test_fp32_states_have_no_second_copy() -> None:
     assert state_bytes(1000, layout(1, 2), "tf32") == 8 * 1000 + 8 * 500
 
 
-def test_tensor_and_pipeline_parallel_divide_all_states() -> None:
-    assert state_bytes(8_000_000, layout(0, 1, 4, 2), "bf16") == 16 * 1_000_000
+def test_tensor_parallel_divides_all_states() -> None:
+    assert state_bytes(8_000_000, layout(0, 1, 4), "bf16") == 16 * 2_000_000
+
+
+def test_stages_hold_equal_layers_and_the_ends_hold_more() -> None:
+    facts = model("llama1_7b")
+    embedding, hidden = 32_000 * 4096, 4096
+    layer = (count_parameters(facts).total - 2 * embedding - hidden) // 32
+    first, second, third, last = stage_parameters(facts, 4)
+    assert (first, second, third, last) == (
+        8 * layer + embedding,
+        8 * layer,
+        8 * layer,
+        8 * layer + embedding + hidden,
+    )
+    assert stage_state_bytes(facts, layout(0, 1, 2, 4), "fp16") == tuple(8 * n for n in stage_parameters(facts, 4))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_stages_share_a_model_and_both_ends_hold_tied_embeddings(stages: int) -> None:
+    facts = model("llama_tiny")
+    assert sum(stage_parameters(facts, stages)) == count_parameters(facts).total
+    tied = replace(facts, tied_embeddings=True)
+    twice = tied.vocab_size * tied.hidden_size if stages > 1 else 0
+    assert sum(stage_parameters(tied, stages)) == count_parameters(tied).total + twice
 
 
 def test_frozen_weights_have_no_gradients_or_states() -> None:

@@ -102,11 +102,11 @@ def test_needs_against_offers():
 
 
 def test_model_states_that_cannot_be_on_the_device_are_refused(stub_plan):
-    plan = replace(stub_plan(), probe=PROBE, device_share=1.0, state_bytes_per_rank=2**35)
+    plan = replace(stub_plan(), probe=PROBE, device_share=1.0, state_bytes_per_stage=(2**33, 2**35))
     (problem,) = memory_problems(plan)
     assert "need 32.0 GiB a rank, 16.0 GiB are there" in problem.message
-    assert memory_problems(replace(plan, state_bytes_per_rank=2**33)) == []
-    assert memory_problems(replace(plan, state_bytes_per_rank=None)) == []
+    assert memory_problems(replace(plan, state_bytes_per_stage=(2**33,))) == []
+    assert memory_problems(replace(plan, state_bytes_per_stage=())) == []
 
 
 def test_a_divisible_host_is_shared_out():

@@ -8,7 +8,8 @@ second copy: 4, 4, 8.
 
 from __future__ import annotations
 
-from llmperf.types import Layout, Precision
+from llmperf.accounting.parameters import count_parameters
+from llmperf.types import Layout, Model, Precision
 
 MIXED = (2, 2, 12)
 """Weights, gradients, optimiser states in 16 bits, bytes a parameter."""
@@ -16,16 +17,41 @@ SINGLE = (4, 4, 8)
 """The same in fp32, tf32 products included."""
 
 
-def state_bytes(parameters: int, layout: Layout, precision: Precision, trainable: int | None = None) -> int:
-    """Estimated bytes of model states on one rank.
+def stage_state_bytes(
+    model: Model, layout: Layout, precision: Precision, trainable: int | None = None
+) -> tuple[int, ...]:
+    """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
 
-    `parameters` and `trainable` count the whole model; `trainable` is None when all are trained, else
-    gradients and optimiser states exist for those only. Tensor and pipeline parallel ranks are taken to hold
-    equal parts.
+    `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
+    """
+    here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
+    stages = stage_parameters(model, layout.pipeline_parallel)
+    return tuple(state_bytes(parameters, layout, precision, here) for parameters in stages)
+
+
+def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
+    """Parameters of each stage: equally many layers, the input embedding on the first, norm and head on the last.
+
+    Where the embeddings are tied, both ends hold the one matrix.
+    """
+    count = count_parameters(model)
+    final_norm = model.hidden_size
+    layers = (count.attention + count.mlp + count.norms - final_norm) // stages
+    if stages == 1:
+        return (count.total,)
+    first, last = layers + count.input_embedding, layers + final_norm + (count.head or count.input_embedding)
+    return (first, *[layers] * (stages - 2), last)
+
+
+def state_bytes(parameters: int, layout: Layout, precision: Precision, trainable: int | None = None) -> int:
+    """Estimated bytes of model states on one rank of a stage.
+
+    `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
+    optimiser states exist for those only. Tensor parallel ranks are taken to hold equal parts.
     """
     weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
     trained = parameters if trainable is None else trainable
-    stage, ways = layout.sharding_stage, layout.tensor_parallel * layout.pipeline_parallel
+    stage, ways = layout.sharding_stage, layout.tensor_parallel
     parts = ((weights, parameters, 3), (gradients, trained, 2), (states, trained, 1))
     return sum(
         _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))

@@ -126,7 +126,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         flops=sketch.flops,
         peak=peak,
         peak_problem=peak_problem,
-        state_bytes_per_rank=_state_bytes(sketch, layout),
+        state_bytes_per_stage=_state_bytes(sketch, layout),
         needs=worker.needs if worker else None,
         launcher=request.launcher,
         agent=worker.agent if worker else (),
@@ -147,12 +147,11 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     return peak, None if peak else f"{machine.vendor} gives no {dtype} peak for {model!r}"
 
 
-def _state_bytes(sketch: Draft, layout: Layout) -> int:
-    from llmperf.accounting.memory import state_bytes
+def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:
+    from llmperf.accounting.memory import stage_state_bytes
 
     trainable = workload(sketch.spec).lora_parameters
-    precision = sketch.spec.contract.precision
-    return state_bytes(sketch.flops.parameters, layout, precision, trainable)
+    return stage_state_bytes(sketch.spec.model, layout, sketch.spec.contract.precision, trainable)
 
 
 def run_id(case: str, vendor: str, framework: str) -> str:

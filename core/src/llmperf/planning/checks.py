@@ -32,7 +32,7 @@ def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem
 def memory_problems(plan: Plan) -> list[Problem]:
     """Model states that cannot be on the device, whatever the activations take."""
     total = plan.probe.devices[0].memory_bytes
-    needed = plan.state_bytes_per_rank
+    needed = max(plan.state_bytes_per_stage, default=None)
     if total is None or needed is None or needed <= total * plan.device_share:
         return []
     have = total * plan.device_share / 2**30

@@ -219,8 +219,9 @@ class Plan:
     """Of the whole probed device."""
     peak_problem: str | None = None
     """Why there is no peak, and so no MFU."""
-    state_bytes_per_rank: Count | None = None
-    """Weights, gradients and optimiser states of one rank, estimated; activations not counted."""
+    state_bytes_per_stage: tuple[Count, ...] = ()
+    """Weights, gradients and optimiser states of one rank of each pipeline stage, estimated; activations not counted.
+    Empty where there is no estimate."""
     needs: Needs | None
     """What the framework asks of the devices; None when the framework could not plan."""
     launcher: str
