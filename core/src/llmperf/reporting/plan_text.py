@@ -103,8 +103,8 @@ def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
         yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({plan.peak.source}, {plan.peak.date})"
     if plan.state_bytes_per_stage:
         stages = ", ".join(f"{one / 2**30:.2f}" for one in plan.state_bytes_per_stage)
-        rank = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
-        yield "model states", f"{stages} GiB {rank}, activations not counted"
+        each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
+        yield "model states", f"{stages} GiB {each}, activations not counted"
     for node in launch(draft):
         yield f"launch, node {node['node_rank']}", shlex.join(node["argv"])
     for name, value in plan.env.items():
