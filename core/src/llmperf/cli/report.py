@@ -51,8 +51,6 @@ def _named(reporters: list[Reporter], wanted: str) -> Reporter:
 
 
 def _read(run: Path) -> tuple[Path, Result]:
-    """The result of a run folder or a file; UserError with the first thing that is wrong with it."""
-    from llmperf.validation.check import read_result
+    from llmperf.validation.check import read_run_result
 
-    path = run / "result.json" if run.is_dir() else run
-    return path, read_result(path)
+    return run / "result.json" if run.is_dir() else run, read_run_result(run)

@@ -147,6 +147,11 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
         )
 
 
+def read_run_result(run: Path) -> Result:
+    """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
+    return read_result(run / "result.json" if run.is_dir() else run)
+
+
 def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
     value = parse_json(read_bytes(path), str(path)).value

@@ -1,0 +1,73 @@
+"""`llmperf align`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmperf.cli.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from llmperf.results.alignment import Alignment
+    from llmperf.types import Result
+
+EXAMPLES = """\b
+Examples:
+  llmperf align runs/MINE runs/REFERENCE               as published results are aligned
+  llmperf align runs/A runs/B runs/REF --from-step 1   several runs against the last one, from the first step on
+  llmperf align runs/A runs/REF --from-step 1 --step-limit 1e-3 --json
+"""
+
+
+@click.command("align", epilog=EXAMPLES)
+@click.argument("runs", metavar="RUN... REFERENCE", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--from-step", type=click.IntRange(1), metavar="N", help="First step that counts in the mean, from 1. [21]"
+)
+@click.option("--mean-limit", type=float, metavar="SHARE", help="Largest mean relative error. [0.02]")
+@click.option("--step-limit", type=float, metavar="NATS", help="Largest difference of any step. [none]")
+@click.option("--plot/--no-plot", default=True, help="Draw the curves. [on]")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    runs: tuple[Path, ...],
+    from_step: int | None,
+    mean_limit: float | None,
+    step_limit: float | None,
+    plot: bool,
+    as_json: bool,
+) -> None:
+    """Hold the loss of runs against a reference, step by step. Each is a run folder or a result.json.
+
+    Exits with 0 when all are aligned, 1 when one is not or nobody can tell, 2 when one cannot be read.
+    """
+    from llmperf.errors import UserError
+    from llmperf.results.alignment import FROM_STEP, MEAN_LIMIT, align
+    from llmperf.validation.check import read_run_result
+
+    if len(runs) < 2:
+        raise UserError("llmperf align: expected one run or more and the reference, found one path")
+    results = [read_run_result(path) for path in runs]
+    limit = MEAN_LIMIT if mean_limit is None else mean_limit
+    alignments = [align(run, results[-1], from_step or FROM_STEP, limit, step_limit) for run in results[:-1]]
+    if as_json:
+        print_json(alignments)
+    else:
+        _print(alignments, results, limit, plot)
+    ctx.exit(0 if all(one.passed for one in alignments) else 1)
+
+
+def _print(alignments: list[Alignment], results: list[Result], limit: float, plot: bool) -> None:
+    from llmperf.reporting import alignment as text
+
+    named = text.labels(results)
+    print_table(*text.step_rows(alignments, named))
+    for drawing in text.plots(alignments, named, sys.stdout.isatty()) if plot else ():
+        click.echo(f"\n{drawing}")
+    click.echo()
+    for one in alignments:
+        click.echo(text.verdict(one, named, limit))

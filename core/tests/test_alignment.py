@@ -1,0 +1,117 @@
+"""Runs held against a reference."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf.cli.main import call
+from llmperf.documents import convert
+from llmperf.errors import UserError
+from llmperf.reporting.curves import drawn, marks
+from llmperf.results.alignment import align
+from llmperf.types import Result
+
+STEPS = 30
+
+
+def result(example, losses, **changed):
+    """The example result with another loss curve, and other values at its top or in its contract."""
+    document = json.loads(json.dumps(example))
+    points = [{"step": step, "loss": loss, "nonfinite": None, "grad_norm": None} for step, loss in losses.items()]
+    document["loss_curve"] = points
+    document["contract"] |= changed.pop("contract", {})
+    return document | changed
+
+
+def curve(apart=0.0, steps=STEPS):
+    return {step: (8.0 - 0.1 * step) * (1 + apart) for step in range(steps)}
+
+
+def read(document) -> Result:
+    return convert(document, Result, "result")
+
+
+def test_a_curve_is_aligned_with_itself(example):
+    one = read(result(example, curve()))
+    found = align(one, one)
+    assert (found.passed, found.mean_relative, found.largest_absolute, found.unlike) == (True, 0.0, 0.0, ())
+    assert [step.step for step in found.steps] == list(range(1, STEPS + 1))
+
+
+@given(apart=st.floats(0.0001, 0.5))
+def test_two_percent_from_the_21st_step_on_is_the_limit(apart):
+    import llmperf_schemas
+
+    example = llmperf_schemas.example("result")
+    reference = read(result(example, curve()))
+    early = {step: loss * (1 + 10 * apart) if step < 20 else loss for step, loss in curve().items()}
+    assert align(read(result(example, early)), reference).passed
+    found = align(read(result(example, curve(apart))), reference)
+    assert found.mean_relative == pytest.approx(apart)
+    assert found.passed == (apart < 0.02)
+
+
+def test_a_short_run_cannot_be_told(example):
+    one = read(result(example, curve(steps=20)))
+    assert align(one, one).passed is None
+    assert align(one, one, from_step=1).passed
+
+
+def test_no_step_may_exceed_the_step_limit(example):
+    reference = read(result(example, curve()))
+    bumped = read(result(example, curve() | {3: curve()[3] + 2e-3}))
+    assert align(bumped, reference).passed
+    assert align(bumped, reference, step_limit=1e-3).passed is False
+
+
+def test_other_contracts_are_named(example):
+    one = read(result(example, curve()))
+    other = read(result(example, curve(), contract={"seed": 7, "seq_len": 64}))
+    assert align(one, other).unlike == ("seq_len", "seed")
+
+
+def test_no_curve_and_no_common_step_are_said(example):
+    whole = read(result(example, curve()))
+    with pytest.raises(UserError, match="loss_curve: expected the loss of each step, found none"):
+        align(read(result(example, {})), whole)
+    with pytest.raises(UserError, match="no step in common"):
+        align(read(result(example, {99: 1.0})), whole)
+
+
+def write(path, document):
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, capsys):
+    one = write(tmp_path / "one.json", result(example, curve(1e-5), run_id="one"))
+    other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
+    assert call(["align", one, other]) == 0
+    out = capsys.readouterr().out
+    assert "other (reference)" in out
+    assert "loss, nats per token, by step" in out
+    assert "log10 of difference from the reference" in out
+    assert "one: aligned: mean relative error 0.0010 % from step 21 on (limit 2 %)" in out
+    assert "\x1b" not in out
+    assert call(["align", one, other, "--no-plot", "--step-limit", "1e-9"]) == 1
+    assert "NOT aligned" in capsys.readouterr().out
+
+
+def test_json_and_bad_input(example, tmp_path, capsys):
+    one = write(tmp_path / "one.json", result(example, curve()))
+    assert call(["align", one, one, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["passed"] is True
+    assert call(["align", one]) == 2
+    assert "expected one run or more and the reference" in capsys.readouterr().err
+    assert call(["align", one, str(tmp_path / "none.json")]) == 2
+
+
+def test_a_drawing_hides_no_curve():
+    text = drawn("loss", {"flat": [(1, 1.0), (10, 1.0)], "rising": [(1, 0.5), (10, 2.0)]}, colour=False)
+    assert "* flat   o rising" in text
+    assert text.count("o") >= 3
+    assert len(set(marks(8))) == 8
+    assert len(marks(19)) == 19
