@@ -85,6 +85,8 @@ PUBLISHED = {
     ("vendor", "cpu"): "llmperf-cpu",
     ("vendor", "nvidia"): "llmperf-nvidia",
     ("vendor", "kunlunxin"): "llmperf-kunlunxin",
+    ("vendor", "rocm"): "llmperf-rocm",
+    ("vendor", "ascend"): "llmperf-ascend",
     ("framework", "pytorch"): "llmperf-pytorch",
     ("framework", "zero"): "llmperf-zero",
     ("framework", "megatron_deepspeed"): "llmperf-megatron-deepspeed",

@@ -1,0 +1,1 @@
+"""AMD GPUs through ROCm under llmperf."""
