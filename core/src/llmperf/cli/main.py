@@ -20,6 +20,8 @@ COMMANDS = {
     "devices": "List the devices that the vendor plugins see here.",
     "validate": "Check results, plans, records, cases and models.",
     "report": "Render results as tables or documents.",
+    "compare": "Hold the figures of runs against those of others.",
+    "summary": "Best, median and spread of many runs, by kind.",
     "align": "Hold the loss of runs against a reference, step by step.",
     "doctor": "Say what is missing here for which plugin, and what mends it.",
     "completion": "Print the shell's completion script.",

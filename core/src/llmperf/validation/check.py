@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
+from llmperf.rundir import RESULT
 from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
@@ -147,9 +148,19 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
         )
 
 
+def read_results(path: Path) -> list[Result]:
+    """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
+    if not path.is_dir() or (path / RESULT).is_file():
+        return [read_run_result(path)]
+    found = [read_result(document.path) for document in documents_in(path) if document.kind == "result"]
+    if not found:
+        raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
+    return found
+
+
 def read_run_result(run: Path) -> Result:
     """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
-    return read_result(run / "result.json" if run.is_dir() else run)
+    return read_result(run / RESULT if run.is_dir() else run)
 
 
 def read_result(path: Path) -> Result:

@@ -1,0 +1,89 @@
+"""Runs of one kind: the same case, changes, device, framework and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from llmperf.results.alignment import unlike
+from llmperf.results.spread import Spread, spread
+from llmperf.types.plan import Layout
+from llmperf.types.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What runs must have in common for their figures to be repeats of one another."""
+
+    case: str
+    """Name of the case."""
+    contract: tuple[tuple[str, object], ...]
+    """What was changed in it, path and value."""
+    device: str
+    """Model of the devices."""
+    framework: str
+    """Name of the framework plugin."""
+    layout: Layout
+    """How the ranks shared the model."""
+    tuning: tuple[tuple[str, object], ...]
+    """What else was changed, path and value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Repeats of one run."""
+
+    kind: Kind
+    """What they have in common."""
+    results: tuple[Result, ...]
+    """All of them, also those that failed."""
+
+    @property
+    def spread(self) -> Spread | None:
+        """Of token/p/s over the complete ones."""
+        return spread(self.results)
+
+
+def kind_of(result: Result) -> Kind:
+    """What a result is a repeat of."""
+    changes = [(one.contract, (one.path, one.value)) for one in result.fix_hp]
+    return Kind(
+        case=result.case,
+        contract=tuple(sorted(change for contract, change in changes if contract)),
+        device=result.hardware.device_model,
+        framework=result.tuning.framework,
+        layout=result.parallelism,
+        tuning=tuple(sorted(change for contract, change in changes if not contract)),
+    )
+
+
+def grouped(results: Iterable[Result]) -> list[Group]:
+    """Results by kind, in the order in which the kinds first come."""
+    kinds: dict[Kind, list[Result]] = {}
+    for result in results:
+        kinds.setdefault(kind_of(result), []).append(result)
+    return [Group(kind=kind, results=tuple(members)) for kind, members in kinds.items()]
+
+
+def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
+    """The baseline on the same case, contract and device model: of several, the fastest."""
+    alike = [
+        one
+        for one in baselines
+        if one.spread is not None
+        and (one.kind.case, one.kind.contract, one.kind.device)
+        == (group.kind.case, group.kind.contract, group.kind.device)
+    ]
+    return max(alike, key=_median, default=None)
+
+
+def _median(group: Group) -> float:
+    found = group.spread
+    assert found is not None
+    return found.median
+
+
+def contract_differences(one: Sequence[Result], other: Sequence[Result]) -> tuple[str, ...]:
+    """Parts of the contract in which any result differs from any other: their throughputs measure different things."""
+    everything = [*one, *other]
+    return tuple(sorted({name for result in everything[1:] for name in unlike(result, everything[0])}))
