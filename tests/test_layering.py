@@ -21,7 +21,7 @@ LAYERS = (
     {"planning"},
     {"launching", "measuring", "results"},
     {"validation", "reporting"},
-    {"running", "doctoring"},
+    {"running", "doctoring", "packing"},
     {"cli"},
 )
 """Each may import itself and what stands before it. `builtin` ties the core's own answers to the hooks, lazily."""

@@ -12,12 +12,14 @@ from typing import Any
 SCHEMA_VERSION = 1
 """Version of all schemas; raised when a document that was valid would no longer be."""
 
-NAMES = ("result", "plan", "case", "model", "record")
+NAMES = ("result", "plan", "case", "model", "record", "manifest")
 
 RESULT_SCHEMA = f"llmperf/result/{SCHEMA_VERSION}"
 """What the `schema` field of a result says."""
 PLAN_SCHEMA = f"llmperf/plan/{SCHEMA_VERSION}"
 """What the `schema` field of a plan says."""
+MANIFEST_SCHEMA = f"llmperf/manifest/{SCHEMA_VERSION}"
+"""What the `schema` field of a submission's manifest says."""
 
 
 def names() -> tuple[str, ...]:

@@ -19,6 +19,7 @@ COMMANDS = {
     "plugins": "List the installed plugins, broken ones with their reason.",
     "devices": "List the devices that the vendor plugins see here.",
     "validate": "Check results, plans, records, cases and models.",
+    "pack": "Make a submission of run folders: an archive with a manifest.",
     "report": "Render results as tables or documents.",
     "compare": "Hold the figures of runs against those of others.",
     "summary": "Best, median and spread of many runs, by kind.",

@@ -20,7 +20,18 @@ Violation = tuple[str, str]
 """JSON pointer, and one line that says what was found and what was expected."""
 Check = Callable[[Any], Iterable[Violation]]
 
-_MODULES = ("documents", "parallelism", "throughput", "utilisation", "memory", "loss", "identity", "shipped", "files")
+_MODULES = (
+    "documents",
+    "parallelism",
+    "throughput",
+    "utilisation",
+    "memory",
+    "loss",
+    "identity",
+    "shipped",
+    "files",
+    "submission",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,14 @@ from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
 from llmperf.types import Case, Finding, Model, Plan, Result
+from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
 from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
+from llmperf.validation.submission import NAME as MANIFEST
+from llmperf.validation.submission import manifest_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -64,7 +67,38 @@ def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindin
         found = list(documents_in(path))
     except UserError as error:
         return [_unreadable(path, None, error)]
-    return [_validate(document, plugins) for document in found]
+    return [file for document in found for file in _files_of(document, plugins)]
+
+
+def _files_of(document: Document, plugins: Plugins | None) -> list[FileFindings]:
+    """The document, or what is in it where it is an archive."""
+    if document.kind != "archive":
+        return [_validate(document, plugins)]
+    try:
+        with unpacked(document.path) as folder:
+            return [_renamed(file, folder, document.path) for file in _submission(folder, plugins)]
+    except UserError as error:
+        return [_unreadable(document.path, "archive", error)]
+
+
+def _submission(folder: Path, plugins: Plugins | None) -> list[FileFindings]:
+    """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
+    try:
+        told = tuple(manifest_findings(folder))
+    except UserError as error:
+        told = (UNREADABLE.finding("", str(error)),)
+    manifest = FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
+    try:
+        found = [document for document in documents_in(folder) if document.kind not in ("manifest", "archive")]
+    except UserError as error:
+        return [manifest, _unreadable(folder, None, error)]
+    return [manifest, *(_validate(document, plugins) for document in found)]
+
+
+def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
+    """With its place in the archive for a path, not the folder it was unpacked to."""
+    told = (replace(one, message=one.message.replace(str(folder), str(archive))) for one in file.findings)
+    return FileFindings(path=archive / file.path.relative_to(folder), kind=file.kind, findings=tuple(told))
 
 
 def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:

@@ -12,8 +12,9 @@ from typing import Literal
 
 from llmperf import rundir
 from llmperf.errors import UserError
+from llmperf.validation.archives import is_archive
 
-Kind = Literal["result", "plan", "case", "model", "record"]
+Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive"]
 MAX_FILES = 20_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
@@ -39,7 +40,8 @@ def documents_in(path: Path) -> Iterator[Document]:
         raise UserError(f"{path}: neither a file nor a folder")
     kind = kind_of(path)
     if kind is None:
-        raise UserError(f"{path}: expected a result, a plan, records (.jsonl), a case or a model (.toml)")
+        known = "a result, a plan, records (.jsonl), a case or a model (.toml), an archive (.zip, .tar.gz)"
+        raise UserError(f"{path}: expected {known}")
     yield Document(path, kind)
 
 
@@ -79,6 +81,8 @@ def kind_of(path: Path) -> Kind | None:
         return "result"
     if path.name == rundir.PLAN:
         return "plan"
+    if is_archive(path):
+        return "archive"
     if path.suffix == ".jsonl":
         return "record"
     if path.suffix == ".json":

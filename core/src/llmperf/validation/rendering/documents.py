@@ -1,4 +1,4 @@
-"""The five schemas, whole."""
+"""The schemas, whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import llmperf_schemas
 
-from llmperf.types import plan, records, result, spec
+from llmperf.types import plan, records, result, spec, submission
 from llmperf.validation.rendering.docstrings import class_description
 from llmperf.validation.rendering.fields import Definitions, Schema
 
@@ -17,6 +17,7 @@ KINDS: dict[str, type] = {
     "plan": plan.Plan,
     "case": spec.Case,
     "model": spec.Model,
+    "manifest": submission.Manifest,
 }
 RECORDS: tuple[type, ...] = (
     records.PhaseRecord,
@@ -25,7 +26,11 @@ RECORDS: tuple[type, ...] = (
     records.FailureRecord,
     records.MemorySample,
 )
-_SELF_NAMED = {"result": llmperf_schemas.RESULT_SCHEMA, "plan": llmperf_schemas.PLAN_SCHEMA}
+_SELF_NAMED = {
+    "result": llmperf_schemas.RESULT_SCHEMA,
+    "plan": llmperf_schemas.PLAN_SCHEMA,
+    "manifest": llmperf_schemas.MANIFEST_SCHEMA,
+}
 
 
 def render(name: str) -> Schema:

@@ -1,0 +1,32 @@
+"""`llmperf pack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+EXAMPLES = """\b
+Examples:
+  llmperf pack runs/ID -o submission.zip
+  llmperf pack runs/* -o submission.zip --lang zh
+  llmperf validate submission.zip
+"""
+
+
+@click.command("pack", epilog=EXAMPLES)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.option("-o", "--output", metavar="FILE.zip", required=True, type=click.Path(path_type=Path),
+              help="The archive to write.")  # fmt: skip
+@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
+              help="Of the README.")  # fmt: skip
+@click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")
+def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
+    """Make a submission of run folders: results, plans, records, environment, a README, a manifest with hashes.
+
+    A run with an error finding is not packed. The archive is written whole or not at all.
+    """
+    from llmperf.packing import pack
+
+    manifest = pack(runs, output, language, with_logs)
+    click.echo(f"{output}: {len(manifest.runs)} runs, {len(manifest.files)} files; check it: llmperf validate {output}")

@@ -1,0 +1,96 @@
+"""`llmperf pack`: run folders as one archive with a manifest and a README."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llmperf import __version__, rundir
+from llmperf.documents import encode_pretty, read_bytes, write_bytes
+from llmperf.errors import Refused, UserError
+from llmperf.types.result import Result
+from llmperf.types.submission import Manifest
+from llmperf.validation.submission import NAME as MANIFEST
+
+README = "README.md"
+SINGLE = (rundir.PLAN, rundir.RESULT, rundir.REPORT, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)
+FOLDERS = (rundir.RECORDS, rundir.FILES)
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every member, so that the same runs give the same members."""
+
+
+def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bool = False) -> Manifest:
+    """Write the archive of some run folders, whole or not at all.
+
+    Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
+    a file cannot be read.
+    """
+    if output.exists():
+        raise UserError(f"{output}: is there already; choose another name with -o")
+    if not output.name.endswith(".zip"):
+        raise UserError(f"{output}: expected a name that ends with .zip")
+    results = [_checked(run) for run in runs]
+    names = [run.resolve().name for run in runs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"two run folders are called {twice[0]!r}: give each once")
+    members = {README: _readme(results, language).encode("utf-8", "backslashreplace")}
+    for name, run in zip(names, runs, strict=True):
+        members |= {f"{name}/{path.relative_to(run).as_posix()}": read_bytes(path) for path in _files(run, with_logs)}
+    manifest = _manifest(names, members)
+    write_bytes(output, _zipped({MANIFEST: encode_pretty(manifest), **dict(sorted(members.items()))}))
+    return manifest
+
+
+def _checked(run: Path) -> Result:
+    from llmperf.validation.check import read_run_result, validate_path
+
+    if not (run / rundir.RESULT).is_file():
+        raise UserError(f"{run}: expected a run folder with {rundir.RESULT}, found none")
+    told = [(file.path, one) for file in validate_path(run) for one in file.findings if one.severity == "error"]
+    if told:
+        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in told)
+        raise Refused(f"{run}: not valid, so not packed:", lines)
+    return read_run_result(run)
+
+
+def _files(run: Path, with_logs: bool) -> Iterator[Path]:
+    """The regular files of a run that its result rests on; logs only if asked for, as they may hold anything."""
+    yield from (run / name for name in SINGLE if (run / name).is_file())
+    for folder in (*FOLDERS, rundir.LOGS) if with_logs else FOLDERS:
+        for path in sorted((run / folder).rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _readme(results: Sequence[Result], language: str) -> str:
+    from llmperf.reporting.markdown import render_markdown
+
+    return "\n".join(render_markdown(result, language) for result in results)
+
+
+def _manifest(runs: Sequence[str], members: dict[str, bytes]) -> Manifest:
+    from llmperf_schemas import MANIFEST_SCHEMA
+
+    return Manifest(
+        schema=MANIFEST_SCHEMA,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        llmperf_version=__version__,
+        runs=tuple(sorted(runs)),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(members.items())},
+    )
+
+
+def _zipped(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+    return buffer.getvalue()
