@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         Finding,
         FlopCount,
         Launcher,
+        LoggedFacts,
+        LoggedStep,
         Model,
         PeakFlops,
         Plan,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
         Reporter,
         Result,
         RunSpec,
-        StepRecord,
         Trainer,
         WorkerPlan,
         Workload,
@@ -213,13 +214,17 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 
 @hookspec(firstresult=True)
-def llmperf_parse_log(line: str) -> StepRecord | None:
-    """Called in the controller for each line that an external training script prints, to find its steps.
+def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | None:
+    """Called in each rank's watcher for each line that its external script prints, to find steps, memory, versions.
 
-    The framework owns it, and only one that drives such a script needs it. None: no step in this line.
+    The framework owns it, and only one that plans a `Script` needs it. None: the line tells nothing. Tokens, the time a
+    line came and what is measured are the core's.
 
     >>> @llmperf.hookimpl
     ... def llmperf_parse_log(line):
+    ...     words = line.split()
+    ...     if words[:1] == ["step"]:
+    ...         return LoggedStep(step=int(words[1]), seconds=float(words[2]), loss=float(words[3]))
     ...     return None
     """
     raise NotImplementedError

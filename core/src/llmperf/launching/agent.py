@@ -32,6 +32,11 @@ def python_module(module: str) -> tuple[str, ...]:
     return (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", module)
 
 
+def rank_module(plan: Plan) -> str:
+    """The module that is a rank's process: a trainer's worker, or the watcher of an external script."""
+    return "llmperf.measuring.worker" if plan.script is None else "llmperf.measuring.watcher"
+
+
 def agent_argv() -> tuple[str, ...]:
     """The argv of llmperf's own agent, for `WorkerPlan.agent`; the controller fills in what is in braces."""
     options = ("run_dir", "node_rank", "master_addr", "master_port")
@@ -101,7 +106,7 @@ class Agent:
         environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
         with rundir.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
-                [*python_module("llmperf.measuring.worker"), "--run-dir", str(self._run)],
+                [*python_module(rank_module(self._plan)), "--run-dir", str(self._run)],
                 env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

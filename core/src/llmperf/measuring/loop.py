@@ -103,7 +103,7 @@ class MeasuredLoop:
             self._record(self._pending.popleft())
 
     def _record(self, one: _Pending) -> None:
-        loss, nonfinite = _number(one.output.loss)
+        loss, nonfinite = finite(one.output.loss)
         self._recorder.write(
             StepRecord(
                 rank=self._rank,
@@ -114,7 +114,7 @@ class MeasuredLoop:
                 tokens=one.output.tokens,
                 loss=loss,
                 nonfinite=nonfinite,
-                grad_norm=_number(one.output.grad_norm)[0],
+                grad_norm=finite(one.output.grad_norm)[0],
             )
         )
         if nonfinite is not None:
@@ -129,7 +129,7 @@ def _ready(value: Scalar) -> bool:
     return value is None or isinstance(value, (float, int)) or value.ready()
 
 
-def _number(value: Scalar) -> tuple[float | None, Literal["nan", "inf", "-inf"] | None]:
+def finite(value: Scalar) -> tuple[float | None, Literal["nan", "inf", "-inf"] | None]:
     """A loss as a finite number, or None and what it was instead."""
     if value is None:
         return None, None

@@ -6,27 +6,22 @@ import argparse
 import faulthandler
 import os
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 from llmperf import documents, rundir
 from llmperf.errors import PluginError
+from llmperf.measuring.leaving import fail, leave
 from llmperf.measuring.loop import MeasuredLoop, Window
 from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Found, Plugins, find
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, PhaseRecord, RankRecord
+from llmperf.types.records import PhaseRecord, RankRecord
 
 Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
-
-MAX_MESSAGE = 4_000
-MAX_TRACEBACK = 40_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             Worker(run, rank, recorder).run()
         except BaseException as error:
-            _fail(recorder, rank, error)
+            fail(recorder, rank, error)
     return 0
 
 
@@ -109,48 +104,6 @@ def _check_version(plan: Plan, found: Found) -> None:
             )
         return
     raise PluginError(f"plan.json: plugins: {found.role} {found.name!r} is not listed")
-
-
-def _fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
-    """Record why this rank ends and end it: closing what hangs on other ranks could take for ever."""
-    text = "".join(traceback.format_exception(error))
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    record = FailureRecord(
-        rank=rank,
-        at=time.time(),
-        exception=name,
-        message=_plain(_message(error))[:MAX_MESSAGE],
-        traceback=_plain(text)[-MAX_TRACEBACK:],
-    )
-    for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
-        with suppress(Exception):
-            recorder.write(record)
-            break
-    with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) before the last step"
-    return str(error)
-
-
-def _plain(text: str) -> str:
-    """Text that UTF-8 can hold."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def leave(code: int) -> NoReturn:
-    """End the process at once: all is closed and recorded, and what native libraries do while the interpreter is
-    taken apart is not part of the run. Threads of a process group have aborted there, after the last record.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -133,6 +133,8 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         rank_env=worker.rank_env if worker else {},
         env={},
         files=worker.files if worker else {},
+        script=worker.script if worker else None,
+        notes=worker.notes if worker else (),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),

@@ -7,6 +7,7 @@ from pathlib import Path
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.mfu import utilisation
+from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome
 from llmperf.results.run_records import RunRecords, read_run
 from llmperf.results.throughput import loss_curve, metrics
@@ -88,7 +89,8 @@ def software(records: RunRecords) -> Software:
 
 def notes(records: RunRecords) -> tuple[str, ...]:
     """How figures were made where that is not plain."""
-    found = list(records.ending.notes) if records.ending else []
+    found = [*records.plan.notes, *script_notes(records)]
+    found += records.ending.notes if records.ending else ()
     if records.plan.peak_problem:
         found.append(f"no MFU: {records.plan.peak_problem}")
     planned = records.plan.batch.tokens_per_step

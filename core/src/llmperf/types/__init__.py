@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import PluginInfo as PluginInfo
     from llmperf.types.plan import Problem as Problem
+    from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.plan import Workload as Workload
     from llmperf.types.records import FailureRecord as FailureRecord
+    from llmperf.types.records import LoggedFacts as LoggedFacts
+    from llmperf.types.records import LoggedStep as LoggedStep
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
     from llmperf.types.records import RankRecord as RankRecord
@@ -54,8 +57,8 @@ _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
-    " WorkerPlan Workload",
-    "records": "FailureRecord MemorySample PhaseRecord RankRecord StepOutput StepRecord Trainer",
+    " Script WorkerPlan Workload",
+    "records": "FailureRecord LoggedFacts LoggedStep MemorySample PhaseRecord RankRecord StepOutput StepRecord Trainer",
     "result": "Finding Reporter Result",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}

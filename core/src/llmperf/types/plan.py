@@ -81,6 +81,16 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """An external training script that the ranks run in the place of a trainer, watched from outside by its output."""
+
+    command: tuple[str, ...]
+    """The argv of one rank; `{run_dir}` and what `rank_env` may hold are filled in."""
+    step_rank: Count
+    """The rank whose output tells of every step. A line there speaks for all ranks, with the whole step's tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
     """A framework's part of the plan."""
 
@@ -95,6 +105,10 @@ class WorkerPlan:
     `{master_addr}` and `{master_port}` are filled in by the agent."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Configuration files it wants in the run folder: name to text."""
+    script: Script | None = None
+    """What the ranks run, if that is an external script; `llmperf_parse_log` then reads what it prints."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the result should know of how it was made."""
     problems: tuple[Problem, ...] = ()
     """Why it cannot run, all of it."""
 
@@ -234,6 +248,10 @@ class Plan:
     """Variables that all ranks share."""
     files: Mapping[str, str]
     """Configuration files in the run folder: name to text."""
+    script: Script | None = None
+    """The external script that the ranks run; None where they run a trainer."""
+    notes: tuple[str, ...] = ()
+    """The framework's, for the result."""
     stall_seconds: NonNegative
     """A run in which no rank finishes a step for this long has hung."""
     startup_seconds: NonNegative

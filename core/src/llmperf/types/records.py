@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
 
@@ -95,6 +95,31 @@ class StepRecord:
     """What the loss was when it was no number; `loss` is then None."""
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None where the framework does not compute it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedStep:
+    """A step as an external script prints it. Who did it, when, on how many tokens, measured or not: the core says."""
+
+    step: Count
+    """From 0."""
+    seconds: NonNegative
+    """By the script's own stopwatch."""
+    loss: float | None
+    """Mean cross entropy per token of the whole step, in nats; NaN or infinite where the script says so; None where it
+    gives none."""
+    grad_norm: float | None = None
+    """Norm of the whole gradient before clipping; None where the script does not print it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFacts:
+    """What else a rank's output tells of that rank."""
+
+    peak_memory_bytes: Count | None = None
+    """Most it has held so far."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions it runs with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

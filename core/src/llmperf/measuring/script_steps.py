@@ -1,0 +1,92 @@
+"""The steps of an external script as records of one rank, held to the plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from llmperf.errors import RunFailed
+from llmperf.measuring.loop import NonfiniteLoss, Window, finite
+from llmperf.measuring.recorder import Recorder
+from llmperf.measuring.script_output import Line
+from llmperf.types.plan import Plan
+from llmperf.types.records import LoggedStep, StepRecord
+
+Enter = Callable[[Literal["warming up", "measuring", "evaluating"]], None]
+
+
+class ScriptSteps:
+    """Records each step once and in order, and keeps the window between the arrivals of the lines at its edges."""
+
+    def __init__(self, plan: Plan, rank: int, recorder: Recorder, enter: Enter) -> None:
+        self._contract = plan.spec.contract
+        self._tokens = plan.batch.tokens_per_step
+        self._rank = rank
+        self._recorder = recorder
+        self._enter = enter
+        self._begin = self._end = 0.0
+        self.done = 0
+        """Steps so far."""
+
+    def take_line(self, step: LoggedStep, line: Line) -> None:
+        """A step that this rank's own output tells of; one that came before is passed over.
+
+        RunFailed if a step is missing before it or it is one too many; NonfiniteLoss if its loss is no number.
+        """
+        if step.step < self.done:
+            return
+        if self.done == self._contract.steps:
+            raise RunFailed(f"the script goes on after the last of {self.done} steps")
+        if step.step > self.done:
+            raise RunFailed(f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps")
+        self._write(self._record(step, line.at))
+        self._set_edges(step, line.clock)
+        if step.loss is not None and not math.isfinite(step.loss):
+            raise NonfiniteLoss(f"the loss of step {step.step} is {step.loss}")
+
+    def take_record(self, record: StepRecord) -> None:
+        """A step that another rank has told of: this rank did it too, and its tokens are counted there."""
+        if record.step == self.done:
+            self._write(replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None))
+
+    def window(self) -> Window:
+        """The measured steps; RunFailed if the script ended before its last step."""
+        steps, warmup = self._contract.steps, self._contract.warmup_steps
+        if self.done < steps:
+            raise RunFailed(f"the script ended well after {self.done} of {steps} steps")
+        measured = steps - warmup
+        return Window(steps=measured, tokens=measured * self._tokens, seconds=max(0.0, self._end - self._begin))
+
+    def _set_edges(self, step: LoggedStep, clock: float) -> None:
+        """The window begins with the last warm-up line; without one, as long before the first as that step took."""
+        if step.step == self._contract.warmup_steps - 1:
+            self._begin = clock
+        elif step.step == self._contract.warmup_steps == 0:
+            self._begin = clock - step.seconds
+        self._end = clock
+
+    def _record(self, step: LoggedStep, at: float) -> StepRecord:
+        loss, nonfinite = finite(step.loss)
+        return StepRecord(
+            rank=self._rank,
+            step=step.step,
+            measured=step.step >= self._contract.warmup_steps,
+            at=at,
+            step_seconds=step.seconds,
+            tokens=self._tokens,
+            loss=loss,
+            nonfinite=nonfinite,
+            grad_norm=finite(step.grad_norm)[0],
+        )
+
+    def _write(self, record: StepRecord) -> None:
+        if self.done == 0:
+            self._enter("warming up" if self._contract.warmup_steps else "measuring")
+        self._recorder.write(record)
+        self.done += 1
+        if self.done == self._contract.warmup_steps:
+            self._enter("measuring")
+        if self.done == self._contract.steps:
+            self._enter("evaluating")

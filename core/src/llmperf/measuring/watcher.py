@@ -1,0 +1,166 @@
+"""The rank process around an external script: `python -m llmperf.measuring.watcher --run-dir DIR`.
+
+It starts the script as its only child, copies what that prints into the rank's log, and makes records of what the
+framework's `llmperf_parse_log` finds in it. The stopwatch of the measured window is this process's, not the script's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from llmperf import documents, rundir
+from llmperf.errors import UserError
+from llmperf.launching.agent import fill
+from llmperf.launching.processes import end_with_parent
+from llmperf.measuring.leaving import fail, leave
+from llmperf.measuring.reader import RecordTail
+from llmperf.measuring.recorder import Recorder
+from llmperf.measuring.script_output import Line, Output
+from llmperf.measuring.script_steps import ScriptSteps
+from llmperf.measuring.worker import Phase, plugins_of
+from llmperf.plugins import Plugins
+from llmperf.types.plan import Plan, Script
+from llmperf.types.records import LoggedFacts, LoggedStep, PhaseRecord, RankRecord, StepRecord
+
+POLL_SECONDS = 0.2
+PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "master_addr", "master_port")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rank's script to its end; its exit code. A failure is recorded and ends both at once."""
+    parser = argparse.ArgumentParser(prog="llmperf.measuring.watcher")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    run = parser.parse_args(arguments).run_dir
+    rank = int(os.environ["RANK"])
+    with Recorder(rundir.records_path(run, rank), run / rundir.RANK_RESERVE) as recorder:
+        try:
+            return Watcher(run, rank, recorder).run()
+        except BaseException as error:
+            fail(recorder, rank, error)
+
+
+class Watcher:
+    """One rank's script from its start to the rank's last record."""
+
+    def __init__(self, run: Path, rank: int, recorder: Recorder) -> None:
+        self._run = run
+        self._rank = rank
+        self._recorder = recorder
+        self._peak: int | None = None
+        self._packages: dict[str, str] = {}
+        self._told: RankRecord | None = None
+
+    def run(self) -> int:
+        """Start the script, follow it, conclude; its exit code."""
+        self._enter("starting")
+        plan = documents.load(self._run / rundir.PLAN, Plan)
+        self._enter("loading")
+        plugins, script = plugins_of(plan), plan.script
+        if script is None:
+            raise UserError("plan.json: script: expected the command of an external script, found none")
+        process = start(script, self._run)
+        self._enter("building")
+        steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
+        told = None if script.step_rank == self._rank else RecordTail(rundir.records_path(self._run, script.step_rank))
+        self._follow(Output(process, sys.stdout.fileno()), plugins, steps, told)
+        if code := process.wait():
+            end_alike(code)
+        self._conclude(steps, told)
+        return 0
+
+    def _follow(self, output: Output, plugins: Plugins, steps: ScriptSteps, told: RecordTail | None) -> None:
+        while not output.over:
+            for line in output.lines(POLL_SECONDS):
+                self._take(plugins.ask("llmperf_parse_log", line=line.text), line, steps, told is None)
+            if told is not None:
+                self._take_told(steps, told)
+
+    def _take(self, found: object, line: Line, steps: ScriptSteps, tells: bool) -> None:
+        if isinstance(found, LoggedFacts):
+            if found.peak_memory_bytes is not None:
+                self._peak = max(self._peak or 0, found.peak_memory_bytes)
+            self._packages.update(found.packages)
+        elif isinstance(found, LoggedStep) and tells:
+            steps.take_line(found, line)
+
+    def _take_told(self, steps: ScriptSteps, told: RecordTail) -> None:
+        for record in told.new():
+            if isinstance(record, StepRecord):
+                steps.take_record(record)
+            elif isinstance(record, RankRecord):
+                self._told = record
+
+    def _conclude(self, steps: ScriptSteps, told: RecordTail | None) -> None:
+        """The rank's last records; without steps of its own it waits for the rank that has them to say its last."""
+        if told is None:
+            window = steps.window()
+            self._finish(window.steps, window.tokens, window.seconds)
+            return
+        while self._told is None:  # a rank that never says it fails, and its agent ends this one
+            time.sleep(POLL_SECONDS)
+            self._take_told(steps, told)
+        self._finish(self._told.measured_steps, 0, self._told.window_seconds)
+
+    def _finish(self, steps: int, tokens: int, seconds: float) -> None:
+        self._recorder.write(
+            RankRecord(
+                rank=self._rank,
+                measured_steps=steps,
+                measured_tokens=tokens,
+                window_seconds=seconds,
+                peak_memory_bytes=self._peak,
+                evaluation={},
+                packages=self._packages,
+            )
+        )
+        self._enter("done")
+
+    def _enter(self, phase: Phase) -> None:
+        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
+
+
+def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
+    """Start a rank's script, bound to this process's life; UserError if it cannot be started.
+
+    A request for stacks (SIGUSR1) is passed on to it; it is born deaf to that signal, which would end it otherwise.
+    """
+    values = {"run_dir": run, **{name: os.environ.get(name.upper(), "") for name in PLACEHOLDERS}}
+    bind = end_with_parent(signal.SIGKILL)
+
+    def born() -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        if bind is not None:
+            bind()
+
+    argv = [fill(word, values) for word in script.command]
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=born
+        )
+    except OSError as error:
+        raise UserError(f"plan.json: script.command: cannot start {argv[0]}: {error.strerror}") from None
+    signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
+    return process
+
+
+def end_alike(code: int) -> NoReturn:
+    """End this process as its script has ended, so that the agent sees how."""
+    if code < 0:
+        with suppress(OSError, ValueError):  # SIGKILL and SIGSTOP have no handler to take away
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+        signal.pause()
+    leave(code)
+
+
+if __name__ == "__main__":
+    leave(main())

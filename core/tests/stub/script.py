@@ -1,0 +1,67 @@
+"""A stand-in for an external training script: `python script.py STEPS [FAULT]`. The last rank tells of the steps."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import time
+
+SECONDS = 0.02
+LATE = 3
+"""The step at which a fault shows."""
+
+rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
+steps, fault = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "none"
+
+
+def tell(text, end="\n"):
+    if rank == last:
+        print(text, end=end, flush=True)
+
+
+def step_line(step, loss):
+    return f"did {step} {9.0 if fault == 'lies' else SECONDS} {loss}"
+
+
+def main():
+    if fault != "deaf":
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    print(f"rank {rank} begins", flush=True)
+    print(f"held {1000 + rank} 1.5", flush=True)
+    for step in range(steps):
+        time.sleep(SECONDS)
+        if step == LATE:
+            meet(fault)
+        if fault != "gap" or step != LATE:
+            tell(step_line(step, 10 / (step + 1)))
+    print(f"held {2000 + rank} 1.5", flush=True)
+
+
+def meet(fault):
+    if fault == "raises" and rank == last:
+        raise RuntimeError("no more of this")
+    if fault == "killed" and rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fault in ("hangs", "deaf"):
+        time.sleep(600)
+    if fault == "nan":
+        tell(step_line(LATE, "nan"))
+        time.sleep(600)
+    if fault == "ends":
+        sys.exit(0)
+    if fault == "odd":
+        tell(step_line(LATE - 1, 7))  # again
+        tell("x" * 200_000)
+        tell("\x1b[31m\xe9\x00 did not", end="\r")
+        os.write(1, b"\xff\xfe did\n")
+
+
+main()
+if fault == "child" and os.fork() == 0:  # it lives on and holds the pipe
+    time.sleep(600)
+if fault == "torn":
+    tell("no newline at the end", end="")
+sys.stdout.flush()
+os._exit(0)
