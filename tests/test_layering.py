@@ -18,6 +18,7 @@ LAYERS = (
     {"plugins"},
     {"accounting", "tokens"},
     {"cases"},
+    {"peaks"},
     {"planning"},
     {"launching", "measuring", "results"},
     {"validation", "reporting"},

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 from llmperf.errors import PluginError, UserError
+from llmperf.peaks import normalised
 from llmperf.planning.build import draft, run_id
 from llmperf.planning.checks import memory_problems
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
-from llmperf.planning.vendors import Machine, machine_elsewhere, normalised, this_machine
+from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.plugins import Plugins, find
 from llmperf.types import DeviceInfo, Needs, Offers, Probe
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.peaks import PeakEntry as PeakEntry
+    from llmperf.peaks import PeakTable as PeakTable
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
@@ -26,6 +28,8 @@ _HOMES = {
     "cache_dir": "llmperf.cachedir",
     "agent_argv": "llmperf.launching.agent",
     "standard_layout": "llmperf.accounting.layout",
+    "PeakEntry": "llmperf.peaks",
+    "PeakTable": "llmperf.peaks",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from llmperf.errors import PluginError, UserError, unknown
+from llmperf.peaks import device_names, normalised
 from llmperf.plugins import Plugins, find, names
-from llmperf.types.devices import DeviceInfo, Probe
+from llmperf.types.devices import Probe
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,3 @@ def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
             continue
         if plugins.answers("llmperf_catalogue"):
             yield from ((name, entry) for entry in plugins.ask("llmperf_catalogue"))
-
-
-def device_names(device: DeviceInfo) -> list[str]:
-    """What a device is called: its model, and the aliases its vendor gives (`details["aliases"]`, comma separated)."""
-    aliases = [alias.strip() for alias in device.details.get("aliases", "").split(",")]
-    return [device.model, *(alias for alias in aliases if alias)]
-
-
-def normalised(model: str, vendor: str) -> str:
-    """A model name without case, separators or the vendor's name before it: compared whole, never in part."""
-    return re.sub(r"[\s_-]+", "", model).lower().removeprefix(vendor)

@@ -22,17 +22,17 @@ def llmperf_probe() -> Probe:
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every GPU of the peak table."""
-    from llmperf_nvidia.catalogue import catalogue
+    from llmperf_nvidia.catalogue import offers_of, table
 
-    return catalogue()
+    return table().catalogue(offers_of)
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     """The datasheet's dense figure for exactly this GPU; None for one that is not in the table."""
-    from llmperf_nvidia.catalogue import peak_flops
+    from llmperf_nvidia.catalogue import table
 
-    return peak_flops(device_model, dtype)
+    return table().peak_flops(device_model, dtype)
 
 
 @hookimpl
