@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -17,33 +17,78 @@ EXAMPLES = """\b
 Examples:
   llmperf validate runs/                       everything in a folder
   llmperf validate runs/ID/result.json         one result, and the plan and records beside it
+  llmperf validate submission.zip              what llmperf pack made, against its manifest
   llmperf validate cases/mine.toml models/mine.toml
+  llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
   llmperf validate --json runs/ | jq '.[].findings[].code'
+  llmperf validate --explain LP301
 \b
 Each line is  path:/json/pointer: CODE severity message
-What a code means stands in docs/rules/CODE.md.
 """
 
 
-@click.command("validate", epilog=EXAMPLES)
-@click.argument("paths", metavar="FILE|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@json_option
-@click.pass_context
-def command(ctx: click.Context, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check results, plans, records, cases and models: their schema, then whether their figures agree.
+def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
+    if code is None or ctx.resilient_parsing:
+        return
+    from llmperf.validation.pages import page
 
-    A result in its run folder is computed again from its records. Exits with 0, 1 if there are errors (warnings
-    do not count), 2 if something cannot be read.
+    click.echo(page(code), nl=False)
+    ctx.exit()
+
+
+@click.command("validate", epilog=EXAMPLES)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--format", "wanted", type=click.Choice(["text", "json", "github", "sarif", "junit"]), default="text",
+              show_default=True, help="Of the findings.")  # fmt: skip
+@click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
+@click.option("--select", metavar="CODE", multiple=True, help="Only rules whose code begins so; may be repeated.")
+@click.option("--ignore", metavar="CODE", multiple=True, help="Not rules whose code begins so; may be repeated.")
+@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
+              help="Show the page of a rule, with a wrong and a right example.")  # fmt: skip
+@click.pass_context
+def command(
+    ctx: click.Context, paths: tuple[Path, ...], wanted: str, select: tuple[str, ...], ignore: tuple[str, ...]
+) -> None:
+    """Check results, run folders, submissions, plans, records, cases and models.
+
+    First their schema, then whether their figures agree; a result in its run folder is computed again from its
+    records. Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
+    from llmperf.reporting.findings import FORMATS
     from llmperf.validation.check import validate_path
 
+    _check_codes(select, "--select")
+    _check_codes(ignore, "--ignore")
     plugins = _plugins()
-    files = [file for path in paths for file in validate_path(path, plugins)]
-    if as_json:
-        print_json([_document(file) for file in files])
-    else:
-        _print(files)
+    found = (file for path in paths for file in validate_path(path, plugins))
+    files = [_chosen(file, select, ignore) for file in found]
+    click.echo(FORMATS[wanted](files), nl=False)
+    if wanted == "text":
+        _count(files)
     ctx.exit(2 if any(file.unreadable for file in files) else 1 if any(file.failed for file in files) else 0)
+
+
+def _check_codes(prefixes: Sequence[str], option: str) -> None:
+    """UserError for what is the beginning of no rule's code; plugins' codes cannot be known here."""
+    from llmperf.errors import unknown
+    from llmperf.validation.catalogue import catalogue
+
+    codes = [rule.code for rule in catalogue()]
+    for prefix in prefixes:
+        if prefix.startswith("LP") and not any(code.startswith(prefix) for code in codes):
+            raise unknown(option, "rule", prefix, codes)
+
+
+def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:
+    """Without the findings that were not asked for; what cannot be read is always told."""
+    if not select and not ignore:
+        return file
+    kept = [one for one in file.findings if one.code == "LP001" or _wanted(one.code, select, ignore)]
+    return replace(file, findings=tuple(kept))
+
+
+def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
 
 
 def _plugins() -> Plugins | None:
@@ -58,19 +103,9 @@ def _plugins() -> Plugins | None:
         return None
 
 
-def _document(file: FileFindings) -> dict[str, object]:
-    from llmperf.validation.reading import encodable
-
-    return {"path": encodable(str(file.path)), "kind": file.kind, "findings": file.findings}
-
-
-def _print(files: list[FileFindings]) -> None:
+def _count(files: list[FileFindings]) -> None:
     from llmperf.validation.catalogue import RULESET
-    from llmperf.validation.reading import printable
 
-    for file in files:
-        for one in file.findings:
-            click.echo(printable(f"{file.path}:{one.path}: {one.code} {one.severity} {one.message}"))
     told = [one.severity for file in files for one in file.findings]
     counts = ", ".join(f"{told.count(severity)} {severity}s" for severity in ("error", "warning"))
     number = f"{len(files)} {'file' if len(files) == 1 else 'files'}"

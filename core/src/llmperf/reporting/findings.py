@@ -1,0 +1,130 @@
+"""Findings as text for people and as the documents that other programs read: GitHub, SARIF, JUnit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from llmperf.types import Finding
+from llmperf.validation.reading import encodable, printable
+
+if TYPE_CHECKING:
+    from llmperf.validation.catalogue import Rule
+    from llmperf.validation.check import FileFindings
+
+Files = Sequence["FileFindings"]
+LEVELS = {"error": "error", "warning": "warning", "note": "note"}
+"""Severities as SARIF calls them."""
+COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+"""Severities as GitHub's workflow commands call them."""
+
+
+def text(files: Files) -> str:
+    """One line a finding, as linters print them: `path:/json/pointer: CODE severity message`."""
+    return "".join(f"{_line(file, one)}\n" for file, one in _all(files))
+
+
+def as_json(files: Files) -> str:
+    """A list of files, each with its kind and its findings."""
+    from llmperf.documents import encode_pretty
+
+    listed = [
+        {"path": encodable(str(file.path)), "kind": file.kind, "findings": [_encodable(one) for one in file.findings]}
+        for file in files
+    ]
+    return encode_pretty(listed).decode()
+
+
+def _encodable(one: Finding) -> Finding:
+    return replace(one, path=encodable(one.path), message=encodable(one.message))
+
+
+def github(files: Files) -> str:
+    """Workflow commands, which GitHub shows beside the files of a pull request."""
+    lines = []
+    for file, one in _all(files):
+        place, title = _escaped(str(file.path), ",:"), _escaped(one.code, ",:")
+        message = _escaped(f"{one.path}: {one.message}")
+        lines.append(f"::{COMMANDS[one.severity]} file={place},title={title}::{message}\n")
+    return "".join(lines)
+
+
+def _escaped(value: str, beside: str = "") -> str:
+    """As GitHub's runner decodes it: %, line ends, and in properties also comma and colon."""
+    for char in f"%\r\n{beside}":
+        value = value.replace(char, f"%{ord(char):02X}")
+    return printable(value)
+
+
+def sarif(files: Files) -> str:
+    """SARIF 2.1.0 (OASIS), for code-scanning services and editors."""
+    used = {one.code for _, one in _all(files)}
+    run = {
+        "tool": {"driver": {"name": "llmperf", "rules": [_rule(one) for one in _catalogue() if one.code in used]}},
+        "results": [_sarif_result(file, one) for file, one in _all(files)],
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(rule: Rule) -> Mapping[str, Any]:
+    level = {"level": LEVELS[rule.severity]}
+    return {"id": rule.code, "shortDescription": {"text": rule.title}, "defaultConfiguration": level}
+
+
+def _sarif_result(file: FileFindings, one: Finding) -> Mapping[str, Any]:
+    where = {
+        "physicalLocation": {"artifactLocation": {"uri": encodable(file.path.as_posix())}},
+        "logicalLocations": [{"fullyQualifiedName": one.path}],
+    }
+    message = {"text": encodable(one.message)}
+    return {"ruleId": one.code, "level": LEVELS[one.severity], "message": message, "locations": [where]}
+
+
+def junit(files: Files) -> str:
+    """JUnit's XML: a test case a file, which fails with its error findings."""
+    broken = [file for file in files if file.failed]
+    suite = ElementTree.Element("testsuite", name="llmperf validate", tests=str(len(files)), failures=str(len(broken)))
+    for file in files:
+        case = ElementTree.SubElement(suite, "testcase", classname=file.kind or "unknown", name=_xml(str(file.path)))
+        errors = [one for one in file.findings if one.severity == "error"]
+        others = [one for one in file.findings if one.severity != "error"]
+        if errors:
+            lines = "\n".join(_xml(_line(file, one)) for one in errors)
+            message = f"{len(errors)} errors, the first {errors[0].code}"
+            ElementTree.SubElement(case, "failure", message=message).text = lines
+        if others:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(_line(file, one)) for one in others)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml(value: str) -> str:
+    """Without the characters that XML cannot hold even when escaped."""
+    return printable(encodable(value))
+
+
+def _line(file: FileFindings, one: Finding) -> str:
+    return printable(f"{file.path}:{one.path}: {one.code} {one.severity} {one.message}")
+
+
+def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:
+    return ((file, one) for file in files for one in file.findings)
+
+
+def _catalogue() -> Sequence[Rule]:
+    from llmperf.validation.catalogue import catalogue
+
+    return catalogue()
+
+
+FORMATS: Mapping[str, Callable[[Files], str]] = {
+    "text": text,
+    "json": as_json,
+    "github": github,
+    "sarif": sarif,
+    "junit": junit,
+}
+"""What `--format` takes."""

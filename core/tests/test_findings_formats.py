@@ -1,0 +1,86 @@
+"""`llmperf validate` for programs: JSON, GitHub, SARIF, JUnit; choosing rules; their pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.reporting.findings import FORMATS, github, junit, sarif
+from llmperf.types import Finding
+from llmperf.validation.catalogue import catalogue
+from llmperf.validation.check import FileFindings
+
+HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
+
+
+@pytest.fixture
+def wrong(example, tmp_path):
+    """A result with a wrong throughput and a stand-in for a device."""
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    example["hardware"]["simulated"] = True
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(example))
+    return str(path)
+
+
+def run(capsys, *words):
+    code = call(["validate", *words])
+    return code, capsys.readouterr().out
+
+
+def test_each_format_tells_the_same_findings(wrong, capsys):
+    code, lines = run(capsys, wrong)
+    assert code == 1
+    told = [line.split(": ", 1)[1].split()[0] for line in lines.splitlines()]
+    assert {"LP201", "LP605"} <= set(told)
+    (file,) = json.loads(run(capsys, wrong, "--json")[1])
+    assert [one["code"] for one in file["findings"]] == told
+    (analysis,) = json.loads(run(capsys, wrong, "--format", "sarif")[1])["runs"]
+    assert [one["ruleId"] for one in analysis["results"]] == told
+    assert {one["id"] for one in analysis["tool"]["driver"]["rules"]} == set(told)
+    commands = run(capsys, wrong, "--format", "github")[1].splitlines()
+    assert [line.partition("title=")[2].partition("::")[0] for line in commands] == told
+    assert commands[0].startswith("::error file=")
+    suite = ElementTree.fromstring(run(capsys, wrong, "--format", "junit")[1])
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    assert "LP201" in suite.find("testcase/failure").text
+    assert "LP605" in suite.find("testcase/system-out").text
+
+
+def test_rules_are_chosen_by_the_beginning_of_their_code(wrong, capsys):
+    assert run(capsys, wrong, "--select", "LP605")[0] == 0
+    assert "LP605" in run(capsys, wrong, "--select", "LP6")[1]
+    code, lines = run(capsys, wrong, "--ignore", "LP2", "--ignore", "LP3", "--ignore", "LP7")
+    assert code == 0
+    assert "LP201" not in lines
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys):
+    for option in ("--select", "--ignore", "--explain"):
+        assert call(["validate", option, "LP2011", wrong]) == 2
+        assert "did you mean 'LP201'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [rule.code for rule in catalogue()])
+def test_every_rule_is_explained(capsys, code):
+    exit_code, page = run(capsys, "--explain", code)
+    assert exit_code == 0
+    assert page.startswith(f"# {code}: ")
+
+
+def hostile():
+    finding = Finding(code="LP201", severity="error", path=f"/{HOSTILE}", message=HOSTILE)
+    return [FileFindings(path=Path(HOSTILE), kind="result", findings=(finding,))]
+
+
+def test_hostile_text_stays_text_in_every_format():
+    for name, render in FORMATS.items():
+        shown = render(hostile())
+        shown.encode()
+        assert "\x1b" not in shown, name
+    assert len(github(hostile()).splitlines()) == 1
+    assert ElementTree.fromstring(junit(hostile())).find("testcase/failure") is not None
+    assert json.loads(sarif(hostile()))["runs"][0]["results"][0]["ruleId"] == "LP201"
