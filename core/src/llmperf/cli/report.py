@@ -16,13 +16,14 @@ Examples:
   llmperf report runs/*                               several runs, one a row
   llmperf report runs/ID --format markdown --lang zh  a README as the published ones
   llmperf report runs/* --format csv -o runs.csv
+  llmperf report runs/* --format html -o runs.html
 """
 
 
 @click.command("report", epilog=EXAMPLES)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
-              help="terminal, markdown, csv, json, or what an extension adds.")  # fmt: skip
+              help="terminal, markdown, csv, json, html, or what an extension adds.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the headings.")  # fmt: skip

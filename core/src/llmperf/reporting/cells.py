@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llmperf.types import Change, Layout, Result
@@ -48,6 +48,11 @@ def percent(value: float | None) -> str:
         return UNKNOWN
     shown = 100 * value
     return f"{shown:.1f} %" if shown >= 1 else f"{shown:.3g} %"
+
+
+def shares(named: Mapping[str, float]) -> str:
+    """`heat 25.0 %, power limit 50.0 %`."""
+    return joined([f"{name} {percent(share)}" for name, share in named.items()])
 
 
 def text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The core's reporters: terminal, markdown, json, csv."""
+"""The core's reporters: terminal, markdown, json, csv, html."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def core_reporters() -> list[Reporter]:
         FunctionReporter("markdown", markdown),
         FunctionReporter("json", json),
         FunctionReporter("csv", csv_text),
+        FunctionReporter("html", html_page),
     ]
 
 
@@ -57,6 +58,13 @@ def markdown(results: Results, language: str) -> str:
 def json(results: Results, language: str) -> str:
     """An array of results with the files they were read from."""
     return encode_pretty([{"path": str(path), "result": result} for path, result in results]).decode()
+
+
+def html_page(results: Results, language: str) -> str:
+    """One file that opens in a browser without a network."""
+    from llmperf.reporting.html import html
+
+    return html(results, language)
 
 
 def csv_text(results: Results, language: str) -> str:

@@ -252,10 +252,21 @@ def _making(result: Result) -> Iterator[Line]:
     if (steps := metrics.step_seconds) is not None:
         spread = f"p5 {steps.p5:.4f} s, p95 {steps.p95:.4f} s"
         yield f"- step: median {steps.median:.4f} s, {spread}, mean {steps.mean:.4f} s"
+    yield from _energy(result)
     if metrics.known_entropy is not None:
         yield f"- known entropy of the data: {metrics.known_entropy:.4f} nats per token; no loss gets below it"
     yield from (f"- {markdown(note)}" for note in result.notes)
     yield f"- run {markdown(result.run_id)}, {markdown(result.created)} to {markdown(result.finished)}"
+
+
+def _energy(result: Result) -> Iterator[Line]:
+    metrics = result.metrics
+    if metrics.joules_per_token is not None:
+        made = f"{significant(metrics.energy_joules)} J of all devices, by {metrics.energy_source}, / tokens"
+        per_joule = significant(metrics.tokens_per_joule)
+        yield f"- energy: {significant(metrics.joules_per_token)} J a token, {per_joule} tokens a joule = {made}"
+    if metrics.throttling:
+        yield f"- throttling, share of the readings: {markdown(cells.shares(metrics.throttling))}"
 
 
 def _findings(result: Result) -> Iterator[Line]:

@@ -59,6 +59,20 @@ def _figures(result: Result) -> Iterator[Row]:
     peak = cells.rank_peak(result)
     yield "memory of a rank, GiB", cells.UNKNOWN if peak is None else f"{cells.gib(peak, 2)} at most"
     yield "memory of a device, GiB", f"{cells.device_memory(result)} in use by all, of total"
+    yield from _energy(result)
+
+
+def _energy(result: Result) -> Iterator[Row]:
+    """Nothing where the devices do not tell."""
+    metrics = result.metrics
+    if metrics.power_watts is not None:
+        yield "power of a device, W", f"{metrics.power_watts:.1f} on average"
+    if metrics.joules_per_token is not None:
+        per_joule = cells.significant(metrics.tokens_per_joule)
+        each = f"{cells.significant(metrics.joules_per_token)} J a token, {per_joule} tokens a joule"
+        yield "energy of the devices", f"{cells.significant(metrics.energy_joules)} J, {each} ({metrics.energy_source})"
+    if metrics.throttling:
+        yield "throttling", cells.shares(metrics.throttling)
 
 
 def _entropy(result: Result) -> str:

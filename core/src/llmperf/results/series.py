@@ -1,0 +1,75 @@
+"""How a run went, for plotting: what each rank and device showed over steps and over time, as bands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from llmperf.results.run_records import RunRecords, read_run
+from llmperf.results.statistics import quantile
+from llmperf.types.devices import DeviceSample
+
+MAX_POINTS = 400
+"""In one curve: what a screen can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One curve with what lies around it: 5th percentile, median and 95th percentile at each point."""
+
+    x: tuple[float, ...]
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The curves of one run; one without points was not recorded."""
+
+    step_seconds: Band
+    """By step, over ranks, in seconds."""
+    memory_bytes: Band
+    """By seconds since the first sample, over devices, in bytes in use."""
+    power_watts: Band
+    """By seconds since the first sample, over devices, in watts."""
+    utilisation_percent: Band
+    """By seconds since the first sample, over devices, in percent."""
+
+
+def read_series(run: Path, points: int = MAX_POINTS) -> Series:
+    """The curves of a run folder; UserError if its plan or records cannot be read."""
+    records = read_run(run)
+    by_step = ((float(step), [one.step_seconds for one in ranks]) for step, ranks in records.by_step.items())
+    return Series(
+        step_seconds=band(by_step, points),
+        memory_bytes=_sampled(records, lambda one: one.memory_used_bytes, points),
+        power_watts=_sampled(records, lambda one: one.power_watts, points),
+        utilisation_percent=_sampled(records, lambda one: one.utilisation_percent, points),
+    )
+
+
+def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Band:
+    start = records.samples[0].at if records.samples else 0.0
+    values = (
+        (sample.at - start, [value for device in sample.devices if (value := figure(device)) is not None])
+        for sample in records.samples
+    )
+    return band(values, points)
+
+
+def band(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Band:
+    """Percentiles of the values at each x. Where there are more than `points`, neighbours share one point."""
+    known = [(x, values_here) for x, values_here in values if values_here]
+    each = max(1, -(-len(known) // max(1, points)))
+    shared = [known[start : start + each] for start in range(0, len(known), each)]
+    x, low, middle, high = [], [], [], []
+    for neighbours in shared:
+        ordered = sorted(value for _, values_here in neighbours for value in values_here)
+        x.append(neighbours[0][0])
+        low.append(quantile(ordered, 0.05))
+        middle.append(median(ordered))
+        high.append(quantile(ordered, 0.95))
+    return Band(tuple(x), tuple(low), tuple(middle), tuple(high))
