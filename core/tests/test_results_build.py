@@ -130,6 +130,67 @@ def test_power_is_the_mean_of_the_measured_window(folder):
     assert (figures.device_memory_used_bytes, figures.device_memory_total_bytes) == (70, 99)
 
 
+def sampled(folder, readings):
+    """The figures of the folder with one sample a reading: when, and what is known of the device then."""
+    folder.build()
+    with Recorder(folder.run / rundir.MEMORY) as recorder:
+        for at, known in readings:
+            device = DeviceSample(index=0, memory_used_bytes=None, memory_total_bytes=None, **known)
+            recorder.write(MemorySample(at=at, query_seconds=0.0, devices=(device,)))
+    return build_result(folder.run).metrics
+
+
+def test_energy_is_what_the_counters_say_between_the_edges_of_the_window(folder):
+    figures = sampled(folder, [(at, {"energy_joules": 7e6 + 50.0 * at}) for at in (99.5, 102.0, 104.0, 108.0, 111.0)])
+    assert figures.energy_joules == pytest.approx(50 * 5.0)  # 50 W over the 5 s of the slower rank's window
+    assert figures.energy_source == "counter"
+    assert figures.joules_per_token == pytest.approx(250 / figures.measured_tokens)
+    assert figures.tokens_per_joule * figures.joules_per_token == pytest.approx(1)
+
+
+def test_without_a_counter_power_is_integrated(folder):
+    readings = [(100.0, 0.0), (102.0, 100.0), (104.0, 200.0), (106.0, 200.0), (110.0, 200.0)]
+    figures = sampled(folder, [(at, {"power_watts": watts}) for at, watts in readings])
+    # trapezoids from 101 s, where the slower rank's window begins, to 110 s; half of the first one
+    assert figures.energy_joules == pytest.approx((100 / 2 + 300 + 400 + 800) / 9 * 5.0)
+    assert figures.energy_source == "power readings"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [(101.5, 109.5), (101.0, 102.0, 104.0, 106.0), (99.0, 112.0), ()],
+    ids=["too few", "not to the end", "none inside", "none"],
+)
+def test_energy_is_unknown_where_the_readings_do_not_cover_the_window(folder, times):
+    figures = sampled(folder, [(at, {"energy_joules": at, "power_watts": 1.0}) for at in times])
+    assert (figures.energy_joules, figures.energy_source, figures.joules_per_token) == (None, None, None)
+
+
+def test_energy_is_unknown_where_a_device_was_not_read(folder):
+    folder.plan = replace(folder.plan, device_share=1.0)  # two devices, of which the samples have one
+    figures = sampled(folder, [(float(at), {"energy_joules": at, "power_watts": 1.0}) for at in range(99, 112)])
+    assert figures.energy_joules is None
+    assert figures.power_watts == 1.0
+
+
+def test_a_counter_that_was_set_back_is_not_used(folder):
+    counts = {99: 500.0, 102: 510.0, 105: 4.0, 108: 8.0, 111: 12.0}
+    known = [(float(at), {"energy_joules": count, "power_watts": 2.0}) for at, count in counts.items()]
+    figures = sampled(folder, known)
+    assert (figures.energy_joules, figures.energy_source) == (pytest.approx(2 * 5.0), "power readings")
+
+
+def test_throttling_is_the_share_of_readings_in_the_window(folder):
+    slowed = [(99.0, ("heat",)), (102.0, ()), (103.0, ("heat", "power limit")), (104.0, ("heat",)), (105.0, None)]
+    figures = sampled(folder, [(at, {"throttle_reasons": reasons}) for at, reasons in slowed])
+    assert figures.throttling == {"heat": pytest.approx(2 / 3), "power limit": pytest.approx(1 / 3)}
+
+
+def test_throttling_is_unknown_where_no_device_tells(folder):
+    assert sampled(folder, [(102.0, {})]).throttling is None
+    assert build_result(folder.run).metrics.throttling is None
+
+
 def test_memory_comes_with_the_pipeline_stage(folder):
     layout = Layout(nodes=1, devices_per_node=2, tensor_parallel=1, pipeline_parallel=2, data_parallel=1)
     folder.plan = replace(folder.plan, layout=layout)

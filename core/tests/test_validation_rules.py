@@ -110,7 +110,7 @@ def test_an_imported_row_is_held_to_its_own_figures(example):
 def test_a_failed_run_is_held_to_what_it_did(example):
     failure = {"rank": 1, "reason": "killed", "exception": None, "message": "SIGKILL", "log_tail": []}
     example |= {"status": "failed", "failure": failure, "loss_curve": example["loss_curve"][:3]}
-    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds")
+    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds", "energy_joules")
     last = example["loss_curve"][2]["loss"]
     example["metrics"] |= {**dict.fromkeys(unknown), "measured_steps": 1, "measured_tokens": 1024, "final_loss": last}
     for mfu in example["mfu"]:

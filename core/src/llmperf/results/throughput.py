@@ -1,16 +1,16 @@
-"""From records to figures: throughput, step times, losses, memory, power."""
+"""From records to figures: throughput, step times, losses, memory, energy."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from llmperf.results import device_readings
 from llmperf.results.run_records import RunRecords
 from llmperf.results.statistics import step_statistics
 from llmperf.types.result import LossPoint, Metrics, RankMemory
 
 if TYPE_CHECKING:
-    from llmperf.types.devices import DeviceSample
     from llmperf.types.records import StepRecord
 
 
@@ -22,6 +22,7 @@ def metrics(records: RunRecords) -> Metrics:
     tokens = sum(one.measured_tokens for one in records.ranks) if window else measured_tokens(records)
     world = records.plan.layout.world_size
     losses = [one.loss for one in loss_curve(records)]
+    drawn = device_readings.energy(records, window)
     return Metrics(
         tokens_per_second_per_device=tokens / window / world if window else None,
         tokens_per_second=tokens / window if window else None,
@@ -35,8 +36,13 @@ def metrics(records: RunRecords) -> Metrics:
         rank_memory=rank_memory(records),
         device_memory_used_bytes=_largest(records, "memory_used_bytes"),
         device_memory_total_bytes=_largest(records, "memory_total_bytes"),
-        utilisation_percent=_mean_in_window(records, "utilisation_percent"),
-        power_watts=_mean_in_window(records, "power_watts"),
+        utilisation_percent=device_readings.mean(records, "utilisation_percent"),
+        power_watts=device_readings.mean(records, "power_watts"),
+        energy_joules=drawn.joules if drawn else None,
+        energy_source=drawn.source if drawn else None,
+        joules_per_token=drawn.joules / tokens if drawn and tokens else None,
+        tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
+        throttling=device_readings.throttling(records),
         evaluation=evaluation(records),
     )
 
@@ -99,16 +105,3 @@ def evaluation(records: RunRecords) -> dict[str, float]:
 def _largest(records: RunRecords, name: str) -> int | None:
     values = [getattr(device, name) for sample in records.samples for device in sample.devices]
     return max((value for value in values if value is not None), default=None)
-
-
-def _mean_in_window(records: RunRecords, name: str) -> float | None:
-    """Mean over devices and over the samples taken while every rank was in its measured window."""
-    begins = [one.at for one in records.phases if one.phase == "measuring"]
-    ends = [one.at for one in records.phases if one.phase == "evaluating"]
-    if not begins or not ends:
-        return None
-    inside: list[DeviceSample] = [
-        device for sample in records.samples if max(begins) <= sample.at <= min(ends) for device in sample.devices
-    ]
-    values = [value for device in inside if (value := getattr(device, name)) is not None]
-    return fmean(values) if values else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmperf.types.devices import PeakFlops as PeakFlops
     from llmperf.types.devices import Precision as Precision
     from llmperf.types.devices import Probe as Probe
+    from llmperf.types.devices import ThrottleReason as ThrottleReason
     from llmperf.types.plan import Batch as Batch
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Tuning as Tuning
 
 _NAMES = {
-    "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe",
+    "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",

@@ -12,6 +12,10 @@ from llmperf.types.units import Count, NonNegative, Positive
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """The dtype that matrix products are computed in."""
 
+ThrottleReason = Literal["heat", "power limit", "power brake", "hardware slowdown", "clock setting", "other"]
+"""Why a device runs slower than it could: too hot; at its power cap; told to by its power supply; one of the last two,
+or a fault, as far as the hardware tells; at clocks somebody has set; anything else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
@@ -101,6 +105,10 @@ class DeviceSample:
     """Drawn now."""
     temperature_celsius: float | None = None
     """Of the chip."""
+    energy_joules: NonNegative | None = None
+    """Drawn since some fixed moment, such as when the driver was loaded: a counter, of which only differences count."""
+    throttle_reasons: tuple[ThrottleReason, ...] | None = None
+    """Why it runs slower than it could, now; empty when it does not; being idle is none. None where unknown."""
 
 
 @runtime_checkable

@@ -148,6 +148,18 @@ class Metrics:
     """Mean over the measured window."""
     power_watts: NonNegative | None = None
     """Mean over the measured window and the devices, each device."""
+    energy_joules: NonNegative | None = None
+    """Drawn by all devices in the measured window, the rest of their hosts not counted. None where the readings do not
+    cover every device and the window."""
+    energy_source: Literal["counter", "power readings"] | None = None
+    """Whether the devices counted it themselves, or it is the integral of readings of their power."""
+    joules_per_token: NonNegative | None = None
+    """energy_joules / measured_tokens."""
+    tokens_per_joule: NonNegative | None = None
+    """measured_tokens / energy_joules."""
+    throttling: Mapping[str, NonNegative] | None = None
+    """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
+    any device did. Empty when none did; None where unknown."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
     """Figures other than the training loss."""
 

@@ -1,4 +1,4 @@
-"""Memory, utilisation."""
+"""Memory, utilisation, throttling."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from llmperf.types import Result
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.comparing import figure
+from llmperf.validation.reading import shown
 
 TOTALS_SLACK = 0.02
 """Relative; tools differ in what they count as a device's memory."""
+
+
+CHOSEN = ("power limit", "clock setting")
+"""Reasons to run slower that somebody has set, or that belong to how the device is sold."""
 
 
 @rule("LP401", "error", "No device holds more memory than it has")
@@ -52,3 +57,23 @@ def utilisation_percent(result: Result) -> Iterator[Violation]:
     found = result.metrics.utilisation_percent
     if found is not None and found > 100:
         yield "/metrics/utilisation_percent", f"expected at most 100, found {figure(found)}"
+
+
+@rule("LP405", "warning", "No device was slowed by heat or by its power supply")
+def slowed(result: Result) -> Iterator[Violation]:
+    """What the device can do was not measured."""
+    for reason, share in _shares(result, chosen=False):
+        yield "/metrics/throttling", f"expected none, found {reason} in {figure(100 * share)} % of the readings"
+
+
+@rule("LP406", "note", "No device was held back by its power limit or its clock setting")
+def held_back(result: Result) -> Iterator[Violation]:
+    """The figure holds for this limit or setting."""
+    for reason, share in _shares(result, chosen=True):
+        yield "/metrics/throttling", f"{reason} held a device back in {figure(100 * share)} % of the readings"
+
+
+def _shares(result: Result, chosen: bool) -> Iterator[tuple[str, float]]:
+    for reason, share in (result.metrics.throttling or {}).items():
+        if share and (reason in CHOSEN) == chosen:
+            yield shown(reason), share

@@ -99,6 +99,20 @@ def clock(result: Result) -> Iterator[Violation]:
         yield "/metrics/window_seconds", message
 
 
+@rule("LP208", "error", "Joules per token are energy / tokens, and tokens per joule the other way round")
+def energy_per_token(result: Result) -> Iterator[Violation]:
+    """What a token cost follows from the measured energy and the measured tokens."""
+    metrics = result.metrics
+    energy, tokens, near = metrics.energy_joules, metrics.measured_tokens, tolerance(result)
+    if not energy or not tokens:
+        return
+    figures = (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy))
+    for name, expected in figures:
+        if (found := getattr(metrics, name)) is not None:
+            because = f"{figure(energy)} J, {tokens} tokens"
+            yield from deviates(f"/metrics/{name}", found, expected, because, near)
+
+
 def _time(text: str) -> datetime | None:
     try:
         # Python 3.10 does not read the Z of UTC

@@ -1,0 +1,132 @@
+"""What the sampler saw of the devices in the measured window: means, energy, throttling."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from llmperf.results.run_records import RunRecords
+    from llmperf.types.records import MemorySample
+
+Span = tuple[float, float]
+"""Begin and end, seconds since the epoch."""
+Source = Literal["counter", "power readings"]
+Curve = list[tuple[float, float]]
+"""Time and joules drawn until then, both rising."""
+
+FEWEST_READINGS = 3
+"""In the window; with fewer, its edges weigh more than what is between them."""
+COVERED = 0.9
+"""Share of the window that the readings must reach over for its energy to be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Of all devices in the measured window."""
+
+    joules: float
+    source: Source
+
+
+def window(records: RunRecords) -> Span | None:
+    """When every rank was in its measured window; None if that never was."""
+    begins = [one.at for one in records.phases if one.phase == "measuring"]
+    ends = [one.at for one in records.phases if one.phase in ("evaluating", "done")]
+    return (max(begins), min(ends)) if begins and ends and max(begins) < min(ends) else None
+
+
+def readings(records: RunRecords) -> list[MemorySample]:
+    """The samples that were taken in the measured window."""
+    span = window(records)
+    return [] if span is None else [one for one in records.samples if span[0] <= one.at <= span[1]]
+
+
+def mean(records: RunRecords, name: str) -> float | None:
+    """Mean of one figure over the window's samples and the devices."""
+    found = [getattr(device, name) for sample in readings(records) for device in sample.devices]
+    known = [value for value in found if value is not None]
+    return fmean(known) if known else None
+
+
+def throttling(records: RunRecords) -> dict[str, float] | None:
+    """For each reason, the share of the window's samples in which any device was slowed; None where unknown."""
+    seen = [
+        {reason for one in sample.devices for reason in one.throttle_reasons or ()}
+        for sample in readings(records)
+        if any(one.throttle_reasons is not None for one in sample.devices)
+    ]
+    if not seen:
+        return None
+    return {reason: sum(reason in one for one in seen) / len(seen) for reason in sorted(set().union(*seen))}
+
+
+def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
+    """Mean power of all devices in the common window x the seconds of the slowest rank's window.
+
+    None unless the readings are of every device, at least three of them in the window and over 90 % of it.
+    """
+    span = window(records)
+    if span is None or window_seconds is None or len(readings(records)) < FEWEST_READINGS:
+        return None
+    ways: tuple[tuple[Source, list[Curve]], ...]
+    ways = (("counter", _counted(records)), ("power readings", _integrated(records)))
+    for source, curves in ways:
+        watts = [_mean_watts(curve, span) for curve in curves]
+        known = [one for one in watts if one is not None]
+        if len(known) == _devices(records):
+            return Energy(joules=sum(known) * window_seconds, source=source)
+    return None
+
+
+def _devices(records: RunRecords) -> int:
+    """Devices of the whole run; where ranks share one, it counts once on each node."""
+    plan = records.plan
+    each = len(plan.probe.devices) if plan.device_share < 1 else plan.layout.devices_per_node
+    return plan.layout.nodes * each
+
+
+def _counted(records: RunRecords) -> list[Curve]:
+    """Each device's own energy counter; none of a device whose counter went back."""
+    curves = _curves(records, "energy_joules")
+    return [curve for curve in curves if all(before[1] <= after[1] for before, after in pairwise(curve))]
+
+
+def _integrated(records: RunRecords) -> list[Curve]:
+    """Each device's power added up over time, by trapezoids."""
+    return [_integral(curve) for curve in _curves(records, "power_watts")]
+
+
+def _integral(powers: Curve) -> Curve:
+    total, curve = 0.0, [(powers[0][0], 0.0)]
+    for (before, watts), (at, more) in pairwise(powers):
+        total += (at - before) * (watts + more) / 2
+        curve.append((at, total))
+    return curve
+
+
+def _curves(records: RunRecords, name: str) -> list[Curve]:
+    found: dict[int, Curve] = defaultdict(list)
+    for sample in sorted(records.samples, key=lambda one: one.at):
+        for device in sample.devices:
+            if (value := getattr(device, name)) is not None:
+                found[device.index].append((sample.at, value))
+    return list(found.values())
+
+
+def _mean_watts(curve: Curve, span: Span) -> float | None:
+    begin, end = max(span[0], curve[0][0]), min(span[1], curve[-1][0])
+    if end - begin < COVERED * (span[1] - span[0]):
+        return None
+    return (_until(curve, end) - _until(curve, begin)) / (end - begin)
+
+
+def _until(curve: Curve, at: float) -> float:
+    """Joules drawn until a time within the curve, on the straight line between two readings."""
+    place = min(max(bisect_right(curve, at, key=lambda one: one[0]), 1), len(curve) - 1)
+    (before, low), (after, high) = curve[place - 1], curve[place]
+    return low if after == before else low + (high - low) * (at - before) / (after - before)
