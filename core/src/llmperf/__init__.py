@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.launching.folder import load_plan as load_plan
     from llmperf.peaks import PeakEntry as PeakEntry
     from llmperf.peaks import PeakTable as PeakTable
     from llmperf.tokens.batches import TokenBatches as TokenBatches
@@ -27,6 +28,7 @@ _HOMES = {
     "hookimpl": "llmperf.hookspecs",
     "cache_dir": "llmperf.cachedir",
     "agent_argv": "llmperf.launching.agent",
+    "load_plan": "llmperf.launching.folder",
     "standard_layout": "llmperf.accounting.layout",
     "PeakEntry": "llmperf.peaks",
     "PeakTable": "llmperf.peaks",

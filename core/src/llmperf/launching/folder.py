@@ -57,6 +57,11 @@ def _check_inside(name: str) -> None:
         raise UserError(f"plan.files: {name!r} is not a name inside the run folder")
 
 
+def load_plan(run: Path) -> Plan:
+    """The plan of a run folder, for a program that a rank runs by itself; UserError if it cannot be read."""
+    return documents.load(run / rundir.PLAN, Plan)
+
+
 def release(run: Path) -> None:
     """Give back the space that was kept for the end."""
     for name in (rundir.RANK_RESERVE, rundir.RESULT_RESERVE):

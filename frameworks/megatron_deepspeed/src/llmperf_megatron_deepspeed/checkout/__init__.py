@@ -1,0 +1,1 @@
+"""Engine `checkout`: a user's Megatron-DeepSpeed checkout, driven as it is and watched from outside."""

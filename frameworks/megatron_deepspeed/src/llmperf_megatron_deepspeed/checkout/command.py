@@ -1,0 +1,141 @@
+"""The whole command line of `pretrain_gpt.py`, from the case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llmperf_pytorch.limits import on_cpu
+
+from llmperf_megatron_deepspeed.checkout.config import CONFIG
+
+if TYPE_CHECKING:
+    from llmperf.types import Layout, Probe, RunSpec
+
+DATA = "{data}"
+"""Stands for the folder of the token files, which a rank fills in (`data.py`)."""
+
+DEFAULT_SEED = 1234
+"""The script's own, for seed 0: it takes no seed below 1."""
+
+DEFAULT_THETA = 10000
+"""Base of the rotary encoding unless another is asked for; older checkouts have no option for it."""
+
+
+def pretrain_arguments(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
+    """All options of `pretrain_gpt.py`; `{run_dir}` and `{data}` are left to be filled in."""
+    return (
+        *_parallel(layout),
+        *_model(spec, layout),
+        *_batch(spec),
+        *_data(spec),
+        *_optimizer(spec, probe),
+        *_precision(spec),
+        *_kernels(spec),
+        *_checkpointing(spec),
+        *_logging(),
+        *_deepspeed(spec, layout, probe),
+    )
+
+
+def _parallel(layout: Layout) -> tuple[str, ...]:
+    return (
+        *("--tensor-model-parallel-size", str(layout.tensor_parallel)),
+        *("--pipeline-model-parallel-size", str(layout.pipeline_parallel)),
+    )
+
+
+def _model(spec: RunSpec, layout: Layout) -> tuple[str, ...]:
+    model = spec.model
+    theta = model.rope_theta or DEFAULT_THETA
+    return (
+        *("--num-layers", str(model.layers)),
+        *("--hidden-size", str(model.hidden_size)),
+        *("--ffn-hidden-size", str(model.intermediate_size)),
+        *("--num-attention-heads", str(model.attention_heads)),
+        *("--num-key-value-heads", str(model.kv_heads)),
+        *("--max-position-embeddings", str(model.max_positions)),
+        *("--use-rotary-position-embeddings",),
+        *(("--rotary-position-embeddings-theta", str(int(theta))) if theta != DEFAULT_THETA else ()),
+        *("--normalization", "rmsnorm", "--layernorm-epsilon", repr(model.norm_eps)),
+        *("--swiglu", "--disable-bias-linear"),
+        *(() if model.tied_embeddings else ("--untie-embeddings-and-output-weights",)),
+        *("--init-method-std", repr(model.initializer_std)),
+        *("--attention-dropout", "0", "--hidden-dropout", "0"),
+        *vocabulary(model.vocab_size),
+    )
+
+
+def vocabulary(rows: int) -> tuple[str, ...]:
+    """An embedding of exactly that many rows: the tokeniser that only counts adds one id, and nothing is padded."""
+    return (
+        *("--tokenizer-type", "NullTokenizer", "--vocab-size", str(rows - 1)),
+        *("--make-vocab-size-divisible-by", "1"),
+    )
+
+
+def _batch(spec: RunSpec) -> tuple[str, ...]:
+    return (
+        *("--micro-batch-size", str(spec.tuning.micro_batch)),
+        *("--global-batch-size", str(spec.contract.global_batch)),
+        *("--seq-length", str(spec.contract.seq_len)),
+        *("--train-iters", str(spec.contract.steps)),
+        *("--seed", str(DEFAULT_SEED + spec.contract.seed)),
+    )
+
+
+def _data(spec: RunSpec) -> tuple[str, ...]:
+    """Our own token files with the order they are in: the script shuffles nothing, and evaluates nothing."""
+    return (
+        *("--data-path", f"{DATA}/tokens", "--data-impl", "mmap", "--split", "100,0,0"),
+        *("--train-desc-path", f"{DATA}/train.dsc"),
+        *("--train-doc-idx-path", f"{DATA}/documents.npy"),
+        *("--train-sample-idx-path", f"{DATA}/samples.npy"),
+        *("--train-shuffle-idx-path", f"{DATA}/order.npy"),
+        *("--eval-iters", "0"),
+    )
+
+
+def _optimizer(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    adam = spec.contract.optimizer
+    return (
+        *("--optimizer", "adam", *(() if uses_apex(probe) else ("--cpu-optimizer", "--cpu_torch_adam"))),
+        *("--adam-beta1", repr(adam.beta1), "--adam-beta2", repr(adam.beta2), "--adam-eps", repr(adam.eps)),
+        *("--weight-decay", repr(adam.weight_decay), "--clip-grad", repr(adam.clip_norm or 0.0)),
+        *("--lr", repr(adam.lr), "--min-lr", repr(adam.min_lr), "--lr-decay-style", adam.schedule),
+        *("--lr-warmup-iters", str(adam.warmup_steps)),
+    )
+
+
+def uses_apex(probe: Probe) -> bool:
+    """Whether the script takes AdamW from apex, as it does on CUDA; else it is told to take torch's."""
+    return probe.offers.collective_backend == "nccl" and not on_cpu(probe)
+
+
+def _precision(spec: RunSpec) -> tuple[str, ...]:
+    flags = {"bf16": ("--bf16",), "fp16": ("--fp16",)}
+    return (*flags.get(spec.contract.precision, ()), "--no-query-key-layer-scaling")
+
+
+def _kernels(spec: RunSpec) -> tuple[str, ...]:
+    """Without the script's compiled kernels: they are built into the checkout."""
+    flash = ("--use-flash-attn-v2",) if spec.tuning.attention == "flash" else ()
+    return ("--no-masked-softmax-fusion", "--no-gradient-accumulation-fusion", *flash)
+
+
+def _checkpointing(spec: RunSpec) -> tuple[str, ...]:
+    wanted = spec.tuning.gradient_checkpointing
+    return ("--checkpoint-activations", "--deepspeed-activation-checkpointing") if wanted else ()
+
+
+def _logging() -> tuple[str, ...]:
+    return ("--log-interval", "1")
+
+
+def _deepspeed(spec: RunSpec, layout: Layout, probe: Probe) -> tuple[str, ...]:
+    pipeline = () if layout.pipeline_parallel > 1 else ("--no-pipeline-parallel",)
+    return (
+        *("--distributed-backend", probe.offers.collective_backend),
+        *("--deepspeed", "--deepspeed_config", f"{{run_dir}}/files/{CONFIG}"),
+        *("--zero-stage", str(spec.tuning.sharding_stage)),
+        *pipeline,
+    )

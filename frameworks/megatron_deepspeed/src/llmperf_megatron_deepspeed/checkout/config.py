@@ -1,0 +1,39 @@
+"""DeepSpeed's configuration for `pretrain_gpt.py`, from the case."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llmperf.types import Layout, RunSpec
+
+CONFIG = "ds_config.json"
+NEVER = 2**31 - 1
+BUCKET = 5_000_000
+"""Elements in one reduction, as in the published configuration."""
+
+
+def ds_config(spec: RunSpec, layout: Layout) -> str:
+    """The text of `ds_config.json`. DeepSpeed clips by it, not by `--clip-grad`."""
+    contract, tuning = spec.contract, spec.tuning
+    share = contract.global_batch // (tuning.micro_batch * layout.data_parallel)
+    config = {
+        "train_batch_size": contract.global_batch,
+        "train_micro_batch_size_per_gpu": tuning.micro_batch,
+        "gradient_accumulation_steps": tuning.gradient_accumulation or max(1, share),
+        "gradient_clipping": contract.optimizer.clip_norm or 0.0,
+        "zero_optimization": {
+            "stage": tuning.sharding_stage,
+            "contiguous_gradients": False,
+            "overlap_comm": False,
+            "reduce_bucket_size": BUCKET,
+            "allgather_bucket_size": BUCKET,
+        },
+        "bf16": {"enabled": contract.precision == "bf16"},
+        "fp16": {"enabled": contract.precision == "fp16"},
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": NEVER,
+    }
+    return json.dumps(config, indent=2) + "\n"

@@ -1,0 +1,82 @@
+"""What `pretrain_gpt.py` prints, by its key/value pairs, never by their places.
+
+Its line of a step, from the last rank, whose pairs differ from one version to another:
+
+    iteration        2/      10 | consumed samples: 8 | elapsed time per iteration (ms): 385.4 | lm loss: 5.15E+00 | ...
+
+and of each rank's memory, once: `[Rank 0] (after 1 iterations) memory (MB) | allocated: 9.1 | max allocated: 9.8 | ...`
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+from llmperf.types import LoggedFacts, LoggedStep
+
+ITERATION = re.compile(r"\biteration\s+(\d{1,9})/\s*\d{1,9}\s*\|(.*)")
+MEMORY = re.compile(r"\[Rank \d{1,6}\] \(after \d{1,9} iterations\) memory \(MB\)(.*)")
+PAIR = re.compile(r"^\s*([^:|]{1,60}?)\s*:\s*([-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,3})?|nan|inf))\s*$", re.IGNORECASE)
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+ELAPSED = "elapsed time per iteration (ms)"
+LOSS = "lm loss"
+SKIPPED = "number of skipped iterations"
+NAN = "number of nan iterations"
+NORM = "grad norm"
+PEAK = "max allocated"
+PACKAGES = "llmperf packages: "
+"""Begins the line that our own start of the script prints at its end, with JSON behind it."""
+
+
+def parse_log(line: str) -> LoggedStep | LoggedFacts | None:
+    """A step, a rank's memory or its versions; None for any other line."""
+    if line.startswith(PACKAGES):
+        return _packages(line.removeprefix(PACKAGES))
+    line = ESCAPE.sub("", line)
+    if found := ITERATION.search(line):
+        return _step(int(found.group(1)), pairs(found.group(2)))
+    if found := MEMORY.search(line):
+        peak = pairs(found.group(1)).get(PEAK)
+        return LoggedFacts(peak_memory_bytes=round(peak * 2**20)) if peak and math.isfinite(peak) else None
+    return None
+
+
+def pairs(text: str) -> dict[str, float]:
+    """The `key: number` parts between bars; what is none is passed over."""
+    found = {}
+    for part in text.split("|"):
+        if pair := PAIR.match(part):
+            try:
+                found[pair.group(1).lower()] = float(pair.group(2))
+            except ValueError:  # such as 1.2.3
+                continue
+    return found
+
+
+def _step(iteration: int, told: dict[str, float]) -> LoggedStep | None:
+    """None for a line without a time: no other line of the script has one."""
+    elapsed = told.get(ELAPSED)
+    if iteration < 1 or elapsed is None or not 0 <= elapsed < math.inf:
+        return None
+    return LoggedStep(step=iteration - 1, seconds=elapsed / 1000, loss=_loss(told), grad_norm=told.get(NORM))
+
+
+def _loss(told: dict[str, float]) -> float | None:
+    """The loss. The script prints none that is not above 0, which only NaN is, and none of a step that it skipped."""
+    if told.get(NAN, 0) > 0:
+        return math.nan
+    if LOSS not in told and not told.get(SKIPPED, 0) > 0:
+        return math.nan
+    return told.get(LOSS)
+
+
+def _packages(text: str) -> LoggedFacts | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    return LoggedFacts(packages={str(name): str(version) for name, version in found.items()})

@@ -1,0 +1,109 @@
+"""A rank's program: `python -m llmperf_megatron_deepspeed.checkout.start RUN_DIR HOME ARGUMENTS...`.
+
+It prepares the tokens, puts stand-ins where something unused is missing, and runs the checkout's `pretrain_gpt.py` as
+it is, in this process. Nothing is written into the checkout.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import platform
+import runpy
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import llmperf
+
+from llmperf_megatron_deepspeed.checkout.command import DATA
+from llmperf_megatron_deepspeed.checkout.home import SCRIPT
+from llmperf_megatron_deepspeed.checkout.log import PACKAGES
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+REPORTED = ("torch", "deepspeed", "numpy", "transformers", "apex", "flash_attn")
+
+
+def main(run: Path, home: Path, arguments: list[str]) -> int:
+    """Run the script to its end; its exit code."""
+    from llmperf_megatron_deepspeed.checkout.stand_ins import provide
+
+    plan = llmperf.load_plan(run)
+    data = prepare_data(plan)
+    os.chdir(run)  # what the script may leave lying about
+    sys.dont_write_bytecode = True
+    sys.argv = [str(home / SCRIPT), *(word.replace(DATA, str(data)) for word in arguments)]
+    sys.path.insert(0, str(home))
+    prepare_deepspeed(plan)
+    provide()
+    mend()
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    print(PACKAGES + json.dumps(packages()), flush=True)
+    return 0
+
+
+def prepare_data(plan: Plan) -> Path:
+    """The folder with the token files."""
+    from llmperf_megatron_deepspeed.checkout.data import prepare
+
+    return prepare(plan)
+
+
+def prepare_deepspeed(plan: Plan) -> None:
+    """No group that waits much longer than the controller, no kernel for inference."""
+    from llmperf_pytorch.limits import on_cpu
+    from llmperf_pytorch.processes import set_timeouts
+    from llmperf_zero.quiet import skip_inference_kernel
+
+    set_timeouts(plan)
+    if on_cpu(plan.probe):
+        skip_inference_kernel()
+
+
+def mend() -> None:
+    """Take out the two builds that the script does into its own folders, since the options given need neither; give its
+    optimizers the torch that they name and do not import.
+    """
+    import torch
+    from megatron import fused_kernels, optimizer  # type: ignore[import-not-found]
+    from megatron.data import dataset_utils  # type: ignore[import-not-found]
+
+    dataset_utils.compile_helper = lambda: None
+    fused_kernels.load = lambda _: None
+    optimizer.torch = torch
+
+
+def packages() -> dict[str, str]:
+    """Versions of what the script ran with."""
+    found = {"python": platform.python_version()}
+    for name in REPORTED:
+        if (version := getattr(sys.modules.get(name), "__version__", None)) is not None:
+            found[name] = str(version)
+    return found
+
+
+def leave(code: int) -> NoReturn:
+    """End at once, whatever threads or other ranks still do."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        leave(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    except BaseException:
+        traceback.print_exc()
+        leave(1)
