@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,18 +55,40 @@ def command(
     First their schema, then whether their figures agree; a result in its run folder is computed again from its
     records. Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
-    from llmperf.reporting.findings import FORMATS
-    from llmperf.validation.check import validate_path
+    from llmperf.validation.check import validated
 
     _check_codes(select, "--select")
     _check_codes(ignore, "--ignore")
     plugins = _plugins()
-    found = (file for path in paths for file in validate_path(path, plugins))
-    files = [_chosen(file, select, ignore) for file in found]
+    found = (_chosen(file, select, ignore) for path in paths for file in validated(path, plugins))
+    ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
+
+
+def _rendered(files: list[FileFindings], wanted: str) -> int:
+    """Print a document of all findings; the exit code."""
+    from llmperf.reporting.findings import FORMATS
+
     click.echo(FORMATS[wanted](files), nl=False)
-    if wanted == "text":
-        _count(files)
-    ctx.exit(2 if any(file.unreadable for file in files) else 1 if any(file.failed for file in files) else 0)
+    return max((_code(file) for file in files), default=0)
+
+
+def _told(files: Iterable[FileFindings]) -> int:
+    """Print findings as they come, keeping none of them, and how many there were; the exit code."""
+    from llmperf.reporting.findings import text
+    from llmperf.validation.catalogue import RULESET
+
+    number, code, told = 0, 0, Counter[str]()
+    for file in files:
+        click.echo(text([file]), nl=False)
+        number, code = number + 1, max(code, _code(file))
+        told.update(one.severity for one in file.findings)
+    counts = ", ".join(f"{told[severity]} {severity}s" for severity in ("error", "warning"))
+    click.echo(f"{number} {'file' if number == 1 else 'files'}: {counts} (ruleset {RULESET})", err=True)
+    return code
+
+
+def _code(file: FileFindings) -> int:
+    return 2 if file.unreadable else 1 if file.failed else 0
 
 
 def _check_codes(prefixes: Sequence[str], option: str) -> None:
@@ -101,12 +124,3 @@ def _plugins() -> Plugins | None:
     except PluginError as error:
         click.echo(f"llmperf: warning: rules of extensions are not applied: {error}", err=True)
         return None
-
-
-def _count(files: list[FileFindings]) -> None:
-    from llmperf.validation.catalogue import RULESET
-
-    told = [one.severity for file in files for one in file.findings]
-    counts = ", ".join(f"{told.count(severity)} {severity}s" for severity in ("error", "warning"))
-    number = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
-    click.echo(f"{number}: {counts} (ruleset {RULESET})", err=True)

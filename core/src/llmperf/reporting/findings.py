@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from llmperf.types import Finding
 from llmperf.validation.reading import encodable, printable
@@ -86,6 +85,8 @@ def _sarif_result(file: FileFindings, one: Finding) -> Mapping[str, Any]:
 
 def junit(files: Files) -> str:
     """JUnit's XML: a test case a file, which fails with its error findings."""
+    from xml.etree import ElementTree
+
     broken = [file for file in files if file.failed]
     suite = ElementTree.Element("testsuite", name="llmperf validate", tests=str(len(files)), failures=str(len(broken)))
     for file in files:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import IO
 
 from llmperf.documents import MAX_DOCUMENT_BYTES
@@ -34,6 +31,10 @@ def unpacked(archive: Path) -> Iterator[Path]:
     UserError if it cannot be read, is too large or has too many members, or if a member is a link, a device, stands
     twice, is encrypted, or has a name that leaves the folder.
     """
+    import tarfile
+    import zipfile
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(prefix="llmperf-") as scratch:
         folder = Path(scratch).resolve()
         try:
@@ -52,6 +53,8 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 
 def _unzip(archive: Path, folder: Path) -> None:
+    import zipfile
+
     with zipfile.ZipFile(archive) as opened:
         writer = _Writer(archive, folder)
         for member in opened.infolist():
@@ -67,6 +70,8 @@ def _unzip(archive: Path, folder: Path) -> None:
 
 
 def _untar(archive: Path, folder: Path) -> None:
+    import tarfile
+
     with tarfile.open(archive, "r|gz") as opened:
         writer = _Writer(archive, folder)
         for member in opened:

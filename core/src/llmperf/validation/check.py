@@ -63,11 +63,16 @@ def plan_findings(plan: Plan) -> tuple[Finding, ...]:
 
 def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
     """A file, or every document of llmperf in a folder and below it; links out of the folder are not followed."""
+    return list(validated(path, plugins))
+
+
+def validated(path: Path, plugins: Plugins | None = None) -> Iterator[FileFindings]:
+    """The same one by one, each as soon as it is judged."""
     try:
-        found = list(documents_in(path))
+        for document in documents_in(path):
+            yield from _files_of(document, plugins)
     except UserError as error:
-        return [_unreadable(path, None, error)]
-    return [file for document in found for file in _files_of(document, plugins)]
+        yield _unreadable(path, None, error)
 
 
 def _files_of(document: Document, plugins: Plugins | None) -> list[FileFindings]:

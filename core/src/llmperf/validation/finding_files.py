@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.validation.archives import is_archive
 
 Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive"]
-MAX_FILES = 20_000
+MAX_FILES = 200_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
 _NAMED = re.compile(r'"schema"\s*:\s*"llmperf/(result|plan)/')

@@ -24,7 +24,17 @@ def schema_findings(name: str, document: Any) -> list[Finding]:
     """How a document departs from the schema of that name; at most `MAX_FINDINGS`."""
     if name == "record":
         return _record_findings(document)
+    if _accepts(name, document):
+        return []
     return _findings(_validator(name), document)
+
+
+def _accepts(name: str, document: Any) -> bool:
+    """Whether all is well, told a hundred times faster than what is not; False too where that cannot be told."""
+    try:
+        return bool(_quick_validator(name).is_valid(document))
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _record_findings(document: Any) -> list[Finding]:
@@ -46,6 +56,14 @@ def _validator(name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(llmperf_schemas.load(name))
+
+
+@cache
+def _quick_validator(name: str) -> Any:
+    import jsonschema_rs
+    import llmperf_schemas
+
+    return jsonschema_rs.validator_for(llmperf_schemas.load(name))
 
 
 @cache
