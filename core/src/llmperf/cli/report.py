@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from llmperf.types import Reporter, Result
+    from llmperf.types import Reporter
 
 EXAMPLES = """\b
 Examples:
   llmperf report runs/ID                              the result table again
-  llmperf report runs/*                               several runs, one a row
+  llmperf report runs/                                several runs, one a row
   llmperf report runs/ID --format markdown --lang zh  a README as the published ones
   llmperf report runs/* --format csv -o runs.csv
   llmperf report runs/* --format html -o runs.html
@@ -21,19 +21,20 @@ Examples:
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
               help="terminal, markdown, csv, json, html, or what an extension adds.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the headings.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
-def command(runs: tuple[Path, ...], wanted: str, language: str, output: Path | None) -> None:
-    """Render results as a table or a document. RUN is a run folder or a result.json."""
+def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | None) -> None:
+    """Render results as a table or a document. PATH is a run folder, a result.json, or a folder of runs."""
     from llmperf.documents import write_bytes
     from llmperf.plugins import load_for
+    from llmperf.validation.check import found_results
 
-    results = tuple(_read(run) for run in runs)
+    results = tuple(found for path in paths for found in found_results(path))
     reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]
     text = _named(reporters, wanted).render(results, language)
     if output is None:
@@ -49,9 +50,3 @@ def _named(reporters: list[Reporter], wanted: str) -> Reporter:
         if one.name == wanted:
             return one
     raise unknown("--format", "format", wanted, [one.name for one in reporters])
-
-
-def _read(run: Path) -> tuple[Path, Result]:
-    from llmperf.validation.check import read_run_result
-
-    return run / "result.json" if run.is_dir() else run, read_run_result(run)

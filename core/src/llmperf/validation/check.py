@@ -189,9 +189,15 @@ def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterato
 
 def read_results(path: Path) -> list[Result]:
     """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
+    return [result for _, result in found_results(path)]
+
+
+def found_results(path: Path) -> list[tuple[Path, Result]]:
+    """The same, each with the file it was read from."""
     if not path.is_dir() or (path / RESULT).is_file():
-        return [read_run_result(path)]
-    found = [read_result(document.path) for document in documents_in(path) if document.kind == "result"]
+        file = path / RESULT if path.is_dir() else path
+        return [(file, read_result(file))]
+    found = [(one.path, read_result(one.path)) for one in documents_in(path) if one.kind == "result"]
     if not found:
         raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
     return found
