@@ -1,109 +1,128 @@
-"""Seeing GPUs: through NVML, through nvidia-smi, or not at all."""
+"""Seeing GPUs through NVML: whole machines, mixed ones, faulty ones."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from llmperf.plugins import load_for
 from llmperf.types import DeviceInfo
 from llmperf_nvidia import probe as probing
-from llmperf_nvidia import sampler
-
-SMI = """\
-#!/bin/sh
-case "$1" in
-*name*) echo '0, NVIDIA A100-SXM4-40GB, GPU-aaaa, 40960, 535.129.03, 8.0'
-        echo '1, Tesla V100-SXM2-16GB, GPU-bbbb, 16384, 535.129.03, 7.0' ;;
-*) echo '0, 1000, 40960, 37, 250.5, 61'
-   echo '1, 2, 16384, [N/A], [Not Supported], 40' ;;
-esac
-"""
 
 
-@pytest.fixture
-def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python cannot load NVML."""
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(sampler, "_open", [])
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def probe() -> Any:
+    return load_for("nvidia", None).ask("llmperf_probe")
 
 
-def install_smi(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "nvidia-smi").write_text(text)
-    (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.defpath}")
-
-
-def ask(hook: str, **arguments: object) -> object:
-    return load_for("nvidia", None).ask(hook, **arguments)
-
-
-def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = ask("llmperf_probe")
-    assert found.devices == ()
-    (problem,) = found.problems
-    assert "nvidia-smi is not installed" in problem
-    assert "\n" not in problem
-    (sample,) = ask("llmperf_query_memory", devices=(0,))
-    assert (sample.memory_used_bytes, sample.power_watts) == (None, None)
-
-
-def test_broken_smi_is_told(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_smi(tmp_path, "#!/bin/sh\necho Failed to talk to the driver\nexit 9\n", monkeypatch)
-    assert "Failed to talk to the driver" in ask("llmperf_probe").problems[0]
-
-
-def test_smi_stands_in_for_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_smi(tmp_path, SMI, monkeypatch)
-    found = ask("llmperf_probe")
-    assert [one.model for one in found.devices] == ["NVIDIA A100-SXM4-40GB", "Tesla V100-SXM2-16GB"]
-    assert found.devices[0].memory_bytes == 40 * 2**30
-    assert found.driver == "535.129.03"
-    assert found.offers.precisions == ("fp32", "fp16")  # the older of the two has no bf16
-    first, second, missing = ask("llmperf_query_memory", devices=(0, 1, 7))
-    assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (1000 * 2**20, 37, 250.5)
-    assert (second.utilisation_percent, second.power_watts, second.temperature_celsius) == (None, None, 40)
-    assert missing.memory_total_bytes is None
-
-
-def test_nvml_is_asked_first_and_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-
-    def unsupported(handle: object) -> None:
-        raise RuntimeError("Not Supported")
-
-    library = SimpleNamespace(
-        NVML_TEMPERATURE_GPU=0,
-        nvmlInit=lambda: calls.append("init"),
-        nvmlShutdown=lambda: calls.append("shutdown"),
-        nvmlDeviceGetCount=lambda: 1,
-        nvmlSystemGetDriverVersion=lambda: "550.1",
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetName=lambda handle: "NVIDIA H800",
-        nvmlDeviceGetUUID=lambda handle: "GPU-cccc",
-        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=5, total=80 * 2**30),
-        nvmlDeviceGetCudaComputeCapability=lambda handle: (9, 0),
-        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=99),
-        nvmlDeviceGetPowerUsage=unsupported,
-        nvmlDeviceGetTemperature=lambda handle, sensor: 70,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", library)
-    monkeypatch.setattr(sampler, "_open", [])
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = ask("llmperf_probe")
-    assert (found.devices[0].model, found.driver) == ("NVIDIA H800", "550.1")
+def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
+    machines.play(*[machines.A100] * 8)
+    found = probe()
+    assert (len(found.devices), found.driver, found.interconnect) == (8, "535.129.03", "NVLink, 12 links each")
+    assert found.problems == ()
+    device = found.devices[5]
+    assert (device.index, device.model, device.memory_bytes) == (5, "NVIDIA A100-SXM4-40GB", 40 * 2**30)
+    assert device.uuid == "GPU-00000005-aaaa-bbbb-cccc-000000000000"
+    assert device.details == {
+        "compute_capability": "8.0",
+        "cuda": "12.2",
+        "pci_bus": "00000000:57:00.0",
+        "pcie": "gen 4 x16",
+        "nvlinks": "12",
+        "topology": "SYS SYS SYS SYS PXB X NODE NODE",
+        "ecc": "on",
+        "mig": "off",
+        "power_limit": "400 W",
+        "power_limit_default": "400 W",
+        "highest_clocks": "SM 1410 MHz, memory 1215 MHz",
+        "throttling": "none",
+    }
+    assert "bf16" in found.offers.precisions
     assert "flash_attention" in found.offers.features
-    calls.clear()
-    for _ in range(3):
-        (sample,) = ask("llmperf_query_memory", devices=(0,))
-    assert (sample.memory_used_bytes, sample.utilisation_percent, sample.power_watts) == (5, 99, None)
-    assert calls == ["init"]
+
+
+def test_eight_h800_have_the_peak_of_their_name(machines: Any) -> None:
+    machines.play(*[machines.H800] * 8)
+    found = probe()
+    assert (found.devices[0].model, found.interconnect) == ("NVIDIA H800", "NVLink, 8 links each")
+    peak = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=found.devices[0].model, dtype="bf16")
+    assert peak.flops_per_second == 989.4e12
+
+
+def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines: Any) -> None:
+    machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
+    found = probe()
+    assert [one.index for one in found.devices] == [0, 2]
+    assert found.offers.precisions == ("fp32", "fp16")
+    (line,) = found.problems
+    assert "1 (NVIDIA A100-SXM4-40GB), 3 (NVIDIA A100-SXM4-40GB)" in line
+    assert "CUDA_VISIBLE_DEVICES=1,3" in line
+
+
+def test_the_line_of_a_mixed_machine_works(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+    found = probe()
+    assert ([one.index for one in found.devices], found.problems) == ([1, 3], ())
+    assert found.interconnect == "NVLink, 12 links each"
+
+
+def test_gpus_without_nvlink_talk_over_pcie(machines: Any) -> None:
+    machines.play(machines.V100, machines.V100)
+    assert probe().interconnect == "PCIe gen 4 x16"
+    assert "mig" not in probe().devices[0].details
+
+
+def test_a_sliced_gpu_is_left_out(machines: Any) -> None:
+    machines.play(replace(machines.A100, mig=1), machines.A100)
+    found = probe()
+    assert [one.index for one in found.devices] == [1]
+    (line,) = found.problems
+    assert line.startswith("GPU 0 is left out: it is in MIG mode")
+    assert "nvidia-smi -i 0 -mig 0" in line
+
+
+def test_a_machine_of_slices_only_has_no_device(machines: Any) -> None:
+    machines.play(*[replace(machines.A100, mig=1)] * 2)
+    found = probe()
+    assert found.devices == ()
+    assert len(found.problems) == 2
+
+
+def test_a_lost_gpu_is_left_out(machines: Any) -> None:
+    machines.play(machines.A100, replace(machines.A100, error=machines.LOST), machines.A100)
+    found = probe()
+    assert [one.index for one in found.devices] == [0, 2]
+    assert found.problems == ("GPU 1 is left out: GPU is lost (reset it or reboot)",)
+
+
+def test_a_gpu_that_this_user_may_not_use_is_left_out(machines: Any) -> None:
+    machines.play(replace(machines.A100, error=machines.NO_PERMISSION), machines.A100)
+    assert [one.index for one in probe().devices] == [1]
+    assert "GPU 0 is left out: Insufficient Permissions (give this user access" in probe().problems[0]
+
+
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [(4, "give this user access to /dev/nvidia*"), (9, "modprobe nvidia"), (18, "reload the module or reboot")],
+    ids=["no permission", "driver not loaded", "version mismatch"],
+)
+def test_a_driver_that_does_not_answer_is_one_line(machines: Any, init: int, said: str) -> None:
+    machines.play(machines.A100, init=init)
+    found = probe()
+    assert found.devices == ()
+    (line,) = found.problems
+    assert line.startswith("no NVIDIA driver answers: NVML: ")
+    assert said in line
+    assert "nvidia-smi is not installed" in line
+    assert "\n" not in line
+
+
+def test_a_driver_without_gpus_is_one_line(machines: Any) -> None:
+    machines.play()
+    assert probe().problems == ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
 
 
 DEVICES = tuple(
@@ -119,9 +138,12 @@ def test_visible_devices_keep_cuda_rules(allowed: str | None, indices: list[int]
     assert [one.index for one in probing.visible(DEVICES, allowed)] == indices
 
 
-def test_mig_slices_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected whole GPUs"):
-        probing.visible(DEVICES, "MIG-1234")
+def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines.play(machines.A100)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1234")
+    found = probe()
+    assert found.devices == ()
+    assert "expected whole GPUs, found the MIG slice MIG-1234" in found.problems[0]
 
 
 def test_plugin_imports_neither_torch_nor_nvml() -> None:

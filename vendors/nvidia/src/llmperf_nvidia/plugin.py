@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_probe() -> Probe:
-    """The GPUs that NVML, or else `nvidia-smi`, shows and `CUDA_VISIBLE_DEVICES` allows."""
+    """The GPUs of one model that NVML, or else `nvidia-smi`, shows and `CUDA_VISIBLE_DEVICES` allows."""
     from llmperf_nvidia.probe import probe
 
     return probe()
@@ -37,13 +37,15 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """CUDA numbers devices as NVML does, by bus; its own default puts the fastest first."""
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    """CUDA shows the ranks the planned GPUs, numbered as NVML does, by bus; its own default puts the fastest first."""
+    from llmperf_nvidia.environment import visible_devices
+
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **visible_devices(plan)}
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power and temperature of each whole GPU."""
+    """Memory, utilisation, power, temperature, energy and throttling of each whole GPU."""
     from llmperf_nvidia.sampler import samples
 
     return samples(devices)

@@ -1,33 +1,50 @@
-"""The GPUs of this node, through NVML and else through `nvidia-smi`; never through torch."""
+"""The GPUs of this node that a run can use; never through torch."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
 
-from llmperf.types import DeviceInfo, Offers, Probe
+from llmperf.types import DeviceInfo, Probe
 
-from llmperf_nvidia import smi
 from llmperf_nvidia.catalogue import offers
+from llmperf_nvidia.seen import Seen, through_nvml, through_smi
 
 
 def probe() -> Probe:
-    """What is visible here; no devices and one line that says why where there is no driver."""
-    driver: str | None
+    """The whole GPUs of one model that answer and that `CUDA_VISIBLE_DEVICES` allows.
+
+    `problems` has a line for each that is left out, or one that says why there is none.
+    """
     try:
-        driver, devices = _from_nvml()
-    except Exception as error:  # NVML's own exceptions, a missing library, a mismatched driver
-        try:
-            driver, devices = _from_smi()
-        except (OSError, ValueError) as second:
-            return _none(f"no NVIDIA driver answers: NVML: {_line(error)}; {_line(second)}; install the driver")
-    try:
-        devices = visible(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    except ValueError as error:
-        return _none(str(error))
+        seen = _seen()
+        allowed = visible(seen.devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    except (OSError, ValueError) as error:
+        return _none((str(error),))
+    whole = [one for one in allowed if one.details.get("mig") != "on"]
+    devices = tuple(one for one in whole if one.model == whole[0].model)
+    problems = (*seen.problems, *map(_sliced, set_aside(allowed, whole)), *_other_models(whole, devices))
     if not devices:
-        return _none("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them")
-    return Probe(vendor="nvidia", devices=devices, offers=_common_offers(devices), driver=driver)
+        hidden = () if problems else ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
+        return _none((*problems, *hidden))
+    return Probe(
+        vendor="nvidia",
+        devices=devices,
+        offers=offers(devices[0].details.get("compute_capability")),
+        driver=seen.driver,
+        interconnect=interconnect(devices),
+        problems=problems,
+    )
+
+
+def _seen() -> Seen:
+    try:
+        return through_nvml()
+    except OSError as error:
+        try:
+            return through_smi()
+        except OSError as second:
+            raise OSError(f"no NVIDIA driver answers: {error}; {second}") from None
 
 
 def visible(devices: tuple[DeviceInfo, ...], allowed: str | None) -> tuple[DeviceInfo, ...]:
@@ -53,52 +70,37 @@ def _abbreviates(entry: str, device: DeviceInfo) -> bool:
     return entry.startswith("GPU-") and device.uuid is not None and device.uuid.startswith(entry)
 
 
-def _from_nvml() -> tuple[str, tuple[DeviceInfo, ...]]:
-    import pynvml  # type: ignore[import-untyped]
-
-    pynvml.nvmlInit()
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-        return pynvml.nvmlSystemGetDriverVersion(), tuple(_nvml_device(pynvml, index) for index in range(count))
-    finally:
-        pynvml.nvmlShutdown()
+def set_aside(all_of_them: Sequence[DeviceInfo], kept: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Those that are not kept."""
+    indices = {one.index for one in kept}
+    return [one for one in all_of_them if one.index not in indices]
 
 
-def _nvml_device(library: Any, index: int) -> DeviceInfo:
-    handle = library.nvmlDeviceGetHandleByIndex(index)
-    major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
-    return DeviceInfo(
-        index=index,
-        model=library.nvmlDeviceGetName(handle),
-        memory_bytes=library.nvmlDeviceGetMemoryInfo(handle).total,
-        uuid=library.nvmlDeviceGetUUID(handle),
-        details={"compute_capability": f"{major}.{minor}"},
-    )
+def _sliced(device: DeviceInfo) -> str:
+    mend = f"nvidia-smi -i {device.index} -mig 0"
+    return f"GPU {device.index} is left out: it is in MIG mode, and slices are not measured (turn it off: {mend})"
 
 
-def _from_smi() -> tuple[str | None, tuple[DeviceInfo, ...]]:
-    rows = smi.query("index", "name", "uuid", "memory.total", "driver_version", "compute_cap")
-    devices = tuple(
-        DeviceInfo(
-            index=int(row["index"] or ""),
-            model=row["name"] or "unknown NVIDIA GPU",
-            memory_bytes=smi.mebibytes(row["memory.total"]),
-            uuid=row["uuid"],
-            details={"compute_capability": row["compute_cap"]} if row["compute_cap"] else {},
-        )
-        for row in rows
-    )
-    return (rows[0]["driver_version"] if rows else None), devices
+def _other_models(whole: Sequence[DeviceInfo], kept: Sequence[DeviceInfo]) -> list[str]:
+    """One line for those of other models than the first: a run measures one model."""
+    others = set_aside(whole, kept)
+    if not others:
+        return []
+    named = ", ".join(f"{one.index} ({one.model})" for one in others)
+    chosen = ",".join(str(one.index) for one in others if one.model == others[0].model)
+    reason = f"a run measures GPUs of one model, and the first is {kept[0].model}"
+    return [f"GPUs left out: {named}: {reason}; choose others with CUDA_VISIBLE_DEVICES={chosen}"]
 
 
-def _common_offers(devices: tuple[DeviceInfo, ...]) -> Offers:
-    """What all of them offer: that of the oldest."""
-    return min((offers(one.details.get("compute_capability")) for one in devices), key=lambda o: len(o.precisions))
+def interconnect(devices: Sequence[DeviceInfo]) -> str | None:
+    """What the GPUs talk over: NVLink if all have links that are up, else PCIe; None where unknown."""
+    links = [int(one.details.get("nvlinks", 0)) for one in devices]
+    if all(links):
+        each = str(links[0]) if len(set(links)) == 1 else f"{min(links)} to {max(links)}"
+        return f"NVLink, {each} links each"
+    buses = {one.details.get("pcie") for one in devices}
+    return f"PCIe {buses.pop()}" if len(buses) == 1 and None not in buses else None
 
 
-def _none(problem: str) -> Probe:
-    return Probe(vendor="nvidia", devices=(), offers=offers(None), problems=(problem,))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _none(problems: tuple[str, ...]) -> Probe:
+    return Probe(vendor="nvidia", devices=(), offers=offers(None), problems=problems)

@@ -2,72 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llmperf.types import DeviceSample
 
-from llmperf_nvidia import smi
+from llmperf_nvidia import nvml, smi, throttle
+
+FIELDS = ("index", "memory.used", "memory.total", "utilization.gpu", "power.draw", "temperature.gpu")
+REASONS = "clocks_throttle_reasons.active"
+"""Newer drivers call it `clocks_event_reasons.active` and still know this name."""
 
 _open: list[Any] = []
 """NVML, once it is initialised; kept open between readings."""
 
 
 def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """One reading of each device by its NVML index; never raises."""
-    library = _nvml()
-    if library is not None:
-        return tuple(_from_nvml(library, index) for index in devices)
-    return _from_smi(devices)
+    """One reading of each device by its NVML index. OSError, one line, if a GPU is gone."""
+    library = _library()
+    if library is None:
+        return _from_smi(devices)
+    return tuple(_from_nvml(library, index) for index in devices)
 
 
-def _nvml() -> Any | None:
+def _library() -> Any | None:
     if not _open:
         try:
-            import pynvml  # type: ignore[import-untyped]
-
-            pynvml.nvmlInit()
-        except Exception:  # no library, no driver
+            _open.append(nvml.open_library())
+        except OSError:  # no driver, or one that only its own tool can talk to
             return None
-        _open.append(pynvml)
     return _open[0]
 
 
 def _from_nvml(library: Any, index: int) -> DeviceSample:
-    handle = _ask(lambda: library.nvmlDeviceGetHandleByIndex(index))
-    if handle is None:
-        return _unknown(index)
-    memory = _ask(lambda: library.nvmlDeviceGetMemoryInfo(handle))
-    milliwatts = _ask(lambda: library.nvmlDeviceGetPowerUsage(handle))
+    try:
+        handle = nvml.ask(library, lambda: library.nvmlDeviceGetHandleByIndex(index))
+        return _unknown(index) if handle is None else _reading(library, index, handle)
+    except library.NVMLError as error:
+        raise OSError(f"GPU {index}: {nvml.in_words(library, error)}") from None
+
+
+def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
+    memory = nvml.ask(library, lambda: library.nvmlDeviceGetMemoryInfo(handle))
+    sensor = library.NVML_TEMPERATURE_GPU
+    milliwatts = nvml.ask(library, lambda: library.nvmlDeviceGetPowerUsage(handle))
+    millijoules = nvml.ask(library, lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle))
     return DeviceSample(
         index=index,
-        memory_used_bytes=None if memory is None else memory.used,
-        memory_total_bytes=None if memory is None else memory.total,
-        utilisation_percent=_ask(lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
+        memory_used_bytes=memory.used if memory else None,
+        memory_total_bytes=memory.total if memory else None,
+        utilisation_percent=nvml.ask(library, lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
         power_watts=None if milliwatts is None else milliwatts / 1000,
-        temperature_celsius=_ask(lambda: float(library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU))),
+        temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
+        energy_joules=None if millijoules is None else millijoules / 1000,
+        throttle_reasons=throttle.throttle_reasons(library, handle),
     )
 
 
-def _ask(reading: Callable[[], Any]) -> Any | None:
-    try:
-        return reading()
-    except Exception:  # not supported on this GPU, lost, no permission
-        return None
-
-
 def _from_smi(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    fields = ("index", "memory.used", "memory.total", "utilization.gpu", "power.draw", "temperature.gpu")
     try:
-        rows = {row["index"]: row for row in smi.query(*fields)}
+        rows = {row["index"]: row for row in smi.query(FIELDS, [REASONS])}
     except OSError:
         rows = {}
     return tuple(_from_row(index, rows.get(str(index))) for index in devices)
 
 
-def _from_row(index: int, row: dict[str, str | None] | None) -> DeviceSample:
+def _from_row(index: int, row: smi.Row | None) -> DeviceSample:
     if row is None:
         return _unknown(index)
+    mask = smi.mask(row[REASONS])
     return DeviceSample(
         index=index,
         memory_used_bytes=smi.mebibytes(row["memory.used"]),
@@ -75,6 +77,7 @@ def _from_row(index: int, row: dict[str, str | None] | None) -> DeviceSample:
         utilisation_percent=smi.number(row["utilization.gpu"]),
         power_watts=smi.number(row["power.draw"]),
         temperature_celsius=smi.number(row["temperature.gpu"]),
+        throttle_reasons=None if mask is None else throttle.in_words(mask),
     )
 
 

@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import csv
 import subprocess
+from collections.abc import Sequence
 
 TIMEOUT_SECONDS = 20
+NO_SUCH_FIELD = "not a valid field"
+
+Row = dict[str, str | None]
 
 
-def query(*fields: str) -> list[dict[str, str | None]]:
-    """One row for each GPU, in NVML's order; a field that is not shown is None. OSError if there is no answer."""
+def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
+    """One row for each GPU, in NVML's order; a field that is not shown is None.
+
+    `newer` fields are left out, all of them, where the driver's tool does not know one. OSError if there is no answer.
+    """
+    try:
+        return _query([*fields, *newer])
+    except OSError as error:
+        if not newer or NO_SUCH_FIELD not in str(error):
+            raise
+        return [{**dict.fromkeys(newer), **row} for row in _query(fields)]
+
+
+def _query(fields: Sequence[str]) -> list[Row]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS)
     except FileNotFoundError:
         raise OSError("nvidia-smi is not installed") from None
+    except OSError as error:
+        raise OSError(f"nvidia-smi cannot be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise OSError(f"nvidia-smi gave no answer in {TIMEOUT_SECONDS} s") from None
     if done.returncode:
@@ -41,3 +59,11 @@ def mebibytes(text: str | None) -> int | None:
     """A field in MiB as bytes."""
     value = number(text)
     return None if value is None else int(value) * 2**20
+
+
+def mask(text: str | None) -> int | None:
+    """A field such as `0x0000000000000004`."""
+    try:
+        return None if text is None else int(text, 16)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""Machines that are not here: a stand-in for NVML, loaded through `nvidia-ml-py` as the real one is."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from llmperf_nvidia import sampler
+
+SOURCE = Path(__file__).parent / "fake_nvml" / "nvml.c"
+SONAME = "libnvidia-ml.so.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU of a machine; see `fake_nvml/nvml.c`."""
+
+    name: str = "NVIDIA A100-SXM4-40GB"
+    mib: int = 40960
+    capability: tuple[int, int] = (8, 0)
+    links: int = 12
+    mig: int = 0
+    watts: int = 250
+    joules: int = 1_000_000
+    mask: int = 0
+    error: int = 0
+    after: int = 0
+
+    def line(self) -> str:
+        """As the stand-in reads it."""
+        fields = (self.mib, *self.capability, self.links, self.mig, self.watts, self.joules, f"{self.mask:x}")
+        return " ".join(map(str, ("gpu", *fields, self.error, self.after, self.name)))
+
+
+class Machines:
+    """Makes this process see the GPUs that a test names."""
+
+    A100 = Gpu()
+    H800 = Gpu(name="NVIDIA H800", mib=81559, capability=(9, 0), links=8)
+    V100 = Gpu(name="Tesla V100-PCIE-16GB", mib=16160, capability=(7, 0), links=0, mig=-1, joules=-1)
+    NO_PERMISSION, LOST, MISMATCH = 4, 15, 18
+    """Codes of nvml.h."""
+
+    def __init__(self, library: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.library = library
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+
+    def play(self, *gpus: Gpu, init: int = 0) -> None:
+        """Load the stand-in under the name by which `nvidia-ml-py` asks for NVML, with no `nvidia-smi` beside it."""
+        import pynvml
+
+        patch = self._monkeypatch
+        patch.setenv("FAKE_NVML", str(self.describe(*gpus, init=init)))
+        patch.setattr(pynvml, "CDLL", {SONAME: ctypes.CDLL(str(self.library))}.__getitem__)
+        patch.setattr(pynvml, "nvmlLib", None)
+        patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        patch.setattr(sampler, "_open", [])
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        patch.setenv("PATH", str(self.library.parent))
+
+    def describe(self, *gpus: Gpu, init: int = 0) -> Path:
+        """The file that tells the stand-in what to play."""
+        path = self._folder / "machine.txt"
+        lines = [f"init {init}", "driver 535.129.03", "cuda 12020", *(one.line() for one in gpus)]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+
+def compile_library(folder: Path, *flags: str) -> Path:
+    """The stand-in as a shared object; skips without a C compiler."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (gcc or cc) to build the stand-in for NVML")
+    library = folder / SONAME
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", *flags, "-o", str(library), str(SOURCE)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return library
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`libnvidia-ml.so.1`, in a folder of its own."""
+    return compile_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture(scope="session")
+def old_nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as drivers before 535 have it."""
+    return compile_library(tmp_path_factory.mktemp("old-nvml"), "-DBEFORE_535")
+
+
+@pytest.fixture
+def machines(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """Machines to play, with a driver of today."""
+    yield Machines(nvml_library, tmp_path, monkeypatch)
+    sampler._open.clear()
+
+
+@pytest.fixture
+def old_machines(old_nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """Machines with an older driver."""
+    yield Machines(old_nvml_library, tmp_path, monkeypatch)
+    sampler._open.clear()

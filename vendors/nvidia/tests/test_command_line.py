@@ -1,0 +1,56 @@
+"""`llmperf devices` and `llmperf plan` on machines that are not here, from the loader's search path on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+
+def llmperf(machines: Any, machine: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    env |= {"LD_LIBRARY_PATH": str(machines.library.parent), "FAKE_NVML": str(machine), **environment}
+    command = [sys.executable, "-m", "llmperf", *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_devices_lists_what_is_there_and_what_is_left_out(machines: Any) -> None:
+    machine = machines.describe(machines.A100, replace(machines.A100, error=machines.LOST), machines.V100)
+    done = llmperf(machines, machine, "devices")
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("nvidia ")]
+    assert row.split()[1:4] == ["0", "NVIDIA", "A100-SXM4-40GB"]
+    assert "nvidia: GPU 1 is left out: GPU is lost (reset it or reboot)" in done.stdout
+    assert "nvidia: GPUs left out: 2 (Tesla V100-PCIE-16GB)" in done.stdout
+
+
+def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
+    machine = machines.describe(*[machines.H800] * 8)
+    done = llmperf(machines, machine, "plan", "llama2_7b_pretrain_zero", "--set", "dataset=synthetic", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = json.loads(done.stdout)["plan"]
+    assert (plan["vendor"], plan["probe"]["driver"], plan["probe"]["simulated"]) == ("nvidia", "535.129.03", False)
+    assert (plan["layout"]["devices_per_node"], plan["peak"]["flops_per_second"]) == (8, 989.4e12)
+    assert "CUDA_VISIBLE_DEVICES" not in plan["env"]
+
+
+def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
+    machine = machines.describe(replace(machines.A100, mig=1), machines.A100, machines.A100)
+    done = llmperf(machines, machine, "plan", "default", "--devices", "2", "--json")
+    plan = json.loads(done.stdout)["plan"]
+    uuids = [f"GPU-0000000{index}-aaaa-bbbb-cccc-000000000000" for index in (1, 2)]
+    assert plan["env"]["CUDA_VISIBLE_DEVICES"] == ",".join(uuids)
+    assert plan["env"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> None:
+    done = llmperf(
+        machines, machines.describe(init=machines.MISMATCH), "plan", "default", "--vendor", "nvidia", PATH=""
+    )
+    assert done.returncode == 2
+    assert "reload the module or reboot" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

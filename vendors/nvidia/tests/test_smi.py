@@ -1,0 +1,109 @@
+"""`nvidia-smi` where NVML cannot be loaded from Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llmperf.plugins import load_for
+from llmperf_nvidia import sampler
+
+A100 = "0, NVIDIA A100-SXM4-40GB, GPU-aaaa, 40960, 535.129.03, 00000000:07:00.0, 400.00, Enabled"
+V100 = "1, Tesla V100-SXM2-16GB, GPU-bbbb, 16384, 535.129.03, 00000000:0A:00.0, 300.00, Enabled"
+OF_TODAY = f"""\
+#!/bin/sh
+case "$1" in
+*name*) echo '{A100}, 8.0, Disabled, 400.00, 4, 16'
+        echo '{V100}, 7.0, [N/A], 300.00, 3, 16' ;;
+*) echo '0, 1000, 40960, 37, 250.5, 61, 0x0000000000000004'
+   echo '1, 2, 16384, [N/A], [Not Supported], 40, [N/A]' ;;
+esac
+"""
+OLDER = f"""\
+#!/bin/sh
+case "$1" in
+*compute_cap*|*reasons*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2 ;;
+*name*) echo '{A100}' ;;
+*) echo '0, 1000, 40960, 37, 250.5, 61' ;;
+esac
+"""
+
+
+@pytest.fixture
+def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python cannot load NVML."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(sampler, "_open", [])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def install(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "nvidia-smi").write_text(text)
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.defpath}")
+
+
+def ask(hook: str, **arguments: object) -> Any:
+    return load_for("nvidia", None).ask(hook, **arguments)
+
+
+def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = ask("llmperf_probe")
+    assert found.devices == ()
+    (problem,) = found.problems
+    assert "nvidia-smi is not installed" in problem
+    assert "\n" not in problem
+    (sample,) = ask("llmperf_query_memory", devices=(0,))
+    assert (sample.memory_used_bytes, sample.power_watts, sample.throttle_reasons) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\necho Failed to talk to the driver\nexit 9\n", "Failed to talk to the driver"),
+        ("#!/bin/sh\nexit 3\n", "exit code 3"),
+        ("#!/no/such/shell\n", "nvidia-smi"),
+    ],
+)
+def test_a_broken_tool_is_told(
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    install(tmp_path, text, monkeypatch)
+    (problem,) = ask("llmperf_probe").problems
+    assert said in problem
+
+
+def test_it_stands_in_for_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, OF_TODAY, monkeypatch)
+    found = ask("llmperf_probe")
+    (device,) = found.devices  # the other is of another model
+    assert "1 (Tesla V100-SXM2-16GB)" in found.problems[0]
+    assert (device.model, device.memory_bytes, device.uuid) == ("NVIDIA A100-SXM4-40GB", 40 * 2**30, "GPU-aaaa")
+    assert (found.driver, found.interconnect) == ("535.129.03", "PCIe gen 4 x16")
+    assert device.details == {
+        "compute_capability": "8.0",
+        "pci_bus": "00000000:07:00.0",
+        "pcie": "gen 4 x16",
+        "ecc": "on",
+        "mig": "off",
+        "power_limit": "400 W",
+        "power_limit_default": "400 W",
+    }
+    first, second, missing = ask("llmperf_query_memory", devices=(0, 1, 7))
+    assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (1000 * 2**20, 37, 250.5)
+    assert first.throttle_reasons == ("power limit",)
+    assert (second.utilisation_percent, second.power_watts, second.temperature_celsius) == (None, None, 40)
+    assert (second.throttle_reasons, missing.memory_total_bytes) == (None, None)
+
+
+def test_an_older_tool_knows_fewer_fields(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, OLDER, monkeypatch)
+    found = ask("llmperf_probe")
+    assert found.devices[0].details["compute_capability"] == "8.0"  # of the table
+    assert "bf16" in found.offers.precisions
+    (sample,) = ask("llmperf_query_memory", devices=(0,))
+    assert (sample.power_watts, sample.throttle_reasons) == (250.5, None)
