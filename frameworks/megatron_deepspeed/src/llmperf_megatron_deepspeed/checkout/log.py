@@ -17,7 +17,9 @@ from llmperf.types import LoggedFacts, LoggedStep
 
 ITERATION = re.compile(r"\biteration\s+(\d{1,9})/\s*\d{1,9}\s*\|(.*)")
 MEMORY = re.compile(r"\[Rank \d{1,6}\] \(after \d{1,9} iterations\) memory \(MB\)(.*)")
-PAIR = re.compile(r"^\s*([^:|]{1,60}?)\s*:\s*([-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,3})?|nan|inf))\s*$", re.IGNORECASE)
+PAIR = re.compile(
+    r"^\s*([^:|\s][^:|]{0,59}?)\s*:\s*([-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,3})?|nan|inf))\s*$", re.IGNORECASE
+)
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 ELAPSED = "elapsed time per iteration (ms)"

@@ -1,0 +1,96 @@
+"""What is read in a line of `pretrain_gpt.py`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from llmperf.types import LoggedFacts, LoggedStep
+from llmperf_megatron_deepspeed.checkout.log import pairs, parse_log
+
+LINE = (
+    " iteration       10/      10 | consumed samples:           40 | consumed tokens:         5120 |"
+    " elapsed time per iteration (ms): 500.0 | learning rate: 3.000E-04 | global batch size:     4 |"
+    " lm loss: 5.152386E+00 | loss scale: 1.0 | actual seqlen:   128 | number of skipped iterations:   0 |"
+    " number of nan iterations:   0 | samples per second: 10.378 | tokens per gpu per second (tgs): 664.211 |"
+    " TFLOPs: 0.00 |"
+)
+STEP = LoggedStep(step=9, seconds=0.5, loss=5.152386)
+
+
+def without(key):
+    return "|".join(part for part in LINE.split("|") if key not in part)
+
+
+def test_a_step():
+    assert parse_log(LINE) == STEP
+
+
+@pytest.mark.parametrize("key", ["consumed", "learning rate", "loss scale", "TFLOPs", "actual seqlen", "batch size"])
+def test_no_other_pair_is_needed(key):
+    assert parse_log(without(key)) == STEP
+
+
+def test_the_order_of_pairs_is_not_read():
+    head, *parts = LINE.rstrip(" |").split("|")
+    assert parse_log("|".join([head, *reversed(parts)]) + "|") == STEP
+
+
+@pytest.mark.parametrize("before", ["node1: ", "[default0]:", "0: ", "\x1b[32m", "W1121 warning without end"])
+def test_what_launchers_and_others_put_before_it_is_passed_over(before):
+    assert parse_log(before + LINE) == STEP
+
+
+def test_a_gradient_norm_where_there_is_one():
+    assert parse_log(LINE + " grad norm: 1.250 |").grad_norm == 1.25
+
+
+def test_a_loss_that_is_left_out_is_no_number():
+    """The script prints the mean loss only if it is above 0, which NaN is not."""
+    assert math.isnan(parse_log(without("lm loss")).loss)
+    assert math.isnan(parse_log(LINE.replace("5.152386E+00", "nan")).loss)
+    assert parse_log(LINE.replace("5.152386E+00", "INF")).loss == math.inf
+
+
+def test_a_skipped_step_has_no_loss():
+    skipped = without("lm loss").replace("skipped iterations:   0", "skipped iterations:   1")
+    assert parse_log(skipped) == LoggedStep(step=9, seconds=0.5, loss=None)
+    assert math.isnan(parse_log(skipped.replace("nan iterations:   0", "nan iterations:   1")).loss)
+
+
+def test_memory_of_a_rank():
+    line = "[Rank 1] (after 1 iterations) memory (MB) | allocated: 457.2 | max allocated: 512.5 | reserved: 600.0"
+    assert parse_log(line) == LoggedFacts(peak_memory_bytes=round(512.5 * 2**20))
+
+
+def test_versions():
+    assert parse_log('llmperf packages: {"torch": "2.15.0"}') == LoggedFacts(packages={"torch": "2.15.0"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        " validation loss at iteration 10 | lm loss value: 5.1 | lm loss PPL: 160 |",
+        " iteration 3 of 5",
+        " iteration        3/       5 | learning rate: 1.0 |",
+        " iteration        0/       5 | elapsed time per iteration (ms): 500.0 |",
+        " iteration        3/       5 | elapsed time per iteration (ms): -1 |",
+        " iteration        3/       5 | elapsed time per iteration (ms): inf |",
+        " iteration        3/       5 | elapsed time per iteration (ms): 1.2.3 |",
+        f" iteration {'9' * 5000}/5 | elapsed time per iteration (ms): 1 |",
+        "[Rank 1] (after 1 iterations) memory (MB) | allocated: 457.2",
+        "[Rank 1] (after 1 iterations) memory (MB) | max allocated: nan",
+        "llmperf packages: {",
+        "llmperf packages: []",
+        "|" * 60_000,
+        " iteration 1/1 |" + "a:" * 30_000,
+        "\x00\ufffd iteration",
+    ],
+)
+def test_other_lines_tell_nothing(line):
+    assert parse_log(line) is None
+
+
+def test_pairs_that_are_none_are_passed_over():
+    assert pairs("a: 1 | b | : 2 | c: x | d: 1e3 | E F (g): -2.5 |") == {"a": 1.0, "d": 1000.0, "e f (g)": -2.5}
