@@ -8,6 +8,20 @@ from llmperf.plugins import load_for
 from llmperf.types import PeakFlops
 from llmperf_nvidia import catalogue
 
+ENTRIES = catalogue.table().entries
+SPARSE = (
+    ("H100 80GB HBM3", 1978.9, 989.4),
+    ("H100 PCIe", 1513, 756.5),
+    ("H100 NVL", 1671, 835.5),
+    ("H200", 1979, 989.5),
+    ("H200 NVL", 1671, 835.5),
+    ("A100-SXM4-80GB", 624, 312),
+    ("L40S", 733, 362.05),
+    ("A40", 299.4, 149.7),
+    ("B200", 4500, 2250),
+)
+"""What datasheets print with sparsity, and what an MFU is held against, bf16 TFLOP/s."""
+
 
 def peak(model: str, dtype: str = "bf16") -> PeakFlops | None:
     found = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=model, dtype=dtype)
@@ -31,7 +45,10 @@ def test_h800_by_its_published_names_is_marked_as_uncertain(name: str) -> None:
     assert (found.flops_per_second, found.confidence) == (989.4e12, "low")
 
 
-@pytest.mark.parametrize("name", ["A100", "H100", "H8000", "NVIDIA H800 PCIe", "NVIDIA A100-SXM4-160GB", "", "NVIDIA"])
+@pytest.mark.parametrize(
+    "name",
+    ["A100", "H100", "H8000", "NVIDIA H800 PCIe", "NVIDIA A100-SXM4-160GB", "L4S", "NVIDIA H20-3e", "", "NVIDIA"],
+)
 def test_a_neighbour_never_stands_in(name: str) -> None:
     assert peak(name) is None
 
@@ -42,21 +59,40 @@ def test_an_fp32_run_is_not_held_against_tensor_cores() -> None:
         assert peak(model, "tf32").flops_per_second == tf32
 
 
-@pytest.mark.parametrize("entry", catalogue.table().entries, ids=lambda entry: entry.model)
-def test_entry_is_dense_and_sourced(entry: PeakEntry) -> None:
+@pytest.mark.parametrize(("model", "sparse", "dense"), SPARSE)
+def test_sparse_figures_are_never_used(model: str, sparse: float, dense: float) -> None:
+    assert peak(model).flops_per_second == dense * 1e12
+    entry = catalogue.table().find(model)
+    assert all(figure < 0.9 * sparse for figure in entry.dense_tflops.values())
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.model)
+def test_entry_is_dense_sourced_and_whole(entry: PeakEntry) -> None:
     dense = entry.dense_tflops
-    assert dense["bf16"] == dense["fp16"]
-    assert dense["bf16"] / dense["tf32"] == pytest.approx(2, rel=0.01)  # a sparse figure among them would show
-    assert entry.model.startswith("NVIDIA ")
+    if "bf16" in dense:
+        assert dense["bf16"] == dense["fp16"]
+        assert dense["bf16"] / dense["tf32"] == pytest.approx(2, rel=0.03)  # a sparse figure among them would show
     assert len(entry.source) > 20
-    assert entry.date >= "2020"
+    assert entry.date >= "2019"
     assert (entry.confidence == "low") == entry.source.startswith("no datasheet")
+    assert entry.memory_gib
+    assert entry.memory_gb_per_second
+    assert entry.interconnect
+    offered = catalogue.offers_of(entry).precisions
+    assert set(dense) <= set(offered)
 
 
-def test_catalogue_plans_for_every_entry() -> None:
+def test_catalogue_has_every_entry_as_a_machine_to_plan_for() -> None:
     probes = list(load_for("nvidia", None).ask("llmperf_catalogue"))
-    assert len(probes) == len(catalogue.table().entries)
+    assert [probe.devices[0].model for probe in probes] == [entry.model for entry in ENTRIES]
+    assert len(ENTRIES) >= 20
     for probe in probes:
         assert probe.simulated
-        assert probe.offers.precisions == ("fp32", "tf32", "bf16", "fp16")
-        assert all(peak(probe.devices[0].model, dtype) is not None for dtype in probe.offers.precisions)
+        assert probe.offers.precisions[0] == "fp32"
+        assert probe.interconnect
+
+
+def test_before_ampere_there_is_neither_bf16_nor_tf32() -> None:
+    (probe,) = [one for one in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in one.devices[0].model]
+    assert (probe.offers.precisions, probe.offers.features) == (("fp32", "fp16"), ())
+    assert peak("Tesla T4", "bf16") is None
