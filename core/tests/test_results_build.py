@@ -217,6 +217,22 @@ def test_fewer_tokens_than_planned_are_noted(folder):
     )
 
 
+def test_padding_is_said_with_its_share(folder):
+    contract = replace(folder.plan.spec.contract, packing="padded")
+    folder.plan = replace(folder.plan, spec=replace(folder.plan.spec, contract=contract))
+    folder.tokens //= 2
+    (note,) = folder.build().notes
+    assert note.startswith("padded sequences: 50.0 % of their places hold tokens that were trained on; throughput")
+
+
+def test_the_loss_is_the_mean_of_the_tokens_not_of_the_ranks(folder):
+    """Ranks have unequally many tokens where sequences are padded."""
+    steps = [replace(folder.step(rank, 0), tokens=tokens) for rank, tokens in ((0, 24), (1, 8))]
+    folder.steps, folder.extra, folder.finished = 0, {0: steps[:1], 1: steps[1:]}, set()
+    (point,) = folder.build().loss_curve
+    assert point.loss == pytest.approx((24 * 8.0 + 8 * 9.0) / 32)
+
+
 def test_a_rank_without_an_end_fails_the_run(folder):
     folder.finished = {0}
     result = folder.build()

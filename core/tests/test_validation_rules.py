@@ -36,6 +36,17 @@ def blocks(text):
     return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
+def test_padded_sequences_have_fewer_tokens_never_more(example):
+    told = {}
+    for packing, tokens in (("packed", 6143), ("padded", 6143), ("padded", 6145), ("padded", 0)):
+        put(example, {"/contract/packing": packing, "/metrics/measured_tokens": tokens})
+        told[packing, tokens] = [one.message for one in judged(example) if one.code == "LP202"]
+    assert told["packed", 6143] == ["expected 6144 (6 steps x 1024 tokens), found 6143"]
+    assert told["padded", 6143] == []
+    assert told["padded", 6145] == ["expected 1 to 6144 (6 steps x 1024 tokens, padding not counted), found 6145"]
+    assert told["padded", 0]
+
+
 def test_every_rule_has_a_page_and_every_page_a_rule():
     assert {page.stem for page in PAGES.glob("LP*.md")} == set(RULES)
 

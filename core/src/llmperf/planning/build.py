@@ -15,7 +15,7 @@ from llmperf.cases.overlays import matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError
-from llmperf.planning.checks import data_problems, machine_problems, memory_problems
+from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
@@ -100,6 +100,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
 def _framework_problems(worker: WorkerPlan, sketch: Draft) -> list[Problem]:
     told = {problem.where for problem in worker.problems}
     core = unmet(worker.needs, sketch.machine.probe, sketch.spec.tuning.framework)
+    core += padding_problems(sketch.spec, worker)
     return [*(one for one in core if one.where not in told), *worker.problems]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmperf.planning.vendors import Machine
-from llmperf.types.plan import Batch, Plan, Problem
+from llmperf.types.plan import Batch, Plan, Problem, WorkerPlan
 from llmperf.types.spec import RunSpec
 
 
@@ -41,3 +41,11 @@ def memory_problems(plan: Plan) -> list[Problem]:
         " use more devices, a higher sharding_stage or a smaller model"
     )
     return [Problem(where="tuning.sharding_stage", message=message)]
+
+
+def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
+    """Padding for a framework that would train on it and count it."""
+    if spec.contract.packing == "packed" or worker.padding:
+        return []
+    message = f"{spec.tuning.framework} trains on packed sequences only: expected packed, found padded"
+    return [Problem(where="contract.packing", message=message)]

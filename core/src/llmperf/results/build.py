@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from llmperf_schemas import RESULT_SCHEMA
@@ -93,11 +94,24 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     found += records.ending.notes if records.ending else ()
     if records.plan.peak_problem:
         found.append(f"no MFU: {records.plan.peak_problem}")
+    return (*found, *_fewer_tokens(records))
+
+
+def _fewer_tokens(records: RunRecords) -> Iterator[str]:
+    """Of steps that trained on fewer tokens than sequences hold."""
     planned = records.plan.batch.tokens_per_step
+    if records.plan.spec.contract.packing == "padded":
+        steps = records.complete_steps.values()
+        if steps:
+            share = sum(one.tokens for ranks in steps for one in ranks) / planned / len(steps)
+            yield (
+                f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
+                " MFU and loss count these alone, though the device computes all places"
+            )
+        return
     fewer = [step for step, ranks in records.complete_steps.items() if sum(one.tokens for one in ranks) < planned]
     if fewer:
-        found.append(
+        yield (
             f"{len(fewer)} of {len(records.complete_steps)} steps trained on fewer than the planned {planned} tokens,"
             f" the first of them step {fewer[0]}; the throughput counts what was trained on"
         )
-    return tuple(found)

@@ -64,7 +64,8 @@ def measured_tokens(records: RunRecords) -> int:
 
 
 def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:
-    """Mean over the ranks that have a loss, for each step that every rank has finished or that has no number."""
+    """Mean over the tokens of the ranks that have a loss, for each step that all ranks have finished or that has no
+    number."""
     points = []
     for step, ranks in records.by_step.items():
         nonfinite = next((one.nonfinite for one in ranks if one.nonfinite is not None), None)
@@ -74,14 +75,22 @@ def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:
 
 
 def _point(step: int, ranks: list[StepRecord], nonfinite: str | None) -> LossPoint:
-    losses = [one.loss for one in ranks if one.loss is not None]
     norms = [one.grad_norm for one in ranks if one.grad_norm is not None]
     return LossPoint(
         step=step,
-        loss=fmean(losses) if losses and nonfinite is None else None,
+        loss=_mean_loss(ranks) if nonfinite is None else None,
         nonfinite=nonfinite,
         grad_norm=fmean(norms) if norms else None,
     )
+
+
+def _mean_loss(ranks: list[StepRecord]) -> float | None:
+    """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
+    known = [(one.loss, one.tokens) for one in ranks if one.loss is not None]
+    losses, tokens = [loss for loss, _ in known], [count for _, count in known]
+    if len(set(tokens)) > 1:
+        return fmean(losses, weights=tokens)
+    return fmean(losses) if losses else None
 
 
 def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:

@@ -30,15 +30,22 @@ class TokenBatches:
         self._rank = data_parallel_rank
         self._vocab_size = vocab_size
         self._taken = 0
+        self._step_learnt = (-1, 0)
         samples.at(0)  # puts the first epoch in order now, not within the first step
         self.known_entropy = entropy
         """Nats per token below which no model's expected loss can get; None where unknown."""
         self.fingerprint = samples.fingerprint
         """SHA-256 that tells this data from other data."""
+        self.learnt = 0
+        """Tokens of the last micro batch that are predicted: micro_batch x seq_len where nothing is padded."""
+        self.weight = 1.0
+        """What the mean loss of the last micro batch counts for in the mean over the micro batches of its step, on all
+        ranks: its learnt tokens / the mean of theirs. 1 where nothing is padded."""
 
     def next_micro_batch(self) -> NDArray[np.int64]:
         """The next micro batch, int64 [micro_batch, seq_len + 1]: inputs are [:, :-1], labels [:, 1:].
 
+        `IGNORED` (-100) stands after the end of a padded record: any id will do as input, as label it is left out.
         UserError if it holds an id that the model's vocabulary has not, or if the data have run out.
         """
         step, micro_step = divmod(self._taken, self._batch.gradient_accumulation)
@@ -46,8 +53,19 @@ class TokenBatches:
         rows = range(self._batch.micro_batch)
         places = [position(self._batch, step, micro_step, self._rank, row) for row in rows]
         tokens = np.stack([self._samples.at(place) for place in places])
-        check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
+        self.learnt = sum(self._samples.learnt(place) for place in places)
+        self.weight = self.learnt * self._batch.global_batch / (self._learnt_of(step) * len(places))
+        if self.learnt == tokens[:, 1:].size:  # records that are padded were all looked through when they were opened
+            check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
         return tokens
+
+    def _learnt_of(self, step: int) -> int:
+        """Tokens of a step that are predicted, over all ranks."""
+        if self._step_learnt[0] != step:
+            first = step * self._batch.global_batch
+            places = range(first, first + self._batch.global_batch)
+            self._step_learnt = step, sum(self._samples.learnt(place) for place in places)
+        return self._step_learnt[1]
 
     def close(self) -> None:
         """Let the files go."""

@@ -14,7 +14,9 @@ from llmperf.tokens.encoders import open_encoder
 from llmperf.tokens.entropy import PYTHON_STDLIB, SYNTHETIC
 from llmperf.tokens.huggingface import huggingface_tokens, is_saved_dataset
 from llmperf.tokens.packing import SampleOrder, sample_bounds, sample_count, tokens_needed
+from llmperf.tokens.padding import open_padded, record_tokens
 from llmperf.tokens.problems import DataError
+from llmperf.tokens.samsum import SAMSUM, samsum_file
 from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.tokens.text import python_library, text_file
 
@@ -46,6 +48,10 @@ class Samples(Protocol):
         """The sample at a place of the global order, int64 [seq_len + 1]."""
         ...
 
+    def learnt(self, place: int) -> int:
+        """How many of its tokens are predicted: seq_len where nothing is padded."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedSamples:
@@ -73,6 +79,10 @@ class PackedSamples:
         start, stop = sample_bounds(self.order[place], self.seq_len)
         return self.tokens[start:stop].astype(np.int64)
 
+    def learnt(self, place: int) -> int:
+        """All."""
+        return self.seq_len
+
 
 def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
     """The samples of a run; DataError if they cannot be read, do not last for its steps, or hold foreign ids.
@@ -84,6 +94,10 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
             "data.path",
             f"data set {spec.contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME",
         )
+    if spec.contract.packing == "padded":
+        padded = open_padded(spec, batch)
+        check_ids(padded.where, padded.tokens, spec.model.vocab_size)
+        return padded
     if spec.contract.dataset == SYNTHETIC:
         return SyntheticTokens(spec.model.vocab_size, spec.contract.seq_len, spec.contract.seed)
     where, tokens = open_stream(spec.contract.dataset, spec.data)
@@ -103,12 +117,22 @@ def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer
     if data.path is None:
         raise DataError(
             "data.path",
-            f"data set {dataset!r} is read from a local file: --set data.path=FILE"
-            " ('synthetic' and 'python-stdlib' need none)",
+            f"data set {dataset!r} is read from a local file: --set data.path=FILE;"
+            " to try without: --set dataset=synthetic (or python-stdlib), a variant",
         )
     path = Path(data.path).expanduser()
+    if dataset == SAMSUM and data.format == "auto" and (file := _records_of(path)):
+        return "data.path", npy_tokens(record_tokens(file, open_encoder(data.tokenizer)))
     kind = guess_format(path) if data.format == "auto" else data.format
     return "data.path", _read(kind, path, data.tokenizer)
+
+
+def _records_of(path: Path) -> Path | None:
+    """SAMSum's file of records; None where a path holds tokens. DataError for a text, which has no records."""
+    file = samsum_file(path)
+    if file is None and guess_format(path) == "text":
+        raise DataError("data.path", f"{path}: samsum is read from .json, .jsonl or .csv, or as tokens (.npy, .bin)")
+    return file
 
 
 def _read(kind: str, path: Path, tokenizer: str) -> NDArray[np.integer]:

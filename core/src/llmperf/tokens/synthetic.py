@@ -64,3 +64,7 @@ class SyntheticTokens:
         walk = np.cumsum(np.concatenate([first, steps])) % self._vocab_size
         tokens: NDArray[np.int64] = self._permutation[walk]
         return tokens
+
+    def learnt(self, index: int) -> int:
+        """All."""
+        return self._seq_len

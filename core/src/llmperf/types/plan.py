@@ -107,6 +107,8 @@ class WorkerPlan:
     """Configuration files it wants in the run folder: name to text."""
     script: Script | None = None
     """What the ranks run, if that is an external script; `llmperf_parse_log` then reads what it prints."""
+    padding: bool = False
+    """Whether it leaves padding out of losses and tokens; where it does not, a padded contract is refused."""
     notes: tuple[str, ...] = ()
     """What a reader of the result should know of how it was made."""
     problems: tuple[Problem, ...] = ()

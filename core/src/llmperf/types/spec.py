@@ -106,6 +106,9 @@ class Contract:
     """Tokens in one sequence."""
     global_batch: Positive
     """Sequences in one optimiser step, over all ranks."""
+    packing: Literal["packed", "padded"] = "packed"
+    """`packed`: records end to end, cut into sequences; `padded`: one record a sequence, cut or filled up to seq_len.
+    What fills up is neither learnt nor counted."""
     precision: Precision
     """The dtype that matrix products are computed in."""
     optimizer: Optimizer
