@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import llmperf_schemas
@@ -58,6 +59,15 @@ def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, faul
     lines = [line for path in records for line in path.read_text().splitlines()]
     assert {json.loads(line)["kind"] for line in lines} >= {"phase", "step", "memory"}
     assert [error for line in lines for error in schema_errors("record", json.loads(line))] == []
+
+
+@pytest.mark.slow
+def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, evaluation_seconds=8.0, in_step=False)
+    plan = replace(plan, startup_seconds=5.0, stall_seconds=5.0)
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}
 
 
 def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):

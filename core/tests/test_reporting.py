@@ -17,6 +17,7 @@ from llmperf.cli.report import command
 from llmperf.reporting.formats import core_reporters
 from llmperf.reporting.markdown import render_markdown
 from llmperf.reporting.summary import comparison_table, result_table
+from llmperf.reporting.table import result_rows
 from llmperf.types import Result
 
 HOSTILE = "x | y\n# owned <script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} \\"
@@ -95,6 +96,17 @@ def test_markdown_names_convention_formula_peak_and_source(example):
     assert "token/p/s = 6,144 tokens of 6 measured steps / 3.840 s / 2 devices" in text
 
 
+def test_parts_of_an_evaluation_have_a_table_of_their_own(example):
+    example["metrics"]["evaluation"] = {"mmlu_before": 0.25, "mmlu_after": 0.5, "mmlu_before/anatomy": 0.125}
+    example["metrics"]["evaluation"] |= {"mmlu_after/anatomy": 0.375, "mmlu_after/virology": 1.0}
+    text = render_markdown(typed(example))
+    assert "mmlu_before=0.25 | mmlu_after=0.5 |" in text
+    assert "mmlu_before/anatomy" not in text
+    assert "| part | mmlu_before | mmlu_after |" in text
+    assert "| anatomy | 0.125 | 0.375 |\n| virology | - | 1 |" in text
+    assert [value for label, value in result_rows(typed(example)) if "mmlu" in label] == ["0.25", "0.5"]
+
+
 def hostile(example):
     """Every text of a result that has no choices is hostile."""
     example |= {
@@ -109,7 +121,7 @@ def hostile(example):
     example["software"] |= {"os": HOSTILE, "kernel": HOSTILE, "packages": {HOSTILE: HOSTILE}}
     example["contract"] |= {"dataset": HOSTILE}
     example["tuning"] |= {"framework": HOSTILE, "fused_ops": [HOSTILE]}
-    example["metrics"] |= {"evaluation": {HOSTILE: 0.5}}
+    example["metrics"] |= {"evaluation": {HOSTILE: 0.5, f"{HOSTILE}/{HOSTILE}": 0.5}}
     example["fix_hp"] = [{"path": HOSTILE, "case_value": HOSTILE, "value": HOSTILE, "origin": HOSTILE}]
     example["plugins"][0] |= {"name": HOSTILE, "version": HOSTILE}
     example["findings"] = [{"code": HOSTILE, "severity": "error", "path": HOSTILE, "message": HOSTILE}]

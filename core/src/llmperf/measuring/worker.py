@@ -7,7 +7,7 @@ import faulthandler
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +19,12 @@ from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Found, Plugins, find
 from llmperf.types.plan import Plan
-from llmperf.types.records import PhaseRecord, RankRecord
+from llmperf.types.records import PhaseRecord, RankRecord, Trainer
 
 Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+
+SIGN_OF_LIFE_SECONDS = 1.0
+"""At most so often does a long evaluation write that it goes on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,11 +68,25 @@ class Worker:
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
                 peak = device.peak_memory_bytes()
                 self._enter("evaluating")
-                self._finish(window, peak, dict(trainer.evaluate()))
+                self._finish(window, peak, self._evaluate(trainer))
         self._enter("done")
 
     def _enter(self, phase: Phase) -> None:
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
+
+    def _evaluate(self, trainer: Trainer) -> dict[str, float]:
+        """All figures of the evaluation; each part that comes is a sign of life for the watchdog."""
+        given = trainer.evaluate()
+        if isinstance(given, Mapping):
+            return dict(given)
+        figures: dict[str, float] = {}
+        told = time.monotonic()
+        for part in given:
+            figures.update(part)
+            if time.monotonic() - told > SIGN_OF_LIFE_SECONDS:
+                self._enter("evaluating")
+                told = time.monotonic()
+        return figures
 
     def _finish(self, window: Window, peak: int | None, evaluation: dict[str, float]) -> None:
         self._recorder.write(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import gib, joined, markdown, number, percent, significant, text
+from llmperf.reporting.evaluation import parts, wholes
 from llmperf.reporting.words import word
 from llmperf.types import Result
 from llmperf.types.result import Software
@@ -45,6 +46,7 @@ def render_markdown(result: Result, language: str = "en") -> str:
         _batch(result),
         _general(result),
         _performance(result),
+        _evaluation(result),
         _utilisation(result),
         _changes(result),
         _rank_memory(result),
@@ -204,9 +206,17 @@ def _performance(result: Result) -> Iterator[Line]:
     named = f"{hardware.device_model} {hardware.nodes}x{hardware.devices_per_node}"
     row = [named, cells.fix_hp(result.fix_hp), number(metrics.tokens_per_second_per_device)]
     row += [number(metrics.final_loss, 4), cells.device_memory(result), percent(cells.headline_mfu(result))]
-    row += [f"{name}={significant(value)}" for name, value in metrics.evaluation.items()]
+    figures = wholes(metrics.evaluation)
+    row += [f"{name}={significant(value)}" for name, value in figures.items()]
     headers = ["configuration", "fix_hp", "token/p/s", "loss", "mem, GiB", "MFU (nominal)"]
-    yield from table(headers + ["evaluation"] * len(metrics.evaluation), [row])
+    yield from table(headers + ["evaluation"] * len(figures), [row])
+
+
+def _evaluation(result: Result) -> Iterator[Line]:
+    headers, rows = parts(result.metrics.evaluation)
+    if rows:
+        yield from heading(2, "Evaluation in parts")
+        yield from table([markdown(header) for header in headers], rows)
 
 
 def _utilisation(result: Result) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmperf.reporting import cells
+from llmperf.reporting.evaluation import wholes
 from llmperf.types import Result
 
 Row = tuple[str, str]
@@ -21,7 +22,7 @@ def result_rows(result: Result) -> Iterator[Row]:
         yield name + (" *" if mfu.headline else ""), cells.percent(mfu.value)
     yield "peak", _peak(result)
     yield "fix_hp", cells.fix_hp(result.fix_hp)
-    for name, value in result.metrics.evaluation.items():
+    for name, value in wholes(result.metrics.evaluation).items():
         yield name, cells.significant(value)
 
 

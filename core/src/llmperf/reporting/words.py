@@ -50,6 +50,8 @@ _CHINESE = {
     "provenance": "数据来源",
     "Performance": "性能指标",
     "configuration": "配置",
+    "Evaluation in parts": "各科目评测结果",
+    "part": "科目",
     "MFU under every convention": "各口径计算使用率（MFU）",
     "convention": "口径",
     "FLOPs per token": "每token浮点运算数",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
@@ -42,8 +42,12 @@ class Trainer(Protocol):
         """One optimiser step: all its micro batches, the update, no waiting for the device that is not needed."""
         ...
 
-    def evaluate(self) -> Mapping[str, float]:
-        """Figures other than the training loss, after the run; empty where there are none."""
+    def evaluate(self) -> Mapping[str, float] | Iterator[Mapping[str, float]]:
+        """Figures other than the training loss, after the run; empty where there are none.
+
+        `whole/part` is the name of a part of the figure `whole`. Where it takes long: an iterator of parts, each of
+        which, also an empty one, shows that the rank has not hung.
+        """
         ...
 
     def close(self) -> None:
@@ -139,7 +143,7 @@ class RankRecord:
     peak_memory_bytes: Count | None
     """Most this rank held in the window; None where it cannot be known."""
     evaluation: Mapping[str, float]
-    """Figures other than the training loss."""
+    """Figures other than the training loss; `whole/part` is a part of `whole`."""
     packages: Mapping[str, str]
     """Versions this rank ran with."""
 

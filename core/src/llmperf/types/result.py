@@ -161,7 +161,7 @@ class Metrics:
     """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
     any device did. Empty when none did; None where unknown."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
-    """Figures other than the training loss."""
+    """Figures other than the training loss; `whole/part` is a part of `whole`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

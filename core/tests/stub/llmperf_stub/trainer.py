@@ -14,7 +14,8 @@ from llmperf_stub.torch.distributed import barrier
 
 
 class StubTrainer:
-    """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step)."""
+    """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step),
+    evaluation_seconds."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -26,6 +27,7 @@ class StubTrainer:
         self.tokens = options.get("tokens", plan.batch.tokens_per_step // self.world)
         self.fault = options.get("fault") if options.get("fault_rank", 1) in (self.rank, "all") else None
         self.fault_step = options.get("fault_step", 5)
+        self.evaluation_seconds = options.get("evaluation_seconds")
         self.step = 0
         print(f"rank {self.rank}: ready", flush=True)
         if options.get("child"):
@@ -83,7 +85,14 @@ class StubTrainer:
                 pass
 
     def evaluate(self):
-        return {"score": 0.5}
+        return {"score": 0.5} if self.evaluation_seconds is None else self.slowly()
+
+    def slowly(self):
+        for _ in range(int(self.evaluation_seconds / 0.1)):
+            time.sleep(0.1)
+            yield {}
+        yield {"score": 0.5}
+        yield {"score/part": 0.25}
 
     def close(self):
         print(f"rank {self.rank}: closed", flush=True)
