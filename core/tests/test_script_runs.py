@@ -103,6 +103,7 @@ def test_odd_output_spoils_nothing(run_script, oddity):
     ("fault", "reason", "rank", "message"),
     [
         ("raises", "exited", 1, "ended with status 1"),
+        ("tells", "exception", 1, "told before the end"),
         ("killed", "killed", 0, "SIGKILL"),
         ("nan", "nonfinite loss", 1, "the loss of step 3 is nan"),
         ("gap", "exception", 1, "tells of step 4 after 3 of 8 steps"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         FlopCount,
         Launcher,
         LoggedFacts,
+        LoggedFailure,
         LoggedStep,
         Model,
         PeakFlops,
@@ -214,8 +215,8 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 
 @hookspec(firstresult=True)
-def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | None:
-    """Called in each rank's watcher for each line that its external script prints, to find steps, memory, versions.
+def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
+    """Called in each rank's watcher for each line that its external script prints, to find steps and other facts.
 
     The framework owns it, and only one that plans a `Script` needs it. None: the line tells nothing. Tokens, the time a
     line came and what is measured are the core's.

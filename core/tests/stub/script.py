@@ -42,6 +42,9 @@ def main():
 def meet(fault):
     if fault == "raises" and rank == last:
         raise RuntimeError("no more of this")
+    if fault == "tells" and rank == last:
+        print("failed StubError told before the end", flush=True)
+        sys.exit(3)
     if fault == "killed" and rank == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     if fault in ("hangs", "deaf"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict
 
 import pytest
-from llmperf.types import LoggedFacts, LoggedStep
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep
 from llmperf_megatron_deepspeed.checkout.log import pairs, parse_log
 
 LINE = (
@@ -65,6 +67,12 @@ def test_memory_of_a_rank():
 
 def test_versions():
     assert parse_log('llmperf packages: {"torch": "2.15.0"}') == LoggedFacts(packages={"torch": "2.15.0"})
+    assert parse_log("llmperf packages: [") == LoggedFacts()
+
+
+def test_a_failure():
+    told = LoggedFailure(exception="ValueError", message="no", traceback="...")
+    assert parse_log(f"llmperf failure: {json.dumps(asdict(told))}") == told
 
 
 @pytest.mark.parametrize(
@@ -81,8 +89,8 @@ def test_versions():
         f" iteration {'9' * 5000}/5 | elapsed time per iteration (ms): 1 |",
         "[Rank 1] (after 1 iterations) memory (MB) | allocated: 457.2",
         "[Rank 1] (after 1 iterations) memory (MB) | max allocated: nan",
-        "llmperf packages: {",
-        "llmperf packages: []",
+        'llmperf failure: {"exception": "ValueError"}',
+        "llmperf failure: " + "[" * 5000,
         "|" * 60_000,
         " iteration 1/1 |" + "a:" * 30_000,
         "\x00\ufffd iteration",

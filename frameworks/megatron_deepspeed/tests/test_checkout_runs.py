@@ -101,7 +101,7 @@ def test_a_run_of_the_stand_in_is_complete_and_on_the_same_tokens_as_any_other(r
 @pytest.mark.parametrize(
     ("fault", "reason", "rank", "message"),
     [
-        ("raises", "exited", 1, "ended with status 1"),
+        ("raises", "exception", 1, "the stand-in has had enough"),
         ("killed", "killed", 0, "SIGKILL"),
         ("nan", "nonfinite loss", 1, "the loss of step 2 is nan"),
         ("hangs", "hung", None, "no rank finished a step"),
@@ -112,7 +112,8 @@ def test_a_failure_of_the_stand_in_is_named(run, stand_in, fault, reason, rank, 
     assert (result.status, result.failure.reason, result.failure.rank) == ("failed", reason, rank)
     assert message in result.failure.message
     if fault == "raises":
-        assert "the stand-in has had enough" in "\n".join(result.failure.log_tail)
+        assert result.failure.exception == "ValueError"
+        assert "in go_wrong" in "\n".join(result.failure.log_tail)
     if fault == "hangs":
         assert "in go_wrong" in rundir.log_path(folder, 0).read_text()
 

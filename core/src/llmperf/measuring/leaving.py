@@ -21,13 +21,7 @@ def fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    record = FailureRecord(
-        rank=rank,
-        at=time.time(),
-        exception=name,
-        message=_plain(_message(error))[:MAX_MESSAGE],
-        traceback=_plain(text)[-MAX_TRACEBACK:],
-    )
+    record = failure(rank, time.time(), name, _message(error), text)
     for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
         with suppress(Exception):
             recorder.write(record)
@@ -35,6 +29,17 @@ def fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def failure(rank: int, at: float, exception: str, message: str, trace: str) -> FailureRecord:
+    """The record of a rank's end, cut to what a record may hold."""
+    return FailureRecord(
+        rank=rank,
+        at=at,
+        exception=exception,
+        message=_plain(message)[:MAX_MESSAGE],
+        traceback=_plain(trace)[-MAX_TRACEBACK:],
+    )
 
 
 def _message(error: BaseException) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 READ_BYTES = 2**16
+DRAIN_SECONDS = 1.0
+"""For what a process had printed when it ended; what a child that outlives it prints is not waited for."""
 MAX_LINE_BYTES = 2**16
 """What is longer is no line of a log that tells of a step; its beginning is dropped."""
 
@@ -40,7 +42,8 @@ class Output:
         The end of the process is the end of its output, also where a child of it still holds the pipe.
         """
         ended = self._process.poll() is not None
-        while select.select([self._pipe], [], [], 0.0 if ended else seconds)[0]:
+        until = time.monotonic() + seconds + DRAIN_SECONDS
+        while select.select([self._pipe], [], [], 0.0 if ended else seconds)[0] and time.monotonic() < until:
             data = os.read(self._pipe.fileno(), READ_BYTES)
             at, clock = time.time(), time.monotonic()
             if not data:

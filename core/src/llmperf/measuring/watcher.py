@@ -21,7 +21,7 @@ from llmperf import documents, rundir
 from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.processes import end_with_parent
-from llmperf.measuring.leaving import fail, leave
+from llmperf.measuring.leaving import fail, failure, leave
 from llmperf.measuring.reader import RecordTail
 from llmperf.measuring.recorder import Recorder
 from llmperf.measuring.script_output import Line, Output
@@ -29,7 +29,7 @@ from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import Phase, plugins_of
 from llmperf.plugins import Plugins
 from llmperf.types.plan import Plan, Script
-from llmperf.types.records import LoggedFacts, LoggedStep, PhaseRecord, RankRecord, StepRecord
+from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep, PhaseRecord, RankRecord, StepRecord
 
 POLL_SECONDS = 0.2
 PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "master_addr", "master_port")
@@ -58,6 +58,7 @@ class Watcher:
         self._peak: int | None = None
         self._packages: dict[str, str] = {}
         self._told: RankRecord | None = None
+        self._failed = False
 
     def run(self) -> int:
         """Start the script, follow it, conclude; its exit code."""
@@ -72,7 +73,7 @@ class Watcher:
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
         told = None if script.step_rank == self._rank else RecordTail(rundir.records_path(self._run, script.step_rank))
         self._follow(Output(process, sys.stdout.fileno()), plugins, steps, told)
-        if code := process.wait():
+        if code := process.wait() or self._failed:
             end_alike(code)
         self._conclude(steps, told)
         return 0
@@ -91,6 +92,9 @@ class Watcher:
             self._packages.update(found.packages)
         elif isinstance(found, LoggedStep) and tells:
             steps.take_line(found, line)
+        elif isinstance(found, LoggedFailure) and not self._failed:
+            self._failed = True
+            self._recorder.write(failure(self._rank, line.at, found.exception, found.message, found.traceback))
 
     def _take_told(self, steps: ScriptSteps, told: RecordTail) -> None:
         for record in told.new():

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Workload as Workload
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
+    from llmperf.types.records import LoggedFailure as LoggedFailure
     from llmperf.types.records import LoggedStep as LoggedStep
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
@@ -59,7 +60,8 @@ _NAMES = {
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",
-    "records": "FailureRecord LoggedFacts LoggedStep MemorySample PhaseRecord RankRecord StepOutput StepRecord Trainer",
+    "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
+    " StepRecord Trainer",
     "result": "Finding Reporter Result",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}

@@ -127,6 +127,18 @@ class LoggedFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFailure:
+    """The exception that ends a rank's script, told before it ends."""
+
+    exception: str
+    """Name of its type."""
+    message: str
+    """What it says."""
+    traceback: str = ""
+    """As Python prints it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
     """What a rank says at its end of the measured window as a whole."""
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import llmperf
-from llmperf.types import LoggedFacts, LoggedStep
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep
 
 
 @llmperf.hookimpl
@@ -18,4 +18,6 @@ def llmperf_parse_log(line):
         return LoggedStep(step=int(words[1]), seconds=float(words[2]), loss=float(words[3]), grad_norm=float(words[3]))
     if words[:1] == ["held"]:
         return LoggedFacts(peak_memory_bytes=int(words[1]), packages={"script": words[2]})
+    if words[:1] == ["failed"]:
+        return LoggedFailure(exception=words[1], message=" ".join(words[2:]))
     return None

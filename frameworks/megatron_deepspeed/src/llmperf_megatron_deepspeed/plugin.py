@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import LoggedFacts, LoggedStep, Plan, Probe, RunSpec, WorkerPlan
+    from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Plan, Probe, RunSpec, WorkerPlan
 
 CHECKOUT = "checkout"
 
@@ -42,7 +42,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 
 @llmperf.hookimpl
-def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | None:
+def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
     """What engine `checkout` reads in the output of `pretrain_gpt.py`."""
     from llmperf_megatron_deepspeed.checkout.log import parse_log
 

@@ -13,7 +13,7 @@ import json
 import math
 import re
 
-from llmperf.types import LoggedFacts, LoggedStep
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep
 
 ITERATION = re.compile(r"\biteration\s+(\d{1,9})/\s*\d{1,9}\s*\|(.*)")
 MEMORY = re.compile(r"\[Rank \d{1,6}\] \(after \d{1,9} iterations\) memory \(MB\)(.*)")
@@ -29,13 +29,17 @@ NAN = "number of nan iterations"
 NORM = "grad norm"
 PEAK = "max allocated"
 PACKAGES = "llmperf packages: "
-"""Begins the line that our own start of the script prints at its end, with JSON behind it."""
+FAILURE = "llmperf failure: "
+"""Begin the lines that our own start of the script prints at its end, with JSON behind them."""
 
 
-def parse_log(line: str) -> LoggedStep | LoggedFacts | None:
-    """A step, a rank's memory or its versions; None for any other line."""
+def parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
+    """A step, a rank's memory, its versions or its failure; None for any other line."""
     if line.startswith(PACKAGES):
-        return _packages(line.removeprefix(PACKAGES))
+        return LoggedFacts(packages=_texts(line.removeprefix(PACKAGES)))
+    if line.startswith(FAILURE):
+        told = _texts(line.removeprefix(FAILURE))
+        return LoggedFailure(**told) if set(told) == {"exception", "message", "traceback"} else None
     line = ESCAPE.sub("", line)
     if found := ITERATION.search(line):
         return _step(int(found.group(1)), pairs(found.group(2)))
@@ -74,11 +78,10 @@ def _loss(told: dict[str, float]) -> float | None:
     return told.get(LOSS)
 
 
-def _packages(text: str) -> LoggedFacts | None:
+def _texts(text: str) -> dict[str, str]:
+    """A JSON object as text by name; nothing where it is none."""
     try:
         found = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(found, dict):
-        return None
-    return LoggedFacts(packages={str(name): str(version) for name, version in found.items()})
+    except (ValueError, RecursionError):
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

@@ -22,11 +22,14 @@ import llmperf
 
 from llmperf_megatron_deepspeed.checkout.command import DATA
 from llmperf_megatron_deepspeed.checkout.home import SCRIPT
-from llmperf_megatron_deepspeed.checkout.log import PACKAGES
+from llmperf_megatron_deepspeed.checkout.log import FAILURE, PACKAGES
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 10_000
+"""So that the line that holds them stays one, even if each character is escaped."""
 REPORTED = ("torch", "deepspeed", "numpy", "transformers", "apex", "flash_attn")
 
 
@@ -91,6 +94,16 @@ def packages() -> dict[str, str]:
     return found
 
 
+def tell(error: BaseException) -> None:
+    """Print the failure for people, and for the watcher."""
+    text, kind = "".join(traceback.format_exception(error)), type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    message = str(error)[:MAX_MESSAGE]
+    told = {"exception": name, "message": message, "traceback": text[-MAX_TRACEBACK:]}
+    with suppress(OSError):
+        print(f"\n{FAILURE}{json.dumps(told)}\n{text}", flush=True)
+
+
 def leave(code: int) -> NoReturn:
     """End at once, whatever threads or other ranks still do."""
     for stream in (sys.stdout, sys.stderr):
@@ -104,6 +117,6 @@ if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         leave(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        tell(error)
         leave(1)
