@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
+    from llmperf.accounting.schedule import learning_rate as learning_rate
     from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
@@ -30,6 +31,7 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "load_plan": "llmperf.launching.folder",
     "standard_layout": "llmperf.accounting.layout",
+    "learning_rate": "llmperf.accounting.schedule",
     "PeakEntry": "llmperf.peaks",
     "PeakTable": "llmperf.peaks",
     "TokenBatches": "llmperf.tokens.batches",

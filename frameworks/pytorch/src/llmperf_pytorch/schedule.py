@@ -1,19 +1,7 @@
-"""The learning rate as a pure function of the step."""
+"""The learning rate as a pure function of the step: the core's, which frameworks without torch share."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from llmperf import learning_rate
 
-if TYPE_CHECKING:
-    from llmperf.types import Optimizer
-
-
-def learning_rate(optimizer: Optimizer, step: int, steps: int) -> float:
-    """The rate of step `step` (from 0) of `steps`: linear warm-up to `lr`, then constant or a cosine to `min_lr`."""
-    if step < optimizer.warmup_steps:
-        return optimizer.lr * (step + 1) / optimizer.warmup_steps
-    if optimizer.schedule == "constant":
-        return optimizer.lr
-    progress = min(1.0, (step - optimizer.warmup_steps) / max(1, steps - optimizer.warmup_steps))
-    return optimizer.min_lr + (optimizer.lr - optimizer.min_lr) * (1 + math.cos(math.pi * progress)) / 2
+__all__ = ["learning_rate"]

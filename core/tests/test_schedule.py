@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from llmperf import learning_rate
 from llmperf.types import Optimizer
-from llmperf_pytorch.schedule import learning_rate
 
 
 def rates(steps=10, **settings):
