@@ -11,7 +11,7 @@ from llmperf.types import StepOutput
 from torch.nn.parallel import DistributedDataParallel
 
 from llmperf_pytorch.feed import Feed
-from llmperf_pytorch.losses import deferred, mean_cross_entropy
+from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
@@ -40,11 +40,15 @@ class DdpTrainer(TorchTrainer):
         self._step = 0
 
     def _build(self) -> tuple[list[torch.nn.Parameter], torch.nn.Module]:
-        model = build_model(self._plan.spec, self._device)
-        parameters = list(model.parameters())
+        model = self._make()
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if self._plan.layout.world_size == 1:
             return parameters, model
         return parameters, self._distribute(model)
+
+    def _make(self) -> torch.nn.Module:
+        """The model on the device with its initial weights; `forward(ids)` gives logits."""
+        return build_model(self._plan.spec, self._device)
 
     def _distribute(self, model: torch.nn.Module) -> DistributedDataParallel:
         with warnings.catch_warnings():
@@ -59,23 +63,26 @@ class DdpTrainer(TorchTrainer):
     def train_step(self) -> StepOutput:
         """All micro batches, gradients added up locally and averaged over ranks with the last, one update."""
         accumulation = self._plan.batch.gradient_accumulation
-        losses = [self._backward(last=micro == accumulation - 1) for micro in range(accumulation)]
+        sums = StepSums()
+        for micro in range(accumulation):
+            self._backward(sums, last=micro == accumulation - 1)
         grad_norm = self._update()
         self._step += 1
         return StepOutput(
-            loss=deferred(torch.stack(losses).sum()),
-            tokens=self._plan.batch.micro_batch * accumulation * self._plan.batch.seq_len,
+            loss=deferred(sums.mean_loss()),
+            tokens=sums.tokens,
             grad_norm=None if grad_norm is None else deferred(grad_norm),
         )
 
-    def _backward(self, *, last: bool) -> torch.Tensor:
+    def _backward(self, sums: StepSums, *, last: bool) -> None:
         inputs, labels = self._feed.next()
         with self._synchronised(last):
             with self._autocast():
                 logits = self._model(inputs)
-            loss = mean_cross_entropy(logits, labels) / self._plan.batch.gradient_accumulation
-            self._scaler.scale(loss).backward()
-        return loss.detach()
+            loss = mean_cross_entropy(logits, labels)
+            share = loss / (self._plan.batch.gradient_accumulation / self._feed.weight)
+            self._scaler.scale(share).backward()
+        sums.add(loss, self._feed.learnt, self._feed.weight)
 
     def _synchronised(self, last: bool) -> AbstractContextManager[None]:
         if last or not isinstance(self._model, DistributedDataParallel):

@@ -25,14 +25,19 @@ def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
 
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no data-parallel torch framework can run: model parallelism, LoRA, kernels that are not there."""
+    """What no torch framework that trains all weights, data parallel, can run."""
+    if spec.contract.lora is not None:
+        message = f"{framework} trains all weights; framework 'lora' trains adapters"
+        yield Problem(where="contract.lora", message=message)
+    yield from data_parallel_problems(framework, spec, probe)
+
+
+def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """What no data-parallel torch framework can run: model parallelism, kernels that are not there."""
     for name in ("tensor_parallel", "pipeline_parallel"):
         if (found := getattr(spec.tuning, name)) > 1:
             message = f"{framework} is data parallel only: expected 1, found {found}; the nearest is 1"
             yield Problem(where=f"tuning.{name}", message=message)
-    if spec.contract.lora is not None:
-        message = f"{framework} trains all weights; framework 'lora' trains adapters"
-        yield Problem(where="contract.lora", message=message)
     if spec.tuning.fused_ops:
         message = f"{framework} has no fused operations to choose: expected [], found {list(spec.tuning.fused_ops)}"
         yield Problem(where="tuning.fused_ops", message=message)

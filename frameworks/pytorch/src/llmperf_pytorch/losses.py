@@ -11,8 +11,34 @@ if TYPE_CHECKING:
 
 
 def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross entropy in nats per token, in float32: logits [batch, seq_len, vocab], labels [batch, seq_len]."""
+    """Mean cross entropy in nats per token, in float32: logits [batch, seq_len, vocab], labels [batch, seq_len].
+
+    Labels of -100 are left out of the mean.
+    """
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+
+
+class StepSums:
+    """The micro batches of one rank's step: their mean loss, weighted where they have unequally many tokens."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._losses: list[torch.Tensor] = []
+        self._weights: list[float] = []
+
+    def add(self, mean_loss: torch.Tensor, tokens: int, weight: float) -> None:
+        """A micro batch: its mean loss over `tokens`, and its weight in the mean over the step."""
+        self._losses.append(mean_loss.detach())
+        self._weights.append(weight)
+        self.tokens += tokens
+
+    def mean_loss(self) -> torch.Tensor:
+        """Mean over the tokens of the step on this rank."""
+        losses = torch.stack(self._losses)
+        if all(weight == 1.0 for weight in self._weights):
+            return losses.mean()
+        pairs = zip(self._losses, self._weights, strict=True)
+        return torch.stack([loss * weight for loss, weight in pairs]).sum() / sum(self._weights)
 
 
 class DeviceScalar:

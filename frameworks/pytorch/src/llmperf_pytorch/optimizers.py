@@ -14,11 +14,12 @@ FUSED_DEVICES = ("cuda", "cpu")
 
 
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Matrices decay, norm weights do not."""
+    """Matrices decay, norm weights do not; frozen parameters are in no group, and no group is empty."""
     named = [one for one in model.named_parameters() if one[1].requires_grad]
     matrices = [parameter for name, parameter in named if not is_norm(name)]
     norms = [parameter for name, parameter in named if is_norm(name)]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
 
 
 def is_norm(name: str) -> bool:

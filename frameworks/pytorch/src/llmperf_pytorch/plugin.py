@@ -29,6 +29,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=llmperf.standard_layout(spec),
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
+        padding=True,
         problems=(
             *common_problems("pytorch", spec, probe),
             *sharding_problems(spec),

@@ -27,16 +27,18 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
+        padding=True,
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
             *common_problems("zero", spec, probe),
-            *_degree_problems(layout),
+            *degree_problems(layout),
             *option_problems("zero", spec.framework, OPTIONS),
         ),
     )
 
 
-def _degree_problems(layout: Layout) -> Iterator[Problem]:
+def degree_problems(layout: Layout) -> Iterator[Problem]:
+    """ZeRO over some of the data-parallel ranks only."""
     from llmperf.types import Problem
 
     if layout.sharding_stage and layout.sharding_degree != layout.data_parallel:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
-from llmperf_pytorch.losses import deferred, mean_cross_entropy
+from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
 from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts, torch_device
@@ -38,7 +38,7 @@ class ZeroTrainer(TorchTrainer):
         self._join(device.collective_backend)
         set_matmul_precision(self._spec.contract.precision)
         config = json.loads(plan.files[CONFIG])
-        model = self._build(config)
+        model = self._make(config)
         self._optimizer = self._adamw(model)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
@@ -52,7 +52,7 @@ class ZeroTrainer(TorchTrainer):
             dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=set_timeouts(self._plan)
         )
 
-    def _build(self, config: Mapping[str, Any]) -> torch.nn.Module:
+    def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
         model_definition(self._spec.model.family)  # its imports fail under zero.Init, which replaces torch.Tensor
@@ -64,8 +64,12 @@ class ZeroTrainer(TorchTrainer):
             whole = deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded)
             with whole:
                 if not sharded or torch.distributed.get_rank() == 0:
-                    fill_parameter(name, parameter, self._spec.model, contract.seed)
+                    self._fill(name, parameter)
         return model.train()
+
+    def _fill(self, name: str, parameter: torch.Tensor) -> None:
+        """Set one whole parameter to its initial value."""
+        fill_parameter(name, parameter, self._spec.model, self._spec.contract.seed)
 
     def _adamw(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         settings = self._spec.contract.optimizer
@@ -83,21 +87,23 @@ class ZeroTrainer(TorchTrainer):
         batch, contract = self._plan.batch, self._spec.contract
         rate = learning_rate(contract.optimizer, self._step, contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)
-        losses = [self._micro_step() for _ in range(batch.gradient_accumulation)]
+        sums = StepSums()
+        for _ in range(batch.gradient_accumulation):
+            self._micro_step(sums)
         self._step += 1
         norm = self._engine.get_global_grad_norm()
         return StepOutput(
-            loss=deferred(torch.stack(losses).mean()),
-            tokens=batch.micro_batch * batch.gradient_accumulation * batch.seq_len,
+            loss=deferred(sums.mean_loss()),
+            tokens=sums.tokens,
             grad_norm=None if norm is None else deferred(norm),
         )
 
-    def _micro_step(self) -> torch.Tensor:
+    def _micro_step(self, sums: StepSums) -> None:
         inputs, labels = self._feed.next()
-        loss = mean_cross_entropy(self._engine(inputs), labels)
-        self._engine.backward(loss)
+        loss, weight = mean_cross_entropy(self._engine(inputs), labels), self._feed.weight
+        self._engine.backward(loss if weight == 1.0 else loss * weight)
         self._engine.step()
-        return loss.detach()
+        sums.add(loss, self._feed.learnt, weight)
 
     def close(self) -> None:
         """Take the engine apart, let the data go, and leave the process group if it was made here."""
