@@ -154,6 +154,12 @@ def test_grouped_heads_make_smaller_adapters() -> None:
     assert lora_parameters(model("llama3_8b"), everywhere) == 32 * per_layer
 
 
+def test_baichuan_has_one_packed_projection() -> None:
+    assert lora_parameters(model("baichuan2_7b"), Lora(rank=8, target_modules=("W_pack",))) == 32 * 8 * 4 * 4096
+    with pytest.raises(UserError, match="unknown projection 'q_proj'"):
+        lora_parameters(model("baichuan2_7b"), Lora())
+
+
 def test_unknown_lora_target_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'q_proj'"):
         lora_parameters(model("llama2_7b"), Lora(target_modules=("q_prj",)))

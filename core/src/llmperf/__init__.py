@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
+    from llmperf.tokens.encoders import open_encoder as open_encoder
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -37,6 +38,7 @@ _HOMES = {
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
+    "open_encoder": "llmperf.tokens.encoders",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

@@ -20,13 +20,12 @@ def lora_parameters(model: Model, lora: Lora) -> int:
 
 
 def _projections(model: Model) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of each projection of a layer."""
+    """Inputs and outputs of each projection of a layer, by its name in published checkpoints of the family."""
     hidden, inner = model.hidden_size, model.intermediate_size
     key_value = model.kv_heads * (hidden // model.attention_heads)
+    separate = {"q_proj": (hidden, hidden), "k_proj": (hidden, key_value), "v_proj": (hidden, key_value)}
     return {
-        "q_proj": (hidden, hidden),
-        "k_proj": (hidden, key_value),
-        "v_proj": (hidden, key_value),
+        **({"W_pack": (hidden, 3 * hidden)} if model.family == "baichuan" else separate),
         "o_proj": (hidden, hidden),
         "gate_proj": (hidden, inner),
         "up_proj": (hidden, inner),
