@@ -11,7 +11,7 @@ from types import ModuleType
 import llmperf_schemas
 import pytest
 from llmperf.cases.library import Library
-from llmperf.cases.overlays import matching
+from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call
 from llmperf.plugins import Found, Plugins
 
@@ -69,5 +69,7 @@ def test_the_vendor_of_the_authors_guide_is_a_valid_plugin():
 def test_the_overlay_of_the_authors_guide_applies(tmp_path):
     (tmp_path / "overlays").mkdir()
     (tmp_path / "overlays" / "acme.toml").write_text(block("toml", "[when]"))
-    found = matching(Library([("acme", tmp_path)]), "llama2_7b_pretrain_zero", "Acme A1", "zero")
+    found = matching(
+        Library([("acme", tmp_path)]), Facts(case="llama2_7b_pretrain_zero", device="Acme A1", framework="zero")
+    )
     assert {one.path: one.value for one in found} == {"tuning.micro_batch": 2, "tuning.attention": "flash"}

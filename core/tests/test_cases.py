@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.cases.library import Library, library, read_named, whole_library
-from llmperf.cases.overlays import matching
+from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cases.toml_file import read_toml
@@ -200,20 +200,37 @@ def overlay(folder: Path, text: str) -> Library:
     return Library([("acme", folder)])
 
 
+def facts(device: str, **more: object) -> Facts:
+    return Facts(case="default", device=device, framework="zero", **more)  # type: ignore[arg-type]
+
+
+def test_an_overlay_can_ask_for_a_model_a_kind_and_a_number_of_ranks(tmp_path):
+    shelf = overlay(tmp_path, '[when]\nmodel = "m"\nkind = "cpu"\nranks = [1, 2]\n[tuning]\nmicro_batch = 1\n')
+    assert matching(shelf, facts("A1", model="m", kind="cpu", ranks=2))
+    for other in ({"model": "n"}, {"kind": "accelerator"}, {"ranks": 4}, {"ranks": None}):
+        assert matching(shelf, facts("A1", **{"model": "m", "kind": "cpu", "ranks": 2} | other)) == []
+
+
 def test_an_overlay_applies_where_it_says_and_is_recorded(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncase = "default"\ndevice = ["A1", "A2"]\n[tuning]\nmicro_batch = 1\n')
-    found = matching(shelf, "default", "A1", "zero")
+    found = matching(shelf, facts("A1"))
     assert found == [Setting("tuning.micro_batch", 1, "overlay acme.toml")]
-    assert matching(shelf, "default", "B1", "zero") == []
+    assert matching(shelf, facts("B1")) == []
     own = library()
     spec, _ = resolve(own.case("default"), own, found, HERE)
     assert "overlay acme.toml" in {change.origin for change in spec.changes}
 
 
+def test_an_overlay_may_be_for_a_number_of_ranks_in_all(tmp_path):
+    shelf = overlay(tmp_path, "[when]\nranks = [1, 2]\n[tuning]\nmicro_batch = 1\n")
+    assert matching(shelf, facts("A1", ranks=2)) != []
+    assert matching(shelf, facts("A1", ranks=16)) == matching(shelf, facts("A1")) == []
+
+
 def test_a_bad_overlay_is_told(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncases = "default"\n')
     with pytest.raises(UserError, match="unknown condition 'cases'; did you mean 'case'"):
-        matching(shelf, "default", "A1", "zero")
+        matching(shelf, facts("A1"))
 
 
 def test_two_folders_with_one_case_name_are_both_named(tmp_path):

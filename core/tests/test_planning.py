@@ -142,7 +142,7 @@ def test_an_unknown_device_has_no_peak_and_says_so(install):
     plan = draft(Request(case="default")).plan
     assert plan is not None
     assert plan.peak is None
-    assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1'"
+    assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1': its plugin lacks one with a source"
 
 
 def test_run_ids_are_plain_folder_names():

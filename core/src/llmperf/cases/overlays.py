@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,33 @@ from llmperf.cases.library import Library
 from llmperf.cases.settings import Setting, from_tables
 from llmperf.errors import UserError, unknown
 
-CONDITIONS = ("case", "device", "framework")
 TABLES = ("when", "contract", "tuning", "framework", "data")
 
 
-def matching(library: Library, case: str, device: str, framework: str) -> list[Setting]:
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the conditions in `[when]` are held against."""
+
+    case: str
+    """Name of the case."""
+    device: str
+    """Model of the devices."""
+    framework: str
+    """Name of the framework plugin."""
+    model: str = ""
+    """Name of the model, after what was asked for on the command line."""
+    kind: str = ""
+    """`accelerator` or `cpu`."""
+    ranks: int | None = None
+    """Ranks on all nodes: as asked for, else as the case says and the machine has."""
+
+
+CONDITIONS = tuple(Facts.__dataclass_fields__)
+
+
+def matching(library: Library, actual: Facts) -> list[Setting]:
     """The settings of every overlay whose `[when]` holds, in the order of file names."""
-    facts = {"case": case, "device": device, "framework": framework}
+    facts = {name: str(value) for name, value in asdict(actual).items()}
     found: list[Setting] = []
     for path, tables in library.overlays():
         if all(facts[key] in _wanted(value) for key, value in _conditions(path, tables).items()):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from llmperf.accounting.batch import batch_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.cases.library import Library, library, library_with_case, whole_library
-from llmperf.cases.overlays import matching
+from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError
@@ -24,7 +24,7 @@ from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.plugins import Plugins, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.plan import Layout, Plan, Problem, WorkerPlan, Workload
-from llmperf.types.spec import RunSpec
+from llmperf.types.spec import Case, RunSpec
 
 
 def draft(request: Request) -> Draft:
@@ -38,8 +38,9 @@ def draft(request: Request) -> Draft:
     framework = _last(settings, "tuning.framework") or case.tuning.framework
     plugins, missing = _load(machine.vendor, framework)
     shelf = library(plugins)
-    overlaid = matching(shelf, case.name, machine.probe.devices[0].model, framework)
-    models = _shelf_with(shelf, _last(settings, "contract.model") or case.contract.model)
+    model = _last(settings, "contract.model") or case.contract.model
+    overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
+    models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
     told = [*missing, *machine_problems(spec, machine), *problems]
@@ -51,6 +52,27 @@ def draft(request: Request) -> Draft:
 
 def _last(settings: Sequence[Setting], path: str) -> str | None:
     return next((str(setting.value) for setting in reversed(settings) if setting.path == path), None)
+
+
+def _facts(case: Case, machine: Machine, framework: str, model: str, settings: Sequence[Setting]) -> Facts:
+    device = machine.probe.devices[0]
+    return Facts(
+        case=case.name,
+        device=device.model,
+        kind=device.kind,
+        framework=framework,
+        model=model,
+        ranks=_ranks(case, settings, machine),
+    )
+
+
+def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
+    """On all nodes, before any overlay: as asked for, else as the case says and the machine has."""
+    here, total = _available(machine), 1
+    for name, most in (("nodes", here.nodes), ("devices", here.devices)):
+        planned = getattr(case.tuning, name)
+        total *= int(_last(settings, f"tuning.{name}") or (planned if most is None else min(planned, most)))
+    return total
 
 
 def _load(vendor: str, framework: str) -> tuple[Plugins, list[Problem]]:
@@ -147,7 +169,8 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     peak = None
     if plugins.answers("llmperf_peak_flops"):
         peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
-    return peak, None if peak else f"{machine.vendor} gives no {dtype} peak for {model!r}"
+    problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
+    return peak, None if peak else problem
 
 
 def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:
