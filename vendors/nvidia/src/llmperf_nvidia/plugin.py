@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
     from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """Tuning overlays: what the published cases need on GPUs with less or more memory than they were made for."""
+    return [Path(__file__).parent / "data"]
 
 
 @hookimpl

@@ -1,0 +1,157 @@
+"""The published FlagPerf rows on NVIDIA GPUs, planned as a user plans them: `llmperf plan CASE --on DEVICES`.
+
+Layout, batch and tokens of each row, and its printed MFU from its printed token/p/s.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import pytest
+from llmperf.accounting.mfu import utilisation
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+
+MEGATRON, ZERO = "llama2_7b_pretrain_megatron", "baichuan2_13b_pretrain_zero"
+PADDLE_7B, PADDLE_13B = "llama1_7b_pretrain_paddle", "llama1_13b_pretrain_paddle"
+MILLION = 2**20
+
+
+def planned(case: str, on: str, *settings: str) -> Any:
+    """What is worked out for a request, whether or not the framework has something to object."""
+    found = draft(Request(case, on=on, settings=settings))
+    assert found.plan is not None, found.problems
+    return found.plan
+
+
+def degrees(plan: Any) -> tuple[int, int, int]:
+    layout = plan.layout
+    return layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel
+
+
+@pytest.mark.parametrize(
+    ("case", "on", "settings", "layout", "global_batch", "tokens", "flops", "token_per_second", "published"),
+    [
+        (MEGATRON, "A100-SXM4-40GB:1x8", (), (4, 1, 2), 64, MILLION // 4, 42e9, 2868, "38.6"),
+        (
+            MEGATRON,
+            "A100-SXM4-40GB:1x8",
+            ("gradient_accumulation=512",),
+            (4, 1, 2),
+            1024,
+            4 * MILLION,
+            42e9,
+            2908,
+            "39.1",
+        ),
+        (ZERO, "H800:2x8", (), (1, 1, 16), 128, MILLION // 4, 78e9, 2068, "16.3"),
+        (ZERO, "H800:2x8", ("gradient_accumulation=64",), (1, 1, 16), 1024, 2 * MILLION, 78e9, 2710, "21.4"),
+        ("llama2_7b_lora", "A100-SXM4-40GB:1x1", (), (1, 1, 1), 2, 1024, 28e9, 2788, None),
+        (
+            "llama2_7b_lora",
+            "A100-SXM4-40GB:1x1",
+            ("precision=fp16", "micro_batch=4", "gradient_accumulation=1"),
+            (1, 1, 1),
+            4,
+            2048,
+            28e9,
+            4017,
+            "36.1",
+        ),
+    ],
+)
+def test_a_published_row_gives_its_published_mfu(
+    case: str,
+    on: str,
+    settings: tuple[str, ...],
+    layout: tuple[int, int, int],
+    global_batch: int,
+    tokens: int,
+    flops: float,
+    token_per_second: float,
+    published: str | None,
+) -> None:
+    plan = planned(case, on, *settings)
+    assert degrees(plan) == layout
+    assert (plan.batch.global_batch, plan.batch.tokens_per_step) == (global_batch, tokens)
+    assert plan.flops.of("nominal").flops == flops
+    values = utilisation(plan.flops, token_per_second, plan.peak, plan.device_share)
+    (headline,) = [one for one in values if one.headline]
+    percent = Decimal(f"{100 * headline.value:.9g}").quantize(Decimal("0.1"), ROUND_HALF_UP)
+    if published is not None:
+        assert str(percent) == published
+    else:
+        assert percent > 100  # the table has no MFU: this row cannot have been computed in fp32
+
+
+PADDLE_ROWS = [
+    # case, GPUs, micro batch, accumulation, tensor, pipeline, sharding stage, settings that the row names
+    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 64, 1, 1, 2, ()),
+    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 128, 2, 1, 1, ()),
+    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 128, 2, 1, 2, ()),
+    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 512, 2, 4, 1, ()),
+    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 128, 1, 1, 2, ()),
+    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 256, 2, 1, 1, ()),
+    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 256, 2, 1, 2, ()),
+    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 1024, 2, 4, 1, ()),
+    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 128, 1, 1, 2, ()),
+    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 256, 2, 1, 1, ()),
+    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 256, 2, 1, 2, ()),
+    (PADDLE_13B, "A100-SXM4-80GB:1x8", 4, 512, 2, 4, 1, ("micro_batch=4",)),
+]
+
+
+@pytest.mark.parametrize(("case", "on", "micro", "rounds", "tensor", "pipeline", "stage", "named"), PADDLE_ROWS)
+def test_published_paddle_rows(
+    case: str, on: str, micro: int, rounds: int, tensor: int, pipeline: int, stage: int, named: tuple[str, ...]
+) -> None:
+    settings = [f"tensor_parallel={tensor}", f"pipeline_parallel={pipeline}", f"sharding_stage={stage}"]
+    degree = 8 // (tensor * pipeline)
+    plan = planned(case, on, *settings, f"sharding_degree={degree}", *named)
+    assert (degrees(plan), plan.layout.sharding_degree) == ((tensor, pipeline, degree), degree)
+    assert (plan.batch.micro_batch, plan.batch.gradient_accumulation) == (micro, rounds)
+    assert (plan.batch.global_batch, plan.batch.tokens_per_step) == (2048, 4 * MILLION)
+    assert plan.spec.contract.precision == "fp16"
+
+
+def test_forty_gigabytes_are_tuned_as_published() -> None:
+    """`per_device_bs=2, recompute=True, use_fused_rms_norm=False`; at 80 GB 4, False and True."""
+    small = planned(PADDLE_7B, "A100-SXM4-40GB:1x8").spec.tuning
+    large = planned(PADDLE_7B, "A100-SXM4-80GB:1x8").spec.tuning
+    assert (small.micro_batch, small.gradient_checkpointing, small.fused_ops) == (2, True, ())
+    assert (large.micro_batch, large.gradient_checkpointing, large.fused_ops) == (4, False, ("rms_norm",))
+
+
+def memory_problems(found: Any) -> list[str]:
+    return [one.message for one in found.problems if one.message.startswith("weights, gradients")]
+
+
+@pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
+def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
+    found = draft(Request(case, on="H200:1x1"))
+    assert found.plan is not None, found.problems
+    assert degrees(found.plan) == (1, 1, 1)
+    assert memory_problems(found) == []
+    assert not any(change.contract for change in found.plan.spec.changes)
+
+
+@pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
+def test_thirteen_billion_do_not_and_one_line_says_why(case: str) -> None:
+    (line,) = memory_problems(draft(Request(case, on="H200:1x1")))
+    assert "141.0 GiB are there" in line
+
+
+@pytest.mark.parametrize("on", ["A100-SXM4-40GB:1x8", "A100-SXM4-80GB:1x8", "H800:1x8", "H800:2x8"])
+@pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", ZERO, PADDLE_7B, PADDLE_13B])
+def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> None:
+    found = draft(Request(case, on=on))
+    assert memory_problems(found) == []
+    if found.plan is not None:
+        assert max(found.plan.state_bytes_per_stage) < 0.8 * found.plan.probe.devices[0].memory_bytes
+        assert not any(change.contract for change in found.plan.spec.changes)
+
+
+def test_overlays_leave_other_frameworks_alone() -> None:
+    found = draft(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
+    assert found.spec.tuning.gradient_checkpointing
