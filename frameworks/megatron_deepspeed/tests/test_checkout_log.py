@@ -54,10 +54,18 @@ def test_a_loss_that_is_left_out_is_no_number():
     assert parse_log(LINE.replace("5.152386E+00", "INF")).loss == math.inf
 
 
-def test_a_skipped_step_has_no_loss():
-    skipped = without("lm loss").replace("skipped iterations:   0", "skipped iterations:   1")
-    assert parse_log(skipped) == LoggedStep(step=9, seconds=0.5, loss=None)
-    assert math.isnan(parse_log(skipped.replace("nan iterations:   0", "nan iterations:   1")).loss)
+SKIPPED = without("lm loss").replace("skipped iterations:   0", "skipped iterations:   1")
+
+
+def test_a_step_skipped_to_find_a_loss_scale_has_no_loss():
+    finding = SKIPPED.replace("loss scale: 1.0", "loss scale: 4096.0")
+    assert parse_log(finding) == LoggedStep(step=9, seconds=0.5, loss=None)
+    assert math.isnan(parse_log(finding.replace("nan iterations:   0", "nan iterations:   1")).loss)
+
+
+def test_a_step_skipped_without_a_loss_scale_has_diverged():
+    assert math.isnan(parse_log(SKIPPED).loss)
+    assert math.isnan(parse_log(SKIPPED.replace("loss scale: 1.0 |", "")).loss)
 
 
 def test_memory_of_a_rank():

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
+SCALE_POWER = 12
+"""The loss scale of fp16 begins at 2 to this power. From DeepSpeed's 16 the first steps would be skipped until one
+fits, and the script does not print the losses of these."""
 BUCKET = 5_000_000
 """Elements in one reduction, as in the published configuration."""
 
@@ -31,9 +34,13 @@ def ds_config(spec: RunSpec, layout: Layout) -> str:
             "allgather_bucket_size": BUCKET,
         },
         "bf16": {"enabled": contract.precision == "bf16"},
-        "fp16": {"enabled": contract.precision == "fp16"},
+        "fp16": _fp16(contract.precision == "fp16"),
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": NEVER,
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def _fp16(enabled: bool) -> dict[str, object]:
+    return {"enabled": True, "initial_scale_power": SCALE_POWER} if enabled else {"enabled": False}

@@ -24,6 +24,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 ELAPSED = "elapsed time per iteration (ms)"
 LOSS = "lm loss"
+SCALE = "loss scale"
 SKIPPED = "number of skipped iterations"
 NAN = "number of nan iterations"
 NORM = "grad norm"
@@ -70,10 +71,14 @@ def _step(iteration: int, told: dict[str, float]) -> LoggedStep | None:
 
 
 def _loss(told: dict[str, float]) -> float | None:
-    """The loss. The script prints none that is not above 0, which only NaN is, and none of a step that it skipped."""
+    """The loss: the script leaves out one that is not above 0, which only NaN is, and that of a step that it skipped.
+
+    It skips a step whose gradients are not finite. That is none of the loss where a loss scale is to be found yet.
+    """
     if told.get(NAN, 0) > 0:
         return math.nan
-    if LOSS not in told and not told.get(SKIPPED, 0) > 0:
+    scaled = told.get(SCALE, 1.0) > 1.0
+    if LOSS not in told and not (scaled and told.get(SKIPPED, 0) > 0):
         return math.nan
     return told.get(LOSS)
 
