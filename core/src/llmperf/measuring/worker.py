@@ -7,7 +7,7 @@ import faulthandler
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ from llmperf.measuring.loop import MeasuredLoop, Window
 from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Found, Plugins, find
+from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.records import PhaseRecord, RankRecord, Trainer
 
@@ -66,9 +67,9 @@ class Worker:
                 contract = plan.spec.contract
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
-                peak = device.peak_memory_bytes()
+                peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
                 self._enter("evaluating")
-                self._finish(window, peak, self._evaluate(trainer))
+                self._finish(window, peak, reserved, self._evaluate(trainer))
         self._enter("done")
 
     def _enter(self, phase: Phase) -> None:
@@ -88,7 +89,7 @@ class Worker:
                 told = time.monotonic()
         return figures
 
-    def _finish(self, window: Window, peak: int | None, evaluation: dict[str, float]) -> None:
+    def _finish(self, window: Window, peak: int | None, reserved: int | None, evaluation: dict[str, float]) -> None:
         self._recorder.write(
             RankRecord(
                 rank=self._rank,
@@ -96,10 +97,17 @@ class Worker:
                 measured_tokens=window.tokens,
                 window_seconds=window.seconds,
                 peak_memory_bytes=peak,
+                peak_reserved_bytes=reserved,
                 evaluation=evaluation,
                 packages=loaded_packages(),
             )
         )
+
+
+def peak_reserved_bytes(device: Device) -> int | None:
+    """What the device's allocator has taken at most, for those devices that tell."""
+    tell: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
+    return tell() if tell is not None else None
 
 
 def plugins_of(plan: Plan) -> Plugins:

@@ -249,8 +249,11 @@ def _changes(result: Result) -> Iterator[Line]:
 def _rank_memory(result: Result) -> Iterator[Line]:
     if result.metrics.rank_memory:
         yield from heading(2, "Memory of each rank")
-        rows = [(str(one.rank), str(one.pipeline_stage), gib(one.peak_bytes, 2)) for one in result.metrics.rank_memory]
-        yield from table(("rank", "pipeline stage", "peak, GiB"), rows)
+        rows = [
+            (str(one.rank), str(one.pipeline_stage), gib(one.peak_bytes, 2), gib(one.reserved_bytes, 2))
+            for one in result.metrics.rank_memory
+        ]
+        yield from table(("rank", "pipeline stage", "peak, GiB", "reserved, GiB"), rows)
 
 
 def _making(result: Result) -> Iterator[Line]:

@@ -68,6 +68,7 @@ _CHINESE = {
     "rank": "进程",
     "pipeline stage": "流水线阶段",
     "peak, GiB": "峰值（GiB）",
+    "reserved, GiB": "预留（GiB）",
     "How the figures were made": "指标说明",
     "Findings": "校验结果",
     "No findings.": "未发现问题。",

@@ -98,7 +98,12 @@ def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
     layout = records.plan.layout
     per_stage = layout.tensor_parallel * layout.data_parallel
     return tuple(
-        RankMemory(rank=one.rank, pipeline_stage=one.rank // per_stage, peak_bytes=one.peak_memory_bytes)
+        RankMemory(
+            rank=one.rank,
+            pipeline_stage=one.rank // per_stage,
+            peak_bytes=one.peak_memory_bytes,
+            reserved_bytes=one.peak_reserved_bytes,
+        )
         for one in records.ranks
     )
 

@@ -128,7 +128,8 @@ class Device(Protocol):
     """One rank's device, bound by `llmperf_setup_device`; a context manager.
 
     `torch_device` is what `torch.device(...)` takes, `paddle_place` what `paddle.set_device(...)` takes; None where the
-    vendor does not support that runtime.
+    vendor does not support that runtime. A device whose allocator keeps more than it hands out may also have a method
+    `peak_reserved_bytes()`, which gives what it has taken since the last reset, at most.
     """
 
     torch_device: str | None

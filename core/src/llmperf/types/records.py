@@ -154,6 +154,8 @@ class RankRecord:
     """Wall time of the measured steps between two synchronised edges."""
     peak_memory_bytes: Count | None
     """Most this rank held in the window; None where it cannot be known."""
+    peak_reserved_bytes: Count | None = None
+    """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
     evaluation: Mapping[str, float]
     """Figures other than the training loss; `whole/part` is a part of `whole`."""
     packages: Mapping[str, str]

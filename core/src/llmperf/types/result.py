@@ -114,6 +114,8 @@ class RankMemory:
     """From 0."""
     peak_bytes: Count | None
     """Most it held in the measured window; None where it cannot be known."""
+    reserved_bytes: Count | None = None
+    """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

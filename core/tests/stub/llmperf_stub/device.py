@@ -28,6 +28,9 @@ class StubDevice:
     def peak_memory_bytes(self):
         return 4096
 
+    def peak_reserved_bytes(self):
+        return 8192
+
     def reset_peak_memory(self):
         pass
 

@@ -49,6 +49,10 @@ class CudaDevice:
         """Most that torch's allocator has held in tensors since the last reset."""
         return int(torch.cuda.max_memory_allocated(self._index))
 
+    def peak_reserved_bytes(self) -> int | None:
+        """Most that torch's allocator has taken from the GPU since the last reset, cached blocks included."""
+        return int(torch.cuda.max_memory_reserved(self._index))
+
     def reset_peak_memory(self) -> None:
         """Begin the peak anew from what is held now."""
         torch.cuda.reset_peak_memory_stats(self._index)

@@ -31,9 +31,11 @@ def rank_within_device(result: Result) -> Iterator[Violation]:
     """A rank's peak is at most the whole device."""
     total = result.hardware.device_memory_bytes
     for index, rank in enumerate(result.metrics.rank_memory):
-        if total is not None and rank.peak_bytes is not None and rank.peak_bytes > total:
-            path = f"/metrics/rank_memory/{index}/peak_bytes"
-            yield path, f"expected at most {total} (device_memory_bytes), found {rank.peak_bytes}"
+        for name in ("peak_bytes", "reserved_bytes"):
+            held = getattr(rank, name)
+            if total is not None and held is not None and held > total:
+                path = f"/metrics/rank_memory/{index}/{name}"
+                yield path, f"expected at most {total} (device_memory_bytes), found {held}"
 
 
 @rule("LP403", "error", "Ranks and stages of the memory figures are those of the layout")
