@@ -1,1 +1,64 @@
-"""llmperf framework plugin `lora`."""
+"""llmperf framework plugin `lora`: low-rank adapters (peft) on frozen weights, by DDP or DeepSpeed ZeRO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import llmperf
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device; DeepSpeed's configuration as a file where it shards."""
+    from llmperf.types import Needs, WorkerPlan
+    from llmperf_pytorch.limits import needed_features
+
+    from llmperf_lora.limits import problems
+    from llmperf_lora.notes import notes
+
+    layout = llmperf.standard_layout(spec)
+    found = tuple(problems(spec, probe, layout))
+    return WorkerPlan(
+        layout=layout,
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        agent=llmperf.agent_argv(),
+        padding=True,
+        files=_zero_files(spec, layout.data_parallel) if spec.tuning.sharding_stage and not found else {},
+        notes=() if found else tuple(notes(spec)),
+        problems=found,
+    )
+
+
+def _zero_files(spec: RunSpec, data_parallel: int) -> Mapping[str, str]:
+    from llmperf_zero.config import CONFIG, ds_config
+
+    return {CONFIG: ds_config(spec, data_parallel)}
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Nothing is fetched from a hub; where it shards, also what DeepSpeed needs."""
+    ours = {"HF_HUB_OFFLINE": "1"}
+    if not plan.spec.tuning.sharding_stage or plan.problems:
+        return ours
+    try:
+        from llmperf_zero.plugin import llmperf_worker_env as zero_env
+    except ImportError:  # then the plan has a problem that says so
+        return ours
+    return {**ours, **zero_env(plan)}
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """Frozen model, adapters, data and AdamW; DistributedDataParallel or DeepSpeed's engine around them."""
+    if plan.spec.tuning.sharding_stage:
+        from llmperf_lora.zero import LoraZeroTrainer
+
+        return LoraZeroTrainer(plan, device)
+    from llmperf_lora.ddp import LoraDdpTrainer
+
+    return LoraDdpTrainer(plan, device)

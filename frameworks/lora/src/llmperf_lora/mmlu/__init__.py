@@ -1,0 +1,1 @@
+"""MMLU (Hendrycks et al. 2021), few-shot, by likelihood, as lm-evaluation-harness has it."""
