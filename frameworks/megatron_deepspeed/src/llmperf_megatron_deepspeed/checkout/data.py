@@ -14,6 +14,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,15 +32,13 @@ SMALL_VOCABULARY = 65_500
 
 def prepare(plan: Plan) -> Path:
     """The folder with the token files of a plan, made by the first process of this host that asks, in the cache."""
-    batches = [llmperf.open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
-    folder = llmperf.cache_dir("megatron_data") / _key(plan, batches[0].fingerprint)
+    with llmperf.open_batches(plan, 0) as batches:
+        folder = llmperf.cache_dir("megatron_data") / _key(plan, batches.fingerprint)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _make(folder, plan, batches)
-    for one in batches:
-        one.close()
+            _make(folder, plan)
     return folder
 
 
@@ -50,12 +49,12 @@ def _key(plan: Plan, fingerprint: str) -> str:
     return hashlib.sha256("\0".join(map(str, (*facts, vocabulary))).encode()).hexdigest()
 
 
-def _make(folder: Path, plan: Plan, batches: list[llmperf.TokenBatches]) -> None:
+def _make(folder: Path, plan: Plan) -> None:
     """Whole or not at all: what is left of a killed process is never taken for the files."""
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
     try:
         samples = plan.spec.contract.steps * plan.batch.global_batch
-        _write_tokens(made / "tokens.bin", _dtype(plan), _rows(plan, batches))
+        _write_tokens(made / "tokens.bin", _dtype(plan), _rows(plan))
         _write_index(made / "tokens.idx", _dtype(plan), samples, plan.batch.seq_len + 1)
         _write_order(made, samples, plan.batch.seq_len)
         os.rename(made, folder)
@@ -68,10 +67,12 @@ def _dtype(plan: Plan) -> np.dtype[np.integer]:
     return np.dtype("<u2" if plan.spec.model.vocab_size < SMALL_VOCABULARY else "<i4")
 
 
-def _rows(plan: Plan, batches: list[llmperf.TokenBatches]) -> Iterator[NDArray[np.int64]]:
+def _rows(plan: Plan) -> Iterator[NDArray[np.int64]]:
     """Micro batches as the script's sampler deals them out: of one micro step, all data-parallel ranks in turn."""
-    for _ in range(plan.spec.contract.steps * plan.batch.gradient_accumulation):
-        yield from (one.next_micro_batch() for one in batches)
+    with ExitStack() as stack:
+        ranks = [stack.enter_context(llmperf.open_batches(plan, rank)) for rank in range(plan.batch.data_parallel)]
+        for _ in range(plan.spec.contract.steps * plan.batch.gradient_accumulation):
+            yield from (rank.next_micro_batch() for rank in ranks)
 
 
 def _write_tokens(path: Path, dtype: np.dtype[np.integer], rows: Iterator[NDArray[np.int64]]) -> None:
