@@ -19,6 +19,7 @@ FIGURES: dict[str, Figure] = {
     "memory of a rank, bytes": cells.rank_peak,
     "memory of a device, bytes": lambda one: one.metrics.device_memory_used_bytes,
     "power of a device, W": lambda one: one.metrics.power_watts,
+    "energy, J a token": lambda one: one.metrics.joules_per_token,
     "final loss": lambda one: one.metrics.final_loss,
 }
 """What is compared, by the name of its row."""

@@ -104,6 +104,7 @@ def _csv_metrics(result: Result) -> Iterator[tuple[str, Any]]:
     names = (
         "tokens_per_second_per_device tokens_per_second measured_steps measured_tokens window_seconds first_loss"
         " final_loss device_memory_used_bytes device_memory_total_bytes utilisation_percent power_watts"
+        " energy_joules joules_per_token tokens_per_joule"
     )
     yield from ((name, getattr(result.metrics, name)) for name in names.split())
     yield "rank_peak_bytes", cells.rank_peak(result)
