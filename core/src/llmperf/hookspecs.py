@@ -177,7 +177,8 @@ def llmperf_launchers() -> Iterable[Launcher]:
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     """Called in the controller's sampler, about once a second while the run goes: must be cheap and must not raise.
 
-    The vendor owns it. One sample for each index, of the whole device; what is not known is None.
+    The vendor owns it. One sample for each index, of the whole device; what is not known is None. An error does not end
+    the run: it is noted in the result, and five in a row end the readings.
 
     >>> @llmperf.hookimpl
     ... def llmperf_query_memory(devices):
