@@ -76,7 +76,8 @@ def test_power_from_package_counters(tmp_path: Path, monkeypatch: pytest.MonkeyP
     clock[0] = 102.0
     zone("intel-rapl:0", "package-0", 105_000_000)
     zone("intel-rapl:0:0", "core", 90_000_000)
-    assert watching.sample(0).power_watts == 50
+    reading = watching.sample(0)
+    assert (reading.power_watts, reading.energy_joules) == (50, 105)
     clock[0] = 103.0
     zone("intel-rapl:0", "package-0", 1_000_000)  # wrapped
     assert watching.sample(0).power_watts is None

@@ -34,6 +34,7 @@ class HostSampler:
             utilisation_percent=self._utilisation(),
             power_watts=self._power(),
             temperature_celsius=_temperature(),
+            energy_joules=self._joules,
         )
 
     def _utilisation(self) -> float | None:
