@@ -145,7 +145,7 @@ def plugin_of(task):
 
 
 def train(task, world):
-    """Losses averaged over ranks, gradient norms, tokens of this rank and seconds."""
+    """Losses averaged over the ranks that have one, gradient norms, tokens of this rank and seconds."""
     import torch
 
     plan = make_plan(task, world)
@@ -155,12 +155,14 @@ def train(task, world):
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
         states = trainer._optimizer.state.values()
         moments = sum(one.numel() for state in states for key, one in state.items() if key == "exp_avg")
-    losses = torch.tensor([float(output.loss) for output in outputs], dtype=torch.float64)
+    told = [(0.0, 0.0) if output.loss is None else (float(output.loss), 1.0) for output in outputs]
+    losses, ranks = torch.tensor(told, dtype=torch.float64).T.contiguous()
     if world > 1:
         torch.distributed.all_reduce(losses)
+        torch.distributed.all_reduce(ranks)
     norms = [None if output.grad_norm is None else float(output.grad_norm) for output in outputs]
     return {
-        "losses": (losses / world).tolist(),
+        "losses": (losses / ranks).tolist(),
         "norms": norms,
         "tokens": sum(output.tokens for output in outputs),
         "parameters_here": weights,

@@ -1,36 +1,57 @@
 """llmperf framework plugin `megatron_deepspeed`: tensor x pipeline x data parallel training on DeepSpeed.
 
-`framework.engine` says who trains: `checkout`, a user's own checkout of Megatron-DeepSpeed.
+`framework.engine` says who trains: `builtin` (default), layers of our own in DeepSpeed's pipeline; or `checkout`, a
+user's own checkout of Megatron-DeepSpeed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Plan, Probe, RunSpec, WorkerPlan
+    from llmperf.types import (
+        Device,
+        LoggedFacts,
+        LoggedFailure,
+        LoggedStep,
+        Plan,
+        Probe,
+        RunSpec,
+        Trainer,
+        WorkerPlan,
+    )
 
 CHECKOUT = "checkout"
 
 
 @llmperf.hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """The overlay that brings cases made for another framework to ZeRO-1."""
+    return [Path(__file__).parent / "data"]
+
+
+@llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """As the chosen engine has it."""
-    from dataclasses import replace
-
-    from llmperf.types import Problem
-
-    from llmperf_megatron_deepspeed.checkout.plan import plan_checkout
-
-    planned = plan_checkout(spec, probe)
     if spec.framework.get("engine") == CHECKOUT:
-        return planned
-    message = "expected 'checkout', the only engine of this version; --set framework.engine=checkout"
-    problem = Problem(where="framework.engine", message=message)
-    return replace(planned, problems=(problem, *planned.problems))
+        from llmperf_megatron_deepspeed.checkout.plan import plan_checkout
+
+        return plan_checkout(spec, probe)
+    from llmperf_megatron_deepspeed.builtin.plan import plan_builtin
+
+    return plan_builtin(spec, probe)
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """The built-in engine; a checkout's script trains by itself."""
+    from llmperf_megatron_deepspeed.builtin.trainer import PipelineTrainer
+
+    return PipelineTrainer(plan, device)
 
 
 @llmperf.hookimpl

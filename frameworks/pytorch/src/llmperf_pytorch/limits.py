@@ -38,6 +38,11 @@ def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Itera
         if (found := getattr(spec.tuning, name)) > 1:
             message = f"{framework} is data parallel only: expected 1, found {found}; the nearest is 1"
             yield Problem(where=f"tuning.{name}", message=message)
+    yield from device_and_model_problems(framework, spec, probe)
+
+
+def device_and_model_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """What no torch framework can run, however its ranks share the model."""
     if spec.tuning.fused_ops:
         message = f"{framework} has no fused operations to choose: expected [], found {list(spec.tuning.fused_ops)}"
         yield Problem(where="tuning.fused_ops", message=message)

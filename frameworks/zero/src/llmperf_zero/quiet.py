@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TYPE_CHECKING
 
 import deepspeed
+import torch
+from llmperf_pytorch.processes import set_timeouts
 
-__all__ = ["deepspeed", "skip_inference_kernel"]
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+__all__ = ["deepspeed", "init_ranks", "skip_inference_kernel"]
 
 logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
 
@@ -18,3 +24,12 @@ def skip_inference_kernel() -> None:
     The module is taken from `sys.modules`, since `deepspeed.comm` binds the name `torch` to the real torch.
     """
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+
+
+def init_ranks(plan: Plan, device: torch.device, backend: str) -> None:
+    """Join the ranks as DeepSpeed wants it, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+    if device.type == "cpu":
+        skip_inference_kernel()
+    deepspeed.init_distributed(
+        dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=set_timeouts(plan)
+    )

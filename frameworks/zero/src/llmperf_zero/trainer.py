@@ -12,7 +12,7 @@ from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
 from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
-from llmperf_pytorch.processes import joined, leave_ranks, set_timeouts, torch_device
+from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.weights import fill_parameter
@@ -20,7 +20,7 @@ from llmperf_pytorch.weights import fill_parameter
 from llmperf_zero.config import CONFIG
 from llmperf_zero.extensions import compiling
 from llmperf_zero.first_step import forget_steps
-from llmperf_zero.quiet import deepspeed, skip_inference_kernel
+from llmperf_zero.quiet import deepspeed, init_ranks
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -35,7 +35,7 @@ class ZeroTrainer(TorchTrainer):
         self._device = torch_device(device)
         self._feed = Feed(plan, self._device)
         self._joins = not joined()
-        self._join(device.collective_backend)
+        init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._spec.contract.precision)
         config = json.loads(plan.files[CONFIG])
         model = self._make(config)
@@ -44,13 +44,6 @@ class ZeroTrainer(TorchTrainer):
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
         forget_steps(self._optimizer)
         self._step = 0
-
-    def _join(self, backend: str) -> None:
-        if self._device.type == "cpu":
-            skip_inference_kernel()
-        deepspeed.init_distributed(
-            dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=set_timeouts(self._plan)
-        )
 
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""

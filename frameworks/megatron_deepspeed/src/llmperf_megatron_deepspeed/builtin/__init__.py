@@ -1,0 +1,1 @@
+"""The built-in engine: Megatron-style layers in DeepSpeed's pipeline, with ZeRO-1."""

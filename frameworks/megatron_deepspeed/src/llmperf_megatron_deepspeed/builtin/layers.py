@@ -1,0 +1,73 @@
+"""Layers that ranks share: by columns, by rows, by the vocabulary (Shoeybi et al. 2019, Megatron-LM, section 3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from llmperf_megatron_deepspeed.builtin.shards import sharded_parameter
+from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
+
+
+class ColumnParallel(nn.Module):
+    """A projection of which each rank computes some outputs: [..., inputs] whole to [..., outputs / ranks]."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel) -> None:
+        super().__init__()
+        self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 0, ranks)
+
+    def forward(self, shared: torch.Tensor) -> torch.Tensor:
+        """`shared` has come through `TensorParallel.copied`, once for all projections of it."""
+        return functional.linear(shared, self.weight)
+
+
+class RowParallel(nn.Module):
+    """A projection of which each rank has some inputs: [..., inputs / ranks] to [..., outputs] whole."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel) -> None:
+        super().__init__()
+        self._ranks = ranks
+        self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 1, ranks)
+
+    def forward(self, part: torch.Tensor) -> torch.Tensor:
+        """The sum over the ranks."""
+        return self._ranks.summed(functional.linear(part, self.weight))
+
+
+class VocabEmbedding(nn.Module):
+    """The input embedding, of which each rank has some rows; also the output projection where the two are tied."""
+
+    def __init__(self, vocab_size: int, hidden_size: int, ranks: TensorParallel) -> None:
+        super().__init__()
+        self._ranks = ranks
+        self.weight = sharded_parameter("model.embed_tokens.weight", (vocab_size, hidden_size), 0, ranks)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Vectors [batch, seq_len, hidden_size] of ids [batch, seq_len]: a rank adds nothing for others' rows."""
+        if self._ranks.size == 1:
+            return functional.embedding(ids, self.weight)
+        rows = self.weight.shape[0]
+        here = ids - self._ranks.rank * rows
+        absent = (here < 0) | (here >= rows)
+        vectors = functional.embedding(here.masked_fill(absent, 0), self.weight)
+        return self._ranks.summed(vectors.masked_fill(absent.unsqueeze(-1), 0.0))
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """This rank's share [batch, seq_len, vocab_size / ranks] of the tied output projection."""
+        return functional.linear(self._ranks.copied(states), self.weight)
+
+
+class RmsNorm(nn.Module):
+    """RMSNorm (Zhang and Sennrich 2019), its mean square in float32; the same on every rank."""
+
+    def __init__(self, name: str, width: int, eps: float, ranks: TensorParallel) -> None:
+        super().__init__()
+        self._eps = eps
+        self.weight = sharded_parameter(f"{name}.weight", (width,), None, ranks)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """The same shape and dtype."""
+        wide = states.float()
+        scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self._eps)
+        return self.weight * scaled.to(states.dtype)

@@ -1,0 +1,49 @@
+"""What the built-in engine cannot run, found while planning; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from llmperf.types import Problem
+from llmperf_pytorch.limits import device_and_model_problems, option_problems
+from llmperf_zero.plugin import degree_problems
+
+if TYPE_CHECKING:
+    from llmperf.types import Layout, Probe, RunSpec
+
+OPTIONS = {"engine": ("builtin", "checkout")}
+
+
+def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
+    """All of it at once."""
+    if spec.contract.lora is not None:
+        message = "megatron_deepspeed trains all weights; framework 'lora' trains adapters"
+        yield Problem(where="contract.lora", message=message)
+    if spec.tuning.sharding_stage != 1:
+        message = (
+            f"ZeRO-1 only: DeepSpeed refuses stages 2 and 3 with a pipeline, and clips wrongly at stage 0;"
+            f" expected 1, found {spec.tuning.sharding_stage}; the nearest is 1"
+        )
+        yield Problem(where="tuning.sharding_stage", message=message)
+    else:
+        yield from degree_problems(layout)
+    yield from _division_problems(spec)
+    yield from device_and_model_problems("megatron_deepspeed", spec, probe)
+    yield from option_problems("megatron_deepspeed", spec.framework, OPTIONS)
+
+
+def _division_problems(spec: RunSpec) -> Iterator[Problem]:
+    """The core has seen to heads and layers."""
+    model, ways = spec.model, spec.tuning.tensor_parallel
+    if model.family != "llama":
+        message = f"the built-in engine has family 'llama' only, found {model.family!r}; --framework zero trains it"
+        yield Problem(where="model.family", message=message)
+    for name in ("vocab_size", "intermediate_size"):
+        size = getattr(model, name)
+        if size % ways:
+            nearest = max(one for one in range(1, ways + 1) if size % one == 0)
+            message = (
+                f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide; nearest: {nearest}"
+            )
+            yield Problem(where="tuning.tensor_parallel", message=message)

@@ -1,0 +1,35 @@
+"""The built-in engine's part of the plan."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import llmperf
+from llmperf.types import Needs, WorkerPlan
+from llmperf_pytorch.limits import needed_features
+from llmperf_zero.config import CONFIG, ds_config
+
+from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
+
+if TYPE_CHECKING:
+    from llmperf.types import Probe, RunSpec
+
+
+def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device; tensor parallel varies fastest, then data, then pipeline, as in DeepSpeed's topology."""
+    layout = llmperf.standard_layout(spec)
+    return WorkerPlan(
+        layout=layout,
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        agent=llmperf.agent_argv(),
+        files={CONFIG: pipeline_config(spec, layout.data_parallel)},
+        problems=tuple(builtin_problems(spec, probe, layout)),
+    )
+
+
+def pipeline_config(spec: RunSpec, data_parallel: int) -> str:
+    """The text of `ds_config.json`: that of ZeRO, and what the pipeline engine needs."""
+    config = json.loads(ds_config(spec, data_parallel))
+    config["pipeline"] = {"use_reentrant": False}
+    return json.dumps(config, indent=2) + "\n"

@@ -1,0 +1,75 @@
+"""Parameters of which each rank has its share: the same slice of the same whole, whatever the layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import llmperf
+import torch
+from llmperf_pytorch.optimizers import is_norm
+from llmperf_pytorch.weights import CHUNK
+
+from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
+
+if TYPE_CHECKING:
+    from llmperf.types import Model
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Which part of which whole parameter a rank has."""
+
+    name: str
+    """As Hugging Face names the whole."""
+    shape: tuple[int, ...]
+    """Of the whole."""
+    dim: int | None
+    """The dimension that is shared out in equal contiguous parts; None: every rank has all of it."""
+    ranks: TensorParallel
+    """Among whom."""
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """Of this rank's part."""
+        parts = [self.ranks.size if axis == self.dim else 1 for axis in range(len(self.shape))]
+        return tuple(size // part for size, part in zip(self.shape, parts, strict=True))
+
+
+def sharded_parameter(name: str, shape: tuple[int, ...], dim: int | None, ranks: TensorParallel) -> torch.nn.Parameter:
+    """A parameter without meaningful values, marked so that DeepSpeed's gradient norm counts each element once."""
+    shard = Shard(name, shape, dim, ranks)
+    parameter = torch.nn.Parameter(torch.empty(shard.local_shape))
+    parameter.shard = shard
+    parameter.model_parallel = parameter.tensor_model_parallel = dim is not None and ranks.size > 1
+    return parameter
+
+
+@torch.no_grad()
+def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
+    """Set a rank's part to the initial value of the whole, drawing no more than it must."""
+    shard: Shard = parameter.shard
+    if is_norm(shard.name):
+        parameter.fill_(1.0)
+    elif shard.dim == 1:
+        _fill_columns(parameter, shard, facts.initializer_std, seed)
+    else:
+        _fill_rows(parameter, shard, facts.initializer_std, seed)
+
+
+def _fill_rows(parameter: torch.nn.Parameter, shard: Shard, std: float, seed: int) -> None:
+    flat, first = parameter.view(-1), shard.ranks.rank * parameter.numel() if shard.dim == 0 else 0
+    for start in range(0, flat.numel(), CHUNK):
+        stop = min(start + CHUNK, flat.numel())
+        drawn = llmperf.initial_normal(seed, shard.name, shard.shape, std, first + start, first + stop)
+        flat[start:stop].copy_(torch.from_numpy(drawn))
+
+
+def _fill_columns(parameter: torch.nn.Parameter, shard: Shard, std: float, seed: int) -> None:
+    rows, columns = shard.shape
+    mine = slice(shard.ranks.rank * parameter.shape[1], (shard.ranks.rank + 1) * parameter.shape[1])
+    each = max(1, CHUNK // columns)
+    for row in range(0, rows, each):
+        last = min(row + each, rows)
+        drawn = llmperf.initial_normal(seed, shard.name, shard.shape, std, row * columns, last * columns)
+        parameter[row:last].copy_(torch.from_numpy(drawn).view(last - row, columns)[:, mine])

@@ -1,0 +1,86 @@
+"""Every layout of the built-in engine trains as one plain process does."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+STEPS = {"steps": 5}
+GROUPED = {"layers": 4}
+TIED = {"layers": 4, "tied_embeddings": True}
+LAYOUTS = {
+    2: {
+        "TP2": {"tensor_parallel": 2, "micro_batch": 4},
+        "PP2": {"pipeline_parallel": 2, "micro_batch": 2},
+        "DP2": {"micro_batch": 2},
+        "TP2 accumulated": {"tensor_parallel": 2, "micro_batch": 1},
+        "PP2 accumulated": {"pipeline_parallel": 2, "micro_batch": 1},
+        "TP2 checkpointed": {"tensor_parallel": 2, "micro_batch": 2, "gradient_checkpointing": True},
+        "PP2 checkpointed": {"pipeline_parallel": 2, "micro_batch": 2, "gradient_checkpointing": True},
+    },
+    4: {
+        "TP2PP2": {"tensor_parallel": 2, "pipeline_parallel": 2, "micro_batch": 1},
+        "TP2DP2": {"tensor_parallel": 2, "micro_batch": 2},
+        "PP2DP2": {"pipeline_parallel": 2, "micro_batch": 1},
+    },
+}
+
+
+def builtin(tuning, model, **contract):
+    tuning = {"sharding_stage": 1, **tuning}
+    return {"framework": "megatron_deepspeed", "model": model, "contract": STEPS | contract, "tuning": tuning}
+
+
+def plain(model):
+    return {"framework": "pytorch", "model": model, "contract": STEPS, "tuning": {"micro_batch": 4}}
+
+
+@pytest.fixture(scope="module")
+def curves(train):
+    """One plain process for reference, and each layout in as few launches as there are numbers of ranks."""
+    found = dict(zip(("grouped", "tied"), train([plain(GROUPED), plain(TIED)], ranks=1), strict=True))
+    for ranks, layouts in LAYOUTS.items():
+        tasks = {name: builtin(tuning, GROUPED) for name, tuning in layouts.items()}
+        if ranks == 2:
+            tasks |= {f"{name} tied": builtin(layouts[name], TIED) for name in ("TP2", "PP2", "DP2")}
+            tasks["TP2 bf16"] = builtin(layouts["TP2"], GROUPED, precision="bf16")
+        found |= dict(zip(tasks, train(list(tasks.values()), ranks=ranks), strict=True))
+    return found
+
+
+def same(found, expected, within=3e-4):
+    assert found["losses"] == pytest.approx(expected["losses"], abs=within)
+    assert found["norms"] == pytest.approx(expected["norms"], abs=within)
+
+
+@pytest.mark.parametrize("name", [name for layouts in LAYOUTS.values() for name in layouts])
+def test_each_layout_equals_one_plain_process(curves, name):
+    same(curves[name], curves["grouped"])
+
+
+@pytest.mark.parametrize("name", ["TP2", "PP2", "DP2"])
+def test_tied_embeddings_too(curves, name):
+    same(curves[f"{name} tied"], curves["tied"])
+
+
+def test_bf16_stays_near(curves):
+    assert curves["TP2 bf16"]["losses"] == pytest.approx(curves["grouped"]["losses"], abs=0.03)
+
+
+def test_ranks_hold_their_share_and_no_more(curves):
+    """Embedding and head 512 x 64 each; a block 64 x 64 x 2 + 64 x 32 x 2 + 64 x 128 x 3 and two norms; a last norm."""
+    embedding, block, norm = 512 * 64, 64 * 64 * 2 + 64 * 32 * 2 + 64 * 128 * 3 + 2 * 64, 64
+    norms = 4 * 2 * 64 + norm
+    whole = 2 * embedding + 4 * block + norm
+    assert curves["DP2"]["parameters_here"] == whole
+    assert curves["TP2"]["parameters_here"] == (whole - norms) // 2 + norms
+    assert curves["PP2"]["parameters_here"] == embedding + 2 * block  # rank 0: the first stage
+    assert curves["TP2PP2"]["parameters_here"] == (embedding + 2 * (block - 128)) // 2 + 2 * 128
+    assert curves["DP2"]["moments_here"] == pytest.approx(whole / 2, rel=0.01)
+
+
+def test_tokens_are_told_once(curves):
+    assert curves["DP2"]["tokens"] == 5 * 2 * 64
+    assert curves["TP2"]["tokens"] == 5 * 4 * 64
+    assert curves["PP2"]["tokens"] == 0  # rank 0 is not in the last stage
