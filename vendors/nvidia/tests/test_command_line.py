@@ -54,3 +54,17 @@ def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> Non
     assert done.returncode == 2
     assert "reload the module or reboot" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_probing_and_sampling_need_no_torch(machines: Any) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from llmperf.plugins import load_for; p = load_for('nvidia', None);"
+        " print(len(p.ask('llmperf_probe').devices), p.ask('llmperf_query_memory', devices=(0,))[0].power_watts)"
+    )
+    env = {
+        "PATH": "",
+        "LD_LIBRARY_PATH": str(machines.library.parent),
+        "FAKE_NVML": str(machines.describe(machines.A100)),
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["1", "250.0"], done.stderr

@@ -50,6 +50,7 @@ def test_older_drivers_call_the_reasons_otherwise(old_machines: Any) -> None:
         (0x60, ("heat",)),
         (0x68, ("hardware slowdown", "heat")),
         (0x12, ("clock setting",)),
+        (0x200, ("power limit",)),
         (0x400, ("other",)),
         (0x8000000000000001, ("other",)),
     ],
@@ -69,6 +70,7 @@ def test_the_bits_are_those_of_nvml() -> None:
         pynvml.nvmlClocksEventReasonHwThermalSlowdown: "heat",
         pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "power brake",
         pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "clock setting",
+        pynvml.nvmlClocksThrottleReasonBoardLimit: "power limit",
     }
     assert {bit: throttle.in_words(bit) for bit in words} == {bit: (word,) for bit, word in words.items()}
 

@@ -19,8 +19,9 @@ REASONS: tuple[tuple[int, ThrottleReason], ...] = (
     (0x40, "heat"),  # by hardware
     (0x80, "power brake"),
     (0x100, "clock setting"),  # for a display
+    (0x200, "power limit"),  # of the board
 )
-"""`nvmlClocksEventReason*` of nvml.h; any other bit is `other`."""
+"""`nvmlClocksEventReason*` of nvml.h, and one that only its older name has; any other bit is `other`."""
 
 
 def in_words(mask: int) -> tuple[ThrottleReason, ...]:

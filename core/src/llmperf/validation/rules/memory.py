@@ -13,8 +13,8 @@ TOTALS_SLACK = 0.02
 """Relative; tools differ in what they count as a device's memory."""
 
 
-CHOSEN = ("power limit", "clock setting")
-"""Reasons to run slower that somebody has set, or that belong to how the device is sold."""
+FAULTS = ("heat", "power brake", "hardware slowdown")
+"""Reasons to run slower that belong neither to the device as it is sold nor to what somebody has set."""
 
 
 @rule("LP401", "error", "No device holds more memory than it has")
@@ -64,18 +64,18 @@ def utilisation_percent(result: Result) -> Iterator[Violation]:
 @rule("LP405", "warning", "No device was slowed by heat or by its power supply")
 def slowed(result: Result) -> Iterator[Violation]:
     """What the device can do was not measured."""
-    for reason, share in _shares(result, chosen=False):
+    for reason, share in _shares(result, faults=True):
         yield "/metrics/throttling", f"expected none, found {reason} in {figure(100 * share)} % of the readings"
 
 
-@rule("LP406", "note", "No device was held back by its power limit or its clock setting")
+@rule("LP406", "note", "No device was held back by its power limit, a clock setting or the like")
 def held_back(result: Result) -> Iterator[Violation]:
     """The figure holds for this limit or setting."""
-    for reason, share in _shares(result, chosen=True):
+    for reason, share in _shares(result, faults=False):
         yield "/metrics/throttling", f"{reason} held a device back in {figure(100 * share)} % of the readings"
 
 
-def _shares(result: Result, chosen: bool) -> Iterator[tuple[str, float]]:
+def _shares(result: Result, faults: bool) -> Iterator[tuple[str, float]]:
     for reason, share in (result.metrics.throttling or {}).items():
-        if share and (reason in CHOSEN) == chosen:
+        if share and (reason in FAULTS) == faults:
             yield shown(reason), share
