@@ -76,6 +76,14 @@ def test_more_accelerators_than_there_are_cannot_be_had(install):
     assert problem.message == "4 devices asked for, 2 here; nearest: --devices 2"
 
 
+def test_devices_of_several_models_are_not_measured_together(install):
+    mixed = vendor("acme", 4).replace('model="Acme A1"', 'model=f"Acme A{1 + i // 3}"')
+    install("llmperf-acme", "acme", mixed)
+    assert draft(Request(case="default", devices=2)).problems == []
+    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert problem.message.endswith("the first 4 are Acme A1, Acme A2; nearest: --devices 3")
+
+
 def test_two_plugins_that_set_one_variable_differently_are_both_named(install):
     install("llmperf-extra", "extra", ENVIRONMENT.format(value="'64'"), role="extension")
     with pytest.raises(PluginError, match="extension:extra and vendor:cpu disagree on OMP_NUM_THREADS: '64' against"):

@@ -8,7 +8,7 @@ from llmperf.types.spec import RunSpec
 
 
 def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
-    """More nodes or devices asked for than there are."""
+    """More nodes or devices asked for than there are, or devices of several models."""
     problems = []
     devices = len(machine.probe.devices)
     if spec.tuning.nodes > machine.nodes:
@@ -16,6 +16,14 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
         problems.append(Problem(where="tuning.nodes", message=message))
     if not machine.divisible and spec.tuning.devices > devices:
         message = f"{spec.tuning.devices} devices asked for, {devices} here; nearest: --devices {devices}"
+        problems.append(Problem(where="tuning.devices", message=message))
+    models = [one.model for one in machine.probe.devices[: spec.tuning.devices]]
+    if len(set(models)) > 1:
+        alike = next(place for place, model in enumerate(models) if model != models[0])
+        found = ", ".join(dict.fromkeys(models))
+        message = (
+            f"a run measures devices of one model, the first {len(models)} are {found}; nearest: --devices {alike}"
+        )
         problems.append(Problem(where="tuning.devices", message=message))
     return problems
 
