@@ -45,6 +45,9 @@ def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
     uuids = [f"GPU-0000000{index}-aaaa-bbbb-cccc-000000000000" for index in (1, 2)]
     assert plan["env"]["CUDA_VISIBLE_DEVICES"] == ",".join(uuids)
     assert plan["env"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    text = llmperf(machines, machine, "plan", "default", "--devices", "2").stdout
+    assert "nvidia says" in text
+    assert "GPU 0 is left out: it is in MIG mode" in text
 
 
 def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> None:

@@ -59,6 +59,7 @@ def facts(draft: Draft) -> Iterator[tuple[str, str]]:
         "devices",
         f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})",
     )
+    yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
     if draft.layout is not None:
         yield "layout", layout_text(draft)
