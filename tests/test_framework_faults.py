@@ -1,0 +1,111 @@
+"""A rank that is killed or hangs, a loss that is no number, Ctrl-C: under each framework the run ends and says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+LONG = ["--set", "steps=2000", "--set", "model=llama_tiny", "--set", "seq_len=64"]
+STALL_SECONDS = 4
+
+TENSOR = ("--set", "tensor_parallel=2")
+FRAMEWORKS = {
+    "zero": (),
+    "megatron TP2": ("--framework", "megatron_deepspeed", *TENSOR),
+    "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
+    "paddle TP2": ("--framework", "paddle", *TENSOR),
+}
+
+
+def processes_of(run: Path) -> list[int]:
+    """Living processes that belong to a run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if run.name.encode() in words and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def worker_of(run: Path, rank: int) -> int:
+    for process in processes_of(run):
+        variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+        if b"RANK=%d" % rank in variables:
+            return process
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def start_and_wait(folder: Path, *words: str) -> tuple[subprocess.Popen[str], Path]:
+    """A long run, once its ranks have made a few steps."""
+    argv = [sys.executable, "-m", "llmperf", "run", "default", *LONG, *words]
+    run = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 120
+    while time.monotonic() < limit:
+        assert run.poll() is None, run.communicate()
+        for records in (folder / "runs").glob("*/records/rank-00001.jsonl"):
+            if len(re.findall(r'"kind":"step"', records.read_text())) >= 3:
+                return run, records.parents[1]
+        time.sleep(0.1)
+    raise AssertionError("no step in 120 s")
+
+
+def kill(run: Path, _: int) -> None:
+    os.kill(worker_of(run, 1), signal.SIGKILL)
+
+
+def stop(run: Path, _: int) -> None:
+    os.kill(worker_of(run, 1), signal.SIGSTOP)
+
+
+def interrupt(_: Path, controller: int) -> None:
+    os.kill(controller, signal.SIGINT)
+
+
+FAULTS = {
+    "a rank is killed": (kill, "failed", "killed", 1, 1),
+    "a rank hangs": (stop, "failed", "hung", 1, 1),
+    "Ctrl-C": (interrupt, "aborted", "interrupted", None, 130),
+}
+PAIRS = [("zero", fault) for fault in FAULTS]
+PAIRS += [(name, fault) for name in FRAMEWORKS if name != "zero" for fault in ("a rank is killed", "a rank hangs")]
+
+
+@pytest.mark.parametrize(("framework", "fault"), PAIRS, ids=[": ".join(pair) for pair in PAIRS])
+def test_a_fault_ends_the_run_and_is_told(tmp_path: Path, framework: str, fault: str):
+    happen, status, reason, rank, code = FAULTS[fault]
+    run, folder = start_and_wait(tmp_path, "--stall-timeout", str(STALL_SECONDS), *FRAMEWORKS[framework])
+    happen(folder, run.pid)
+    began = time.monotonic()
+    _, errors = run.communicate(timeout=60)
+    assert time.monotonic() - began < 15 + STALL_SECONDS * (reason == "hung"), errors
+    assert run.returncode == code
+    assert processes_of(folder) == []
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["status"], result["failure"]["reason"], result["failure"]["rank"]) == (status, reason, rank)
+    assert len(result["loss_curve"]) >= 3
+
+
+@pytest.mark.parametrize("framework", ["megatron PP2", "paddle TP2"])
+def test_a_loss_that_is_no_number_fails_the_run(tmp_path: Path, framework: str):
+    words = ["--set", "steps=50", "--set", "model=llama_tiny", "--set", "lr=1e18", *FRAMEWORKS[framework], "--json"]
+    argv = [sys.executable, "-m", "llmperf", "run", "default", *words]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1
+    result = json.loads(done.stdout)["result"]
+    assert (result["status"], result["failure"]["reason"]) == ("failed", "nonfinite loss")
+    assert any(point["nonfinite"] for point in result["loss_curve"])
