@@ -1,1 +1,1 @@
-"""llmperf framework plugin: PaddlePaddle with tensor, pipeline and sharded data parallel."""
+"""PaddlePaddle under llmperf: LLaMA in `paddle.nn`, trained by `fleet` in every layout it has."""

@@ -1,1 +1,37 @@
-"""llmperf framework plugin `paddle`."""
+"""llmperf framework plugin `paddle`: PaddlePaddle's fleet with tensor, pipeline and sharded data parallel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llmperf
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device, started by llmperf's own agent with Paddle's variables set."""
+    from llmperf.types import Needs, WorkerPlan
+
+    from llmperf_paddle.limits import needed_features, notes, problems
+    from llmperf_paddle.variables import rank_variables
+
+    layout = llmperf.standard_layout(spec)
+    return WorkerPlan(
+        layout=layout,
+        needs=Needs(precision=spec.contract.precision, runtime="paddle", features=needed_features(spec, probe)),
+        agent=llmperf.agent_argv(),
+        rank_env=rank_variables(spec, probe, layout),
+        notes=notes(spec, probe, layout),
+        problems=tuple(problems(spec, probe, layout)),
+    )
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """Model, data and AdamW, distributed by fleet where there are several ranks."""
+    from llmperf_paddle.trainer import PaddleTrainer
+
+    return PaddleTrainer(plan, device)

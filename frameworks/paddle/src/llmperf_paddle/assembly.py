@@ -1,0 +1,99 @@
+"""Model and optimiser, built for a layout and wrapped by fleet as production does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import paddle
+from paddle.distributed import fleet, sharding
+
+from llmperf_paddle import gloo
+from llmperf_paddle.clipping import WholeNormClip
+from llmperf_paddle.fleets import layers_of
+from llmperf_paddle.llama import Design, Llama, pipelined
+from llmperf_paddle.optimizers import adamw
+from llmperf_paddle.options import SEGMENT_SIZE
+from llmperf_paddle.weights import fill_weights
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+    from llmperf_paddle.precision import Mixing
+
+LEVELS = {2: "os_g", 3: "p_g_os"}
+
+
+@dataclass
+class Assembly:
+    """What is trained, and what trains it."""
+
+    model: Any
+    """As fleet wraps it."""
+    adamw: paddle.optimizer.AdamW
+    """The optimiser inside."""
+    optimizer: Any
+    """As fleet wraps it."""
+    scaler: Any
+    """Of the loss; None where there is none."""
+    clip: WholeNormClip | None
+    """Has the gradient's norm."""
+
+
+def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:
+    """Everything for this rank; `groups` is None for a single process."""
+    spec, settings = plan.spec, plan.spec.contract.optimizer
+    layers = layers_of(groups)
+    design = Design.of(spec, layers)
+    with mixing.making():
+        pipeline = plan.layout.pipeline_parallel > 1
+        model = pipelined(design, groups.topology()) if pipeline else Llama(design)
+    fill_weights(model, spec.model, layers, spec.contract.seed)
+    model.train()
+    clip = None if settings.clip_norm is None else WholeNormClip(settings.clip_norm)
+    inner = adamw(model, settings, clip, master=mixing.master_weights)
+    whole = Assembly(model, inner, inner, mixing.scaler(), clip)
+    if groups is None:
+        return whole
+    _distribute(whole, plan, groups)
+    _clip_as_one(whole, plan, groups)
+    return whole
+
+
+def _distribute(whole: Assembly, plan: Plan, groups: Any) -> None:
+    stage = plan.layout.sharding_stage
+    if stage < 2 or groups.get_sharding_parallel_world_size() == 1:
+        whole.model = fleet.distributed_model(whole.model)
+        whole.optimizer = fleet.distributed_optimizer(whole.optimizer)
+        whole.scaler = whole.scaler and fleet.distributed_scaler(whole.scaler)
+        return
+    if plan.layout.tensor_parallel > 1:
+        whole.model = fleet.meta_parallel.TensorParallel(
+            whole.model, groups, strategy=fleet.fleet._user_defined_strategy
+        )
+    replicas = groups.get_data_parallel_group()
+    chosen = {
+        "group": groups.get_sharding_parallel_group(),
+        "dp_group": replicas if replicas.nranks > 1 else None,
+        "segment_size": int(plan.spec.framework.get("segment_size", SEGMENT_SIZE)),
+    }
+    if gloo.active():
+        whole.model, whole.optimizer = gloo.group_sharded(whole.model, whole.optimizer, LEVELS[stage], **chosen)
+    else:
+        whole.model, whole.optimizer, whole.scaler = sharding.group_sharded_parallel(
+            whole.model, whole.optimizer, LEVELS[stage], scaler=whole.scaler, **chosen
+        )
+
+
+def _clip_as_one(whole: Assembly, plan: Plan, groups: Any) -> None:
+    """Put our clip back in the place of fleet's, and tell it where the parts of the gradient are."""
+    if whole.clip is None:
+        return
+    found = (
+        (groups.get_sharding_parallel_group(), plan.layout.sharding_stage > 0),
+        (groups.get_pipe_parallel_group(), True),
+    )
+    everywhere = [group for group, holds_parts in found if holds_parts and group.nranks > 1]
+    tensor = groups.get_model_parallel_group()
+    whole.clip.sum_over(everywhere, [tensor] if tensor.nranks > 1 else [])
+    whole.adamw._grad_clip = whole.clip

@@ -1,0 +1,73 @@
+"""Clipping by the norm of the whole gradient, wherever its parts are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import paddle
+from paddle.nn import ClipGradByGlobalNorm
+from paddle.nn.clip import _squared_l2_norm
+
+if TYPE_CHECKING:
+    from paddle.distributed.collective import Group
+
+Pairs = list[tuple[paddle.Tensor, paddle.Tensor]]
+
+
+class WholeNormClip(ClipGradByGlobalNorm):
+    """As torch's `clip_grad_norm_`, and it keeps the norm.
+
+    Fleet's own clips tell nobody the norm; that of stages 2 and 3 leaves out the other tensor-parallel ranks' part.
+    Parameters that fleet divides over tensor-parallel ranks count once on each, all others once in all.
+    """
+
+    EPS = 1e-6
+
+    def __init__(self, clip_norm: float) -> None:
+        super().__init__(clip_norm)
+        self._everywhere: tuple[Group, ...] = ()
+        self._divided: tuple[Group, ...] = ()
+        self.norm: paddle.Tensor | None = None
+        """Of the last gradient before clipping; None before the first, and where a step was skipped."""
+
+    def sum_over(self, everywhere: Sequence[Group], divided: Sequence[Group]) -> None:
+        """Groups whose ranks hold different parameters, and those that divide single parameters."""
+        self._everywhere, self._divided = tuple(everywhere), tuple(divided)
+
+    @paddle.no_grad()
+    def _dygraph_clip(self, params_grads: Pairs) -> Pairs:
+        present = [(parameter, grad) for parameter, grad in params_grads if grad is not None]
+        self.norm = paddle.sqrt(self._square_sum(present))
+        factor = paddle.clip(self.clip_norm / (self.norm + self.EPS), max=1.0)
+        for parameter, grad in present:
+            grad.multiply_(factor.astype(grad.dtype))
+            parameter._reset_grad_inplace_version(True)
+        return params_grads
+
+    def _square_sum(self, pairs: Pairs) -> paddle.Tensor:
+        """Over all ranks: divided parameters first over the ranks that divide them."""
+        divided = _squares([grad for parameter, grad in pairs if _is_divided(parameter)])
+        whole = _squares([grad for parameter, grad in pairs if not _is_divided(parameter) and not _everyone(parameter)])
+        common = _squares([grad for parameter, grad in pairs if _everyone(parameter)])
+        for group in self._divided:
+            paddle.distributed.all_reduce(divided, group=group)
+        total = divided + whole
+        for group in self._everywhere:
+            paddle.distributed.all_reduce(total, group=group)
+        return total + common
+
+
+def _is_divided(parameter: paddle.Tensor) -> bool:
+    return bool(getattr(parameter, "is_distributed", False))
+
+
+def _everyone(parameter: paddle.Tensor) -> bool:
+    """Whether stage 3 has left a parameter whole on every rank."""
+    return hasattr(parameter, "unslice")
+
+
+def _squares(grads: list[paddle.Tensor]) -> paddle.Tensor:
+    if not grads:
+        return paddle.zeros([1], dtype="float32")
+    return paddle.stack([_squared_l2_norm(grad.astype("float32")) for grad in grads]).sum().reshape([1])

@@ -1,0 +1,312 @@
+"""What Paddle's gloo lacks, so that on a CPU fleet's own layers, pipelines and optimisers train as on accelerators.
+
+Nothing of it acts elsewhere than on a CPU place, nor with another version of Paddle than the one it was made for:
+another may have mended these gaps or have others. It knows Paddle's insides; everything else of this package uses
+Paddle as production does.
+
+1. Groups collide: each meets under the same keys of one store. Here each has a store of its own.
+2. Point-to-point messages hang in groups of more than two ranks. Here each pair of ranks has a group of two.
+3. There is no reduce-scatter and no collective "on the calculation stream". Here they are made of what there is.
+4. fp16 is summed as integers, in silence. Here it is refused.
+5. Operations of tensor parallelism have no CPU kernel. Here they are made of collectives.
+6. Sharding stages 2 and 3 ask for a GPU by name, and free tensors that on a CPU are the parameters themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import paddle
+import paddle.distributed as dist
+from llmperf.errors import PluginError
+from paddle import _C_ops
+from paddle.autograd import PyLayer
+from paddle.base import core
+
+from llmperf_paddle.limits import ADAPTED, GLOO_SECONDS
+
+STORE_SECONDS = 900
+TRIES = 20
+"""For a free port."""
+PAIR_GROUPS = 1_000_000
+"""Numbers of the groups of pairs begin here."""
+
+_keep: list[Any] = []
+_origins: dict[int, tuple[Any, int, dict[int, Any]]] = {}
+
+
+class Done:
+    """A task that has ended when it is handed back."""
+
+    def wait(self, *_: object) -> bool:
+        """At once."""
+        return True
+
+    is_completed = wait
+
+    def synchronize(self) -> None:
+        """At once."""
+
+
+def active() -> bool:
+    """Whether this rank computes on a CPU."""
+    return bool(paddle.get_device() == "cpu")
+
+
+def install() -> None:
+    """Put everything in place; PluginError with another version of Paddle. Once for each process."""
+    if not active() or _keep:
+        return
+    if paddle.__version__ != ADAPTED:
+        raise PluginError(f"on a CPU this layout needs paddlepaddle {ADAPTED}, found {paddle.__version__}")
+    _keep.append(install)
+    _collectives(core.ProcessGroupGloo)
+    _groups()
+    _messages(core.ProcessGroupGloo)
+    _operations()
+    _device_checks()
+
+
+def _collectives(gloo: Any) -> None:
+    plain, total = gloo.all_reduce, core.ReduceOp.SUM
+
+    def all_reduce(group: Any, tensor: Any, op: Any = total, sync_op: bool = True) -> Any:
+        if tensor.dtype == paddle.float16:
+            raise PluginError("Paddle's gloo sums fp16 as integers; on a CPU use fp32")
+        return plain(group, tensor, op, sync_op)
+
+    def reduce_scatter(group: Any, out: Any, tensor: Any, op: Any = total, sync_op: bool = True) -> Done:
+        whole = tensor.clone().detach()
+        all_reduce(group, whole, op, True).wait()
+        rows, rank = out.shape[0], group.rank()
+        out[:] = whole[rank * rows : (rank + 1) * rows].reshape(out.shape)
+        return Done()
+
+    gloo.all_reduce = all_reduce
+    gloo.all_reduce_on_calc_stream = lambda group, tensor, op=total: all_reduce(group, tensor, op, True).wait()
+    gloo.broadcast_on_calc_stream = lambda group, tensor, source: group.broadcast(tensor, source, True).wait()
+    gloo.send_on_calc_stream = lambda group, tensor, peer: group.send(tensor, peer, True).wait()
+    gloo.recv_on_calc_stream = lambda group, tensor, peer: group.recv(tensor, peer, True).wait()
+    gloo.all_gather_into_tensor_on_calc_stream = lambda group, out, tensor: group.all_gather_into_tensor(
+        out, tensor, True
+    ).wait()
+    gloo.reduce_scatter_tensor = reduce_scatter
+    gloo.reduce_scatter_tensor_on_calc_stream = reduce_scatter
+    gloo._start_coalescing = lambda group: None
+    gloo._end_coalescing = lambda group, *_: None
+
+
+def _groups() -> None:
+    import paddle.distributed.collective as collective
+    import paddle.distributed.parallel as parallel
+
+    plain = collective._new_process_group_impl
+
+    def new_group(
+        backend: str,
+        store: Any,
+        rank: int,
+        world_size: int,
+        group_name: str,
+        *rest: Any,
+        group_id: int = 0,
+        **named: Any,
+    ) -> Any:
+        if backend != "gloo":
+            return plain(backend, store, rank, world_size, group_name, *rest, group_id=group_id, **named)
+        return _make_group(store, rank, world_size, rest[1] if len(rest) > 1 else group_id)
+
+    collective._new_process_group_impl = new_group
+    parallel._new_process_group_impl = new_group
+
+
+def _make_group(store: Any, rank: int, size: int, number: int) -> Any:
+    own = _own_store(store, f"llmperf/gloo/{number}", rank)
+    group = core.ProcessGroupGloo.create(own, rank, size, number)
+    _keep.extend((own, group))
+    _origins[id(group)] = (store, number, {})
+    return group
+
+
+def _own_store(store: Any, key: str, rank: int) -> Any:
+    """A store of one group on its first rank's host, whose address the others find in the common store."""
+    if rank > 0:
+        host, port = bytes(store.get(key)).decode().rsplit(":", 1)
+        return core.TCPStore(host, int(port), False, 1, STORE_SECONDS)
+    host = _own_address()
+    for attempt in range(TRIES):
+        port = _free_port()
+        try:
+            served = core.TCPStore(host, port, True, 1, STORE_SECONDS)  # 1: it waits for no other
+        except (RuntimeError, ValueError):  # another process has taken the port
+            if attempt == TRIES - 1:
+                raise
+            continue
+        store.set(key, f"{host}:{port}")
+        return served
+    raise AssertionError
+
+
+def _own_address() -> str:
+    """This host's address towards the first rank; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
+        towards.connect((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        return str(towards.getsockname()[0])
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+def _messages(gloo: Any) -> None:
+    plain_send, plain_receive = gloo.send, gloo.recv
+
+    def send(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
+        pair, other = _pair(group, peer)
+        return plain_send(pair, tensor, other, sync_op)
+
+    def receive(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
+        pair, other = _pair(group, peer)
+        return plain_receive(pair, tensor, other, sync_op)
+
+    gloo.send, gloo.recv = send, receive
+
+
+def _pair(group: Any, peer: int) -> tuple[Any, int]:
+    """The group of two of this rank and `peer`, made when first used, and the peer's rank in it."""
+    if group.size() <= 2 or id(group) not in _origins:
+        return group, peer
+    store, number, pairs = _origins[id(group)]
+    low, high = sorted((group.rank(), peer))
+    mine = 0 if group.rank() == low else 1
+    if peer not in pairs:
+        pairs[peer] = _make_group(store, mine, 2, PAIR_GROUPS + number * 4096 + low * 64 + high)
+    return pairs[peer], 1 - mine
+
+
+def _operations() -> None:
+    _C_ops.c_identity = lambda tensor, *_: paddle.assign(tensor)
+    _C_ops.c_split = lambda tensor, rank, parts, *_: paddle.split(tensor, parts, -1)[rank].clone()
+    _C_ops.c_concat = _concatenate
+    _C_ops.c_softmax_with_cross_entropy = DividedCrossEntropy.apply
+
+
+def _concatenate(tensor: Any, rank: int, parts: int, ring: int, *_: object) -> Any:
+    gathered = [paddle.empty_like(tensor) for _ in range(parts)]
+    dist.all_gather(gathered, tensor.contiguous(), group=_group_of(ring))
+    return paddle.concat(gathered, -1)
+
+
+def _group_of(ring: int) -> Any:
+    return dist.collective._get_group_map()[ring]
+
+
+class DividedCrossEntropy(PyLayer):
+    """Softmax and cross entropy of logits whose vocabulary is divided (Megatron-LM, arXiv 1909.08053, section 3)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Any, labels: Any, ignored: int, ring: int, rank: int, parts: int) -> Any:
+        """Softmax of this part, and losses [..., 1]."""
+        group, rows = _group_of(ring), logits.shape[-1]
+        greatest = logits.max(-1, keepdim=True)
+        dist.all_reduce(greatest, op=dist.ReduceOp.MAX, group=group)
+        powers = paddle.exp(logits - greatest)
+        sums = powers.sum(-1, keepdim=True)
+        dist.all_reduce(sums, group=group)
+        own = (labels if labels.ndim == logits.ndim else labels.unsqueeze(-1)) - rank * rows
+        here = ((own >= 0) & (own < rows)).astype(logits.dtype)
+        own = paddle.clip(own, 0, rows - 1)
+        target = paddle.take_along_axis(logits, own, -1, broadcast=False) * here
+        dist.all_reduce(target, group=group)
+        softmax, losses = powers / sums, paddle.log(sums) + greatest - target
+        counted = (labels != ignored).reshape(losses.shape).astype(logits.dtype)
+        hit = paddle.nn.functional.one_hot(own.squeeze(-1), rows) * here
+        ctx.save_for_backward(softmax - hit, counted)
+        return softmax, losses * counted
+
+    @staticmethod
+    def backward(ctx: Any, _: Any, upstream: Any) -> Any:
+        """The gradient of this part's logits; labels have none."""
+        difference, counted = ctx.saved_tensor()
+        return difference * (upstream * counted), None
+
+
+def _device_checks() -> None:
+    import paddle.distributed.fleet.utils.tensor_fusion_helper as fusion
+
+    dist.ParallelEnv._device_id = 0  # a pipeline asks for the number of its GPU
+    fusion.alignment["cpu"] = 256
+    fusion.__dict__["__current_device_type__"] = "cpu"
+    fusion._share_tensor_ipc_meta = lambda tensor: None
+
+
+def group_sharded(model: Any, optimizer: Any, level: str, *, group: Any, dp_group: Any, segment_size: int) -> Any:
+    """What `paddle.distributed.sharding.group_sharded_parallel` does, for a CPU; model and optimiser."""
+    import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_stage3 as stage3
+    import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage as storage
+    import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_utils as utilities
+    from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_optimizer_stage2 import (
+        GroupShardedOptimizerStage2,
+    )
+    from paddle.distributed.fleet.meta_parallel.sharding.group_sharded_stage2 import GroupShardedStage2
+
+    for module in (stage3, storage, utilities):
+        module.cvt_to_device = lambda tensor, number, blocking=True: tensor
+    _keep_parameters(storage.ParamStorage)
+    with _named_device():
+        if level == "p_g_os":
+            model = stage3.GroupShardedStage3(
+                model, optimizer=optimizer, group=group, dp_group=dp_group, segment_size=segment_size, device="cpu"
+            )
+            return model, optimizer
+        optimizer = GroupShardedOptimizerStage2(
+            params=optimizer._parameter_list, optim=optimizer, group=group, dp_group=dp_group, device="cpu"
+        )
+        return GroupShardedStage2(model, optimizer, group=group, dp_group=dp_group, device="cpu"), optimizer
+
+
+def _keep_parameters(kind: Any) -> None:
+    """Let a storage take parameters as they are: "to the CPU and back" would free them here."""
+    if getattr(kind, "llmperf_keeps", False):
+        return
+    plain = kind.add_rank_params
+    kind.add_rank_params = lambda self, parameters, aligned, convert_gpu=True: plain(self, parameters, aligned, False)
+    kind.llmperf_keeps = True
+
+
+@contextlib.contextmanager
+def _named_device() -> Iterator[None]:
+    """Let a constructor see a device that has a number."""
+    before = paddle.get_device, core.is_compiled_with_cuda
+    paddle.get_device, core.is_compiled_with_cuda = lambda: "cpu:0", lambda: True
+    try:
+        yield
+    finally:
+        paddle.get_device, core.is_compiled_with_cuda = before
+
+
+@contextlib.contextmanager
+def patience(stall_seconds: float) -> Iterator[None]:
+    """Keep a rank that has waited in vain from being taken for the one that fails.
+
+    Gloo gives up after a fixed time, mostly long before the controller looks for the rank that hangs. That one is
+    found only while the others still wait: so wait on, for as long as the controller may take.
+    """
+    try:
+        yield
+    except Exception as error:
+        if active() and "timed out" in str(error).lower():
+            _wait_for_controller(stall_seconds, error)
+        raise
+
+
+def _wait_for_controller(seconds: float, error: Exception) -> None:
+    print(f"gloo gave up after {GLOO_SECONDS} s without another rank: {error}", flush=True)
+    time.sleep(seconds)

@@ -1,0 +1,107 @@
+"""The layers that tensor parallelism divides: Paddle's plain ones, or those of fleet.
+
+Weights are made empty here: `weights.py` fills them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import paddle
+from paddle import nn
+from paddle.nn import functional
+
+
+def _blank() -> paddle.ParamAttr:
+    return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
+
+
+class Layers(ABC):
+    """Makes the layers of one rank; `parts` ranks have one each of equal parts."""
+
+    parts: int
+    part: int
+
+    @abstractmethod
+    def column(self, inputs: int, outputs: int) -> nn.Layer:
+        """A product without bias whose outputs are divided; weight [inputs, outputs / parts]."""
+
+    @abstractmethod
+    def row(self, inputs: int, outputs: int) -> nn.Layer:
+        """A product without bias whose inputs are divided; weight [inputs / parts, outputs]."""
+
+    @abstractmethod
+    def embedding(self, rows: int, width: int) -> nn.Layer:
+        """An embedding whose rows are divided; weight [rows / parts, width]."""
+
+    @abstractmethod
+    def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
+        """This rank's logits [batch, seq_len, rows / parts] from its rows of the embedding."""
+
+    @abstractmethod
+    def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+        """In nats per token, in float32: this rank's logits, labels [batch, seq_len]."""
+
+
+class PlainLayers(Layers):
+    """Undivided."""
+
+    parts, part = 1, 0
+
+    def column(self, inputs: int, outputs: int) -> nn.Layer:
+        """`paddle.nn.Linear`."""
+        return nn.Linear(inputs, outputs, weight_attr=_blank(), bias_attr=False)
+
+    def row(self, inputs: int, outputs: int) -> nn.Layer:
+        """`paddle.nn.Linear`."""
+        return self.column(inputs, outputs)
+
+    def embedding(self, rows: int, width: int) -> nn.Layer:
+        """`paddle.nn.Embedding`."""
+        return nn.Embedding(rows, width, weight_attr=_blank())
+
+    def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
+        """The product with the transposed embedding."""
+        return paddle.matmul(states, embedding, transpose_y=True)
+
+    def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+        """`cross_entropy` over all tokens."""
+        flat = logits.astype("float32").reshape([-1, logits.shape[-1]])
+        return functional.cross_entropy(flat, labels.reshape([-1]))
+
+
+class DividedLayers(Layers):
+    """Fleet's, over its model-parallel group."""
+
+    def __init__(self, parts: int, part: int, group: paddle.distributed.collective.Group) -> None:
+        self.parts, self.part, self._group = parts, part, group
+
+    def column(self, inputs: int, outputs: int) -> nn.Layer:
+        """`ColumnParallelLinear`, its outputs left divided."""
+        from paddle.distributed.fleet.meta_parallel import ColumnParallelLinear
+
+        return ColumnParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=False, gather_output=False)
+
+    def row(self, inputs: int, outputs: int) -> nn.Layer:
+        """`RowParallelLinear`, from divided inputs."""
+        from paddle.distributed.fleet.meta_parallel import RowParallelLinear
+
+        return RowParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=False, input_is_parallel=True)
+
+    def embedding(self, rows: int, width: int) -> nn.Layer:
+        """`VocabParallelEmbedding`."""
+        from paddle.distributed.fleet.meta_parallel import VocabParallelEmbedding
+
+        return VocabParallelEmbedding(rows, width, weight_attr=_blank())
+
+    def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
+        """The product with these rows; the gradient of `states` is summed over the group."""
+        from paddle.distributed.fleet.layers.mpu import mp_ops
+
+        return paddle.matmul(mp_ops._c_identity(states, group=self._group), embedding, transpose_y=True)
+
+    def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+        """`ParallelCrossEntropy` over all tokens."""
+        from paddle.distributed.fleet.meta_parallel import ParallelCrossEntropy
+
+        return ParallelCrossEntropy()(logits.astype("float32"), labels.unsqueeze(-1)).mean()

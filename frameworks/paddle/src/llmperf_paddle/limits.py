@@ -1,0 +1,145 @@
+"""What Paddle cannot run, found while planning. Imports no paddle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from llmperf.types import Problem
+
+from llmperf_paddle.options import option_problems
+
+if TYPE_CHECKING:
+    from llmperf.types import Layout, Probe, RunSpec
+
+FLASH = "flash_attention"
+FUSED_OPS = ("rms_norm", "rope")
+"""What `tuning.fused_ops` may name."""
+ADAPTED = "3.3.1"
+"""The version of Paddle whose gaps on a CPU `gloo.py` fills."""
+GLOO_SECONDS = 30
+"""How long a rank waits for another in Paddle's gloo; fixed there."""
+
+
+def on_cpu(probe: Probe) -> bool:
+    """Whether the ranks will compute on a host CPU."""
+    return any(device.kind == "cpu" for device in probe.devices)
+
+
+def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """What the devices must offer beyond the precision."""
+    return (FLASH,) if spec.tuning.attention == "flash" and not on_cpu(probe) else ()
+
+
+def needs_adapter(layout: Layout) -> bool:
+    """Whether Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
+    return layout.world_size > 2 or layout.data_parallel != layout.world_size or layout.sharding_stage > 1
+
+
+def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
+    """What a reader of the result should know."""
+    if not on_cpu(probe) or layout.world_size == 1:
+        return ()
+    return (
+        "On a CPU, Paddle's gloo lacks collectives that fleet uses; an adapter replaces them, and the time they take"
+        " is not that of an accelerator's.",
+    )
+
+
+def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
+    """Every reason why Paddle cannot run a spec."""
+    yield from _model_problems(spec)
+    yield from _sharding_problems(spec, layout)
+    yield from _fused_problems(spec, probe)
+    yield from option_problems(spec.framework)
+    yield from _option_conflicts(spec)
+    if on_cpu(probe):
+        yield from _cpu_problems(spec, layout)
+
+
+def _model_problems(spec: RunSpec) -> Iterator[Problem]:
+    model, tensor = spec.model, spec.tuning.tensor_parallel
+    if model.family != "llama" or model.position_encoding != "rope" or model.normalized_head:
+        message = f"paddle trains family 'llama' with rotary positions and a plain head; {model.name} is another"
+        yield Problem(where="contract.model", message=f"{message}; the nearest is llama2_7b, or --framework zero")
+    elif spec.contract.seq_len > model.max_positions:
+        message = f"{model.name} has {model.max_positions} positions, found {spec.contract.seq_len}"
+        yield Problem(where="contract.seq_len", message=f"{message}; the nearest is {model.max_positions}")
+    if spec.contract.lora is not None:
+        message = "paddle trains all weights; framework 'lora' trains adapters"
+        yield Problem(where="contract.lora", message=message)
+    for what, size in (("vocabulary", model.vocab_size), ("feed-forward width", model.intermediate_size)):
+        if size % tensor:
+            nearest = max(one for one in range(1, tensor) if _divides_all(one, spec))
+            message = f"{model.name} has a {what} of {size}, which tensor parallel {tensor} does not divide"
+            yield Problem(where="tuning.tensor_parallel", message=f"{message}; the nearest that does is {nearest}")
+    if model.tied_embeddings and (spec.tuning.pipeline_parallel > 1 or spec.tuning.sharding_stage > 1):
+        message = f"{model.name} ties its embeddings: expected pipeline parallel 1 and sharding stage 0 or 1"
+        yield Problem(where="contract.model", message=f"{message}; the nearest is --set sharding_stage=1")
+
+
+def _divides_all(parts: int, spec: RunSpec) -> bool:
+    model = spec.model
+    sizes = (model.vocab_size, model.intermediate_size, model.attention_heads, model.kv_heads)
+    return all(size % parts == 0 for size in sizes)
+
+
+def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    stage = spec.tuning.sharding_stage
+    if stage == 0 and (spec.tuning.sharding_degree or 1) > 1:
+        message = f"sharding_degree {spec.tuning.sharding_degree} needs a sharding_stage: expected 1, 2 or 3, found 0"
+        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is 1")
+    if stage > 1 and layout.pipeline_parallel > 1:
+        message = f"a pipeline keeps its gradients whole: expected sharding stage 0 or 1, found {stage}"
+        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is 1")
+    if stage == 3 and layout.tensor_parallel > 1:
+        message = f"stage 3 shards whole layers: expected tensor parallel 1, found {layout.tensor_parallel}"
+        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is stage 2")
+
+
+def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    found = list(spec.tuning.fused_ops)
+    if unknown := [name for name in found if name not in FUSED_OPS]:
+        message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
+        yield Problem(where="tuning.fused_ops", message=message)
+    elif found and on_cpu(probe):
+        message = f"fused kernels need an accelerator: expected [], found {found}; nearest: --set fused_ops=[]"
+        yield Problem(where="tuning.fused_ops", message=message)
+
+
+def _option_conflicts(spec: RunSpec) -> Iterator[Problem]:
+    if "amp_level" in spec.framework and spec.contract.precision not in ("bf16", "fp16"):
+        message = f"amp_level is for bf16 and fp16, found {spec.contract.precision}; the nearest is to leave it out"
+        yield Problem(where="framework.amp_level", message=message)
+    for name, stage in (("split_param", 1), ("segment_size", 3)):
+        if spec.framework.get(name) and spec.tuning.sharding_stage != stage:
+            message = f"{name} is for sharding stage {stage}, found {spec.tuning.sharding_stage}"
+            yield Problem(where=f"framework.{name}", message=f"{message}; the nearest is to leave it out")
+
+
+def _cpu_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    precision = spec.contract.precision
+    if precision != "fp32":
+        message = f"on a CPU Paddle computes in fp32 whatever it is told: expected fp32, found {precision}"
+        yield Problem(where="contract.precision", message=f"{message}; nearest: --set precision=fp32 (a variant)")
+    if spec.tuning.attention == "flash":
+        message = "flash attention needs an accelerator: expected auto, eager or sdpa on a CPU"
+        yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa")
+    if spec.framework.get("split_param") is True:
+        message = "stage 1 with split_param trains wrongly on a CPU (Paddle 3.3.1): expected False, found True"
+        yield Problem(where="framework.split_param", message=f"{message}; the nearest is to leave it out")
+    if needs_adapter(layout) and (found := _installed()) not in (None, ADAPTED):
+        message = (
+            f"on a CPU this layout needs paddlepaddle {ADAPTED}, whose gaps are known; found {found};"
+            " the nearest is data parallel over at most 2 ranks, sharding stage 0 or 1"
+        )
+        yield Problem(where="tuning.framework", message=message)
+
+
+def _installed() -> str | None:
+    """The version of paddlepaddle in this environment, which may not be the workers'; None if it is not here."""
+    try:
+        return metadata.version("paddlepaddle")
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,118 @@
+"""Training by fleet, one process or several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import llmperf
+import paddle
+from llmperf.errors import PluginError
+from llmperf.types import StepOutput
+
+from llmperf_paddle import gloo
+from llmperf_paddle.assembly import assemble
+from llmperf_paddle.feed import Feed
+from llmperf_paddle.fleets import join
+from llmperf_paddle.losses import deferred
+from llmperf_paddle.precision import Mixing, allow_tf32
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan
+
+
+class PaddleTrainer:
+    """A model in Paddle with its data and optimiser; a context manager."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        if device.paddle_place is None:
+            raise PluginError("the vendor's device names no paddle_place; choose a framework of another runtime")
+        paddle.set_device(device.paddle_place)
+        self._plan = plan
+        self._rank = int(os.environ["RANK"])
+        allow_tf32(plan.spec)
+        self._mixing = Mixing(plan.spec)
+        self._feed = Feed(plan, self._rank)
+        self._parts = assemble(plan, self._join(), self._mixing)
+        self._step = 0
+
+    def _join(self) -> Any:
+        if self._plan.layout.world_size == 1:
+            return None
+        gloo.install()
+        return join(self._plan)
+
+    def train_step(self) -> StepOutput:
+        """One optimiser step: all micro batches, the gradient over all ranks, clipped, the update."""
+        contract, parts = self._plan.spec.contract, self._parts
+        parts.adamw.set_lr(llmperf.learning_rate(contract.optimizer, self._step, contract.steps))
+        if parts.clip:
+            parts.clip.norm = None
+        with gloo.patience(self._plan.stall_seconds):
+            loss = self._pipeline() if self._plan.layout.pipeline_parallel > 1 else self._accumulate()
+        self._step += 1
+        return self._output(loss)
+
+    def _pipeline(self) -> paddle.Tensor:
+        """Fleet's own schedule, one forward pass and one backward pass in turn."""
+        with self._mixing.computing():
+            return self._parts.model.train_batch(
+                list(self._feed.step()), self._parts.optimizer, scaler=self._parts.scaler
+            )
+
+    def _accumulate(self) -> paddle.Tensor:
+        count, parts = self._plan.batch.gradient_accumulation, self._parts
+        losses = [self._backward(last=micro == count - 1) for micro in range(count)]
+        if parts.scaler is None:
+            parts.optimizer.step()
+        else:
+            parts.scaler.step(parts.optimizer)
+            parts.scaler.update()
+        parts.optimizer.clear_grad()
+        return paddle.stack(losses).mean()
+
+    def _backward(self, *, last: bool) -> paddle.Tensor:
+        inputs, labels = self._feed.micro_batch()
+        with self._synchronised(last):
+            with self._mixing.computing():
+                loss = self._parts.model(inputs, labels)
+            share = loss / self._plan.batch.gradient_accumulation
+            (share if self._parts.scaler is None else self._parts.scaler.scale(share)).backward()
+        return loss.detach()
+
+    def _synchronised(self, last: bool) -> AbstractContextManager[None]:
+        """Replicas average their gradients with the last micro batch."""
+        if last or not isinstance(self._parts.model, paddle.DataParallel):
+            return nullcontext()
+        return self._parts.model.no_sync()
+
+    def _output(self, loss: paddle.Tensor) -> StepOutput:
+        """Ranks that share their data report it once: the first tensor-parallel rank of the last stage."""
+        batch, layout, clip = self._plan.batch, self._plan.layout, self._parts.clip
+        norm = None if clip is None or clip.norm is None else deferred(clip.norm)
+        per_stage = layout.tensor_parallel * layout.data_parallel
+        last = self._rank // per_stage == layout.pipeline_parallel - 1
+        if not last or self._rank % layout.tensor_parallel:
+            return StepOutput(loss=None, tokens=0, grad_norm=norm)
+        tokens = batch.micro_batch * batch.gradient_accumulation * batch.seq_len
+        return StepOutput(loss=deferred(loss), tokens=tokens, grad_norm=norm)
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Nothing beyond the training loss."""
+        return {}
+
+    def close(self) -> None:
+        """Let the data go. The groups end with the process."""
+        self._feed.close()
+
+    def __enter__(self) -> PaddleTrainer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:  # a failing rank must not wait for the others
+            self.close()

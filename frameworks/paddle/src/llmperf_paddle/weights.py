@@ -1,0 +1,63 @@
+"""Initial weights by name: the same numbers in every framework, for every layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llmperf
+import numpy as np
+import paddle
+
+from llmperf_paddle.llama import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from llmperf.types import Model
+    from paddle import nn
+
+    from llmperf_paddle.layers import Layers
+
+INPUTS_DIVIDED = ("o_proj.weight", "down_proj.weight")
+ROWS_DIVIDED = ("embed_tokens.weight",)
+
+
+def named(model: nn.Layer) -> Iterator[tuple[str, paddle.Tensor]]:
+    """This rank's parameters by their names in Hugging Face checkpoints."""
+    for unit in model.sublayers(include_self=True):
+        if isinstance(unit, Unit):
+            for name, parameter in unit.named_parameters():
+                yield unit.canonical(name), parameter
+
+
+def is_norm(name: str) -> bool:
+    """Whether a parameter is the weight of a norm."""
+    return name.endswith("norm.weight")
+
+
+def fill_weights(model: nn.Layer, facts: Model, layers: Layers, seed: int) -> None:
+    """Set every parameter that this rank has. Norm weights are 1 already."""
+    for name, parameter in named(model):
+        if not is_norm(name):
+            drawn = _part(name, tuple(parameter.shape), facts, layers, seed)
+            parameter.set_value(paddle.to_tensor(drawn).astype(parameter.dtype))
+
+
+def _part(name: str, shape: tuple[int, ...], facts: Model, layers: Layers, seed: int) -> np.ndarray:
+    """This rank's part of a parameter whose whole is drawn as checkpoints have it, [out, in]."""
+    if name.endswith(ROWS_DIVIDED):
+        whole = (shape[0] * layers.parts, shape[1])
+        start = layers.part * shape[0] * shape[1]
+        return _draw(seed, name, whole, facts, start, shape[0] * shape[1]).reshape(shape)
+    if name.endswith(INPUTS_DIVIDED):
+        inputs, outputs = shape[0] * layers.parts, shape[1]
+        drawn = llmperf.initial_normal(seed, name, (outputs, inputs), facts.initializer_std)
+        return np.ascontiguousarray(np.split(drawn, layers.parts, axis=1)[layers.part].T)
+    inputs, outputs = shape[0], shape[1] * layers.parts
+    start = layers.part * shape[0] * shape[1]
+    rows = _draw(seed, name, (outputs, inputs), facts, start, shape[0] * shape[1])
+    return np.ascontiguousarray(rows.reshape(shape[1], inputs).T)
+
+
+def _draw(seed: int, name: str, whole: tuple[int, int], facts: Model, start: int, size: int) -> np.ndarray:
+    return llmperf.initial_normal(seed, name, whole, facts.initializer_std, start, start + size).reshape(-1)
