@@ -30,7 +30,15 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
         yield from degree_problems(layout)
     yield from _division_problems(spec)
     yield from device_and_model_problems("megatron_deepspeed", spec, probe)
-    yield from option_problems("megatron_deepspeed", spec.framework, OPTIONS)
+    yield from _own_option_problems(spec)
+
+
+def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
+    options = dict(spec.framework)
+    if options.pop("megatron_home", None) is not None:
+        message = "only engine 'checkout' drives a checkout: --set framework.engine=checkout"
+        yield Problem(where="framework.megatron_home", message=message)
+    yield from option_problems("megatron_deepspeed", options, OPTIONS)
 
 
 def _division_problems(spec: RunSpec) -> Iterator[Problem]:
@@ -43,7 +51,6 @@ def _division_problems(spec: RunSpec) -> Iterator[Problem]:
         size = getattr(model, name)
         if size % ways:
             nearest = max(one for one in range(1, ways + 1) if size % one == 0)
-            message = (
-                f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide; nearest: {nearest}"
-            )
+            what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
+            message = f"{what}; the nearest that does is {nearest}"
             yield Problem(where="tuning.tensor_parallel", message=message)

@@ -1,0 +1,111 @@
+"""What the built-in engine says while planning, and the configuration it writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from llmperf.documents import convert
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+from llmperf.types import Probe
+from llmperf_megatron_deepspeed.plugin import llmperf_plan_workers
+
+CASE = "llama2_7b_pretrain_megatron"
+A100 = "A100-SXM4-40GB:1x8"
+
+
+def worker_plan(program, task, world=8):
+    task = {"framework": "megatron_deepspeed", **task, "tuning": {"sharding_stage": 1, **task.get("tuning", {})}}
+    return llmperf_plan_workers(program.make_spec(task, world=world), convert(program.PROBE, Probe, "probe"))
+
+
+def problems(program, task, world=8):
+    return {one.where: one.message for one in worker_plan(program, task, world).problems}
+
+
+@pytest.mark.parametrize(("accumulation", "global_batch", "tokens"), [(32, 64, 2**18), (512, 1024, 2**22)])
+def test_the_published_rows_plan_exactly(accumulation, global_batch, tokens):
+    """TP4PP1DP2; GAS 32, and GAS 512 with a global batch of 1024 = 4M tokens."""
+    settings = (f"gradient_accumulation={accumulation}",)
+    plan = draft(Request(case=CASE, on=A100, settings=settings)).plan
+    assert plan is not None
+    assert plan.problems == ()
+    layout, batch = plan.layout, plan.batch
+    assert (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel) == (4, 1, 2)
+    assert (layout.sharding_stage, layout.sharding_degree) == (1, 2)
+    found = (batch.micro_batch, batch.gradient_accumulation, batch.global_batch, batch.tokens_per_step)
+    assert found == (1, accumulation, global_batch, tokens)
+
+
+def test_the_configuration_follows_the_case(program):
+    task = {"contract": {"precision": "bf16"}, "tuning": {"tensor_parallel": 2, "pipeline_parallel": 2}}
+    found = json.loads(worker_plan(program, task).files["ds_config.json"])
+    assert found["zero_optimization"] == {"stage": 1}
+    assert found["gradient_accumulation_steps"] == 2
+    assert found["bf16"]["enabled"] is True
+    assert found["pipeline"] == {"use_reentrant": False}
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_other_stages_are_refused_with_the_nearest(program, stage):
+    told = problems(program, {"tuning": {"sharding_stage": stage}})
+    assert told["tuning.sharding_stage"].endswith(f"expected 1, found {stage}; the nearest is 1")
+
+
+def test_what_does_not_fit_is_told_at_once(program):
+    task = {
+        "model": {"vocab_size": 510, "intermediate_size": 130, "family": "baichuan"},
+        "tuning": {"tensor_parallel": 4, "attention": "flash", "fused_ops": ["rms_norm"]},
+        "contract": {"lora": {"rank": 8}},
+        "options": {"engin": "builtin", "megatron_home": "/there"},
+    }
+    told = problems(program, task)
+    assert set(told) >= {
+        "contract.lora",
+        "tuning.tensor_parallel",
+        "tuning.attention",
+        "tuning.fused_ops",
+        "model.family",
+        "framework.engin",
+        "framework.megatron_home",
+    }
+    assert "the nearest that does is 2" in told["tuning.tensor_parallel"]
+    assert "did you mean 'engine'?" in told["framework.engin"]
+    assert "--set framework.engine=checkout" in told["framework.megatron_home"]
+
+
+def test_an_engine_that_is_none_is_refused(program):
+    told = problems(program, {"options": {"engine": "buildin"}})
+    assert told["framework.engine"] == "expected one of 'builtin', 'checkout', found 'buildin'"
+
+
+@pytest.mark.parametrize(
+    ("settings", "where", "nearest"),
+    [
+        (("tensor_parallel=3",), "tuning.tensor_parallel", "nearest"),
+        (("pipeline_parallel=8", "tensor_parallel=1"), "tuning.pipeline_parallel", "the nearest that does is 4"),
+        (("precision=fp16",), "contract.precision", "bf16"),
+    ],
+)
+def test_layouts_that_cannot_be_are_refused_by_the_command(settings, where, nearest):
+    sketch = draft(Request(case=CASE, settings=("model=llama_tiny", *settings), devices=8))
+    told = {one.where: one.message for one in sketch.problems}
+    assert nearest in told[where]
+
+
+def test_a_case_of_another_framework_is_brought_to_stage_1():
+    sketch = draft(Request(case="llama2_7b_pretrain_zero", framework="megatron_deepspeed", on=A100))
+    assert sketch.spec.tuning.sharding_stage == 1
+    assert "tuning.sharding_stage" in {change.path for change in sketch.spec.changes}
+
+
+def test_planning_imports_nothing_heavy():
+    code = (
+        "import sys; from llmperf.planning.build import draft; from llmperf.planning.request import Request;"
+        f"draft(Request(case={CASE!r}, on={A100!r}));"
+        "print([name for name in ('torch', 'deepspeed', 'transformers') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
