@@ -10,13 +10,26 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "conftest.py"
+SHARED = Path(__file__).parents[2] / "pytorch" / "tests"
 
-_specification = importlib.util.spec_from_file_location("llmperf_pytorch_test_fixtures", SHARED)
-_shared = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(_shared)
-_shared.PROGRAM = Path(__file__).with_name("lora_program.py")
-program, train = _shared.program, _shared.train
+
+def _loaded(path):
+    specification = importlib.util.spec_from_file_location(f"llmperf_lora_tests_{path.stem}", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+_ranks = _loaded(SHARED / "conftest.py")
+_ranks.PROGRAM = Path(__file__).with_name("lora_program.py")
+train = _ranks.train
+
+
+@pytest.fixture(scope="session")
+def program():
+    """The plain PyTorch plugin's `rank_program.py` as a module: specs and plans of tasks."""
+    return _loaded(SHARED / "rank_program.py")
+
 
 SUBJECTS = ("anatomy", "high_school_us_history", "virology")
 WORDS = ("cell", "army", "virus", "bone", "king", "law", "host", "war", "nerve", "tax", "vote", "protein", "map")
@@ -39,6 +52,12 @@ def write_mmlu(folder, per_subject=12, seed=0, longest=30):
 
 
 @pytest.fixture(scope="session")
+def make_mmlu():
+    """`make_mmlu(folder, per_subject, seed, longest)`."""
+    return write_mmlu
+
+
+@pytest.fixture(scope="session")
 def mmlu(tmp_path_factory):
     """A folder in MMLU's layout: 3 subjects, 12 questions each."""
     return write_mmlu(tmp_path_factory.mktemp("mmlu"))
@@ -55,3 +74,36 @@ def samsum(tmp_path_factory):
     ]
     path.write_text(json.dumps(records))
     return path
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory, program):
+    """A Hugging Face folder of the test model: headers as published, numbers drawn with another seed."""
+    import struct
+
+    import numpy as np
+    from llmperf_lora.base_folder import weight_shapes
+
+    facts = program.make_spec({"framework": "lora"}).model
+    folder, draw = tmp_path_factory.mktemp("checkpoint"), np.random.default_rng(7)
+    header, parts, end = {}, [], 0
+    for name, shape in weight_shapes(facts).items():
+        numbers = np.ones(shape) if len(shape) == 1 else draw.normal(0, 0.05, shape)
+        parts.append(numbers.astype("<f4").tobytes())
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end := end + len(parts[-1])]}
+    text = json.dumps({**header, "__metadata__": {"format": "pt"}}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    config = {
+        "model_type": "llama",
+        "hidden_size": facts.hidden_size,
+        "intermediate_size": facts.intermediate_size,
+        "num_hidden_layers": facts.layers,
+        "num_attention_heads": facts.attention_heads,
+        "num_key_value_heads": facts.kv_heads,
+        "vocab_size": facts.vocab_size,
+        "rms_norm_eps": facts.norm_eps,
+        "rope_parameters": {"rope_theta": facts.rope_theta, "rope_type": "default"},
+        "tie_word_embeddings": False,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

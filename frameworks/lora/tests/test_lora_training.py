@@ -31,7 +31,7 @@ def same(found, expected, within=1e-4):
 
 
 @pytest.fixture(scope="module")
-def found(train, mmlu, samsum, tmp_path_factory):
+def found(train, mmlu, samsum, checkpoint, tmp_path_factory):
     """Everything on one rank in one go, and everything on two."""
     padded = {
         "contract": {"dataset": "samsum", "packing": "padded", "seq_len": 96, "steps": 6},
@@ -54,6 +54,7 @@ def found(train, mmlu, samsum, tmp_path_factory):
         "before": task(micro_batch=4, options=asked) | {"evaluate_first": True},
         "padded": task(micro_batch=4, **padded),
         "padded accumulated": task(micro_batch=1, **padded),
+        "pretrained": task(options={"base_weights": str(checkpoint)}, micro_batch=4),
         "wide": task(model=WIDE, micro_batch=4),
         "everywhere": task(contract=slowly, lora={"target_modules": every}, micro_batch=4),
         "learning": task(
@@ -70,6 +71,8 @@ def found(train, mmlu, samsum, tmp_path_factory):
         "everywhere ddp": task(contract=slowly, lora={"target_modules": every}),
         "bf16 ddp": task(contract=bf16),
         "bf16 1": task(1, contract=bf16),
+        "pretrained ddp": task(options={"base_weights": str(checkpoint)}),
+        "pretrained 3": task(3, options={"base_weights": str(checkpoint)}),
         "padded 2": task(2, **padded),
     }
     for stage in STAGES:
@@ -123,6 +126,13 @@ def test_frozen_weights_have_no_gradient_no_state_and_do_not_change(found, way):
 
 def test_as_many_parameters_train_as_the_core_counts(found):
     assert found["whole"]["trained"] == TRAINED
+
+
+def test_base_weights_from_a_checkpoint(found):
+    for way in ("pretrained ddp", "pretrained 3"):
+        same(found[way], found["pretrained"])
+        assert found[way]["frozen_unchanged"]
+    assert abs(found["pretrained"]["losses"][0] - found["whole"]["losses"][0]) > 1e-3
 
 
 def test_padding_is_neither_learnt_nor_counted(found):

@@ -1,0 +1,168 @@
+"""A checkpoint is looked at while planning: whether its weights are the model's, and that no pickle is read."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llmperf.errors import UserError
+from llmperf_lora.base_folder import folder_problems, stored_shapes, weight_shapes
+
+
+@pytest.fixture
+def facts(program):
+    return program.make_spec({"framework": "lora", "contract": {"lora": {}}}).model
+
+
+def told(folder, facts):
+    found = list(folder_problems(folder, facts))
+    assert {one.where for one in found} <= {"framework.base_weights"}
+    return [one.message for one in found]
+
+
+def changed(checkpoint, folder, **values):
+    """A copy of the configuration with other values, beside the same weights."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+    (folder / "model.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
+    return folder
+
+
+def test_a_checkpoint_of_the_model_has_no_problems(checkpoint, facts):
+    assert told(checkpoint, facts) == []
+
+
+def test_another_model_is_told_by_every_fact_that_differs(checkpoint, facts, tmp_path):
+    values = {"num_hidden_layers": 3, "vocab_size": 32000, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
+    assert told(changed(checkpoint, tmp_path, **values), facts) == [
+        "config.json: num_hidden_layers: expected 2 (tiny), found 3",
+        "config.json: vocab_size: expected 512 (tiny), found 32000",
+        "config.json: rms_norm_eps: expected 1e-05 (tiny), found 1e-06",
+        "config.json: tie_word_embeddings: expected False (tiny), found True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}, "rope_theta: expected 10000.0"),
+        ({"rope_theta": 5e5}, "rope_theta: expected 10000.0"),
+        ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "llama3"}}, "rotary positions are scaled"),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, "rotary positions are scaled"),
+        ({"model_type": "mistral"}, "model_type: expected llama"),
+        ({"attention_bias": True}, "projections have biases"),
+        ({"num_key_value_heads": None}, "num_key_value_heads: expected 2 (tiny), found 4"),
+        ({"hidden_size": "64"}, "hidden_size: expected 64 (tiny), found '64'"),
+    ],
+)
+def test_what_the_definition_has_not(checkpoint, facts, tmp_path, values, message):
+    (found,) = told(changed(checkpoint, tmp_path, **values), facts)
+    assert message in found
+
+
+def test_an_older_configuration_means_the_defaults(checkpoint, facts, tmp_path):
+    config = json.loads((checkpoint / "config.json").read_text())
+    for key in ("rope_parameters", "tie_word_embeddings"):
+        config.pop(key, None)
+    folder = changed(checkpoint, tmp_path)
+    (folder / "config.json").write_text(json.dumps(config))
+    assert told(folder, facts) == []
+
+
+def safetensors(path, tensors):
+    header = json.dumps(tensors).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+
+
+def test_names_and_shapes_are_held_against_the_model(checkpoint, facts, tmp_path):
+    folder = changed(checkpoint, tmp_path)
+    tensors = {name: {"dtype": "F16", "shape": list(shape)} for name, shape in weight_shapes(facts).items()}
+    tensors.pop("lm_head.weight")
+    tensors["model.layers.1.self_attn.k_proj.weight"]["shape"] = [64, 64]
+    safetensors(folder / "model.safetensors", tensors)
+    assert told(folder, facts) == [
+        "1 of 21 tensors are missing, such as lm_head.weight",
+        "model.layers.1.self_attn.k_proj.weight: expected [32, 64] (tiny), found [64, 64]",
+    ]
+
+
+def test_quantised_weights_are_refused(checkpoint, facts, tmp_path):
+    folder = changed(checkpoint, tmp_path)
+    safetensors(folder / "model.safetensors", {"a.weight": {"dtype": "I8", "shape": [2, 2]}})
+    (found,) = told(folder, facts)
+    assert "a.weight: expected one of F32, F16, BF16, F64, found 'I8'" in found
+
+
+def test_a_pickle_is_not_read(checkpoint, facts, tmp_path):
+    folder = changed(checkpoint, tmp_path)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    (found,) = told(folder, facts)
+    assert "pytorch_model.bin is a pickle, which can run code: convert it to safetensors" in found
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "missing.safetensors", "/etc/passwd"])
+def test_an_index_names_files_beside_it_only(checkpoint, facts, tmp_path, name):
+    folder = changed(checkpoint, tmp_path)
+    (tmp_path.parent / "outside.safetensors").write_bytes(b"")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    (found,) = told(folder, facts)
+    assert "expected names of files beside it" in found
+
+
+def test_weights_in_several_files(checkpoint, facts, tmp_path):
+    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    names = list(weight_shapes(facts))
+    files = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(names)}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    for file in set(files.values()):
+        own = [name for name in names if files[name] == file]
+        safetensors(tmp_path / file, {name: {"dtype": "BF16", "shape": weight_shapes(facts)[name]} for name in own})
+    assert told(tmp_path, facts) == []
+
+
+def test_nothing_there(facts, tmp_path):
+    (found,) = told(tmp_path / "none", facts)
+    assert found.endswith("config.json: No such file or directory")
+
+
+@given(st.binary(max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_refused_in_one_line(tmp_path_factory, content):
+    folder = tmp_path_factory.mktemp("hostile")
+    for one in (content, struct.pack("<Q", len(content)) + content, struct.pack("<Q", 2**62) + content):
+        (folder / "model.safetensors").write_bytes(one)
+        try:
+            stored_shapes(folder)
+        except UserError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+
+
+@pytest.mark.slow
+def test_every_family_has_the_shapes_its_definition_has(program):
+    import torch
+    from llmperf_pytorch.models import construct_model
+
+    for family in ({}, {"tied_embeddings": True}, program.BAICHUAN, {**program.BAICHUAN, "position_encoding": "alibi"}):
+        spec = program.make_spec({"framework": "lora", "model": family})
+        with torch.device("meta"):
+            model = construct_model(spec)
+        assert {name: tuple(one.shape) for name, one in model.named_parameters()} == weight_shapes(spec.model)
+
+
+@pytest.mark.slow
+def test_every_weight_is_the_checkpoints(checkpoint, program):
+    import torch
+    from llmperf_lora.base_weights import BaseWeights
+    from llmperf_pytorch.models import construct_model
+    from safetensors.torch import load_file
+
+    spec = program.make_spec({"framework": "lora", "options": {"base_weights": str(checkpoint)}})
+    model, stored = construct_model(spec), load_file(checkpoint / "model.safetensors")
+    with BaseWeights(spec) as weights:
+        for name, parameter in model.named_parameters():
+            weights.fill(name, parameter)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, stored[name])

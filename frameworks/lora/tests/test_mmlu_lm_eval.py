@@ -1,0 +1,108 @@
+"""The same model, files and tokenizer give the same answers here and in lm-evaluation-harness, question by question."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llmperf_lora.mmlu.prompts import asked, introduction
+from llmperf_lora.mmlu.questions import read_subjects
+
+HARNESS = importlib.util.find_spec("lm_eval")
+PROGRAM = Path(__file__).with_name("lm_eval_program.py")
+needs_harness = pytest.mark.skipif(HARNESS is None, reason="lm-eval is not installed")
+FACTS = {
+    "name": "answering",
+    "title": "Answering",
+    "family": "llama",
+    "nominal_parameters": 100_000,
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "layers": 2,
+    "attention_heads": 4,
+    "kv_heads": 2,
+    "max_positions": 600,
+    "norm_eps": 1e-5,
+    "position_encoding": "rope",
+    "rope_theta": 10000.0,
+    "initializer_std": 0.4,
+    "source": "test",
+}
+
+
+def make_tokenizer(folder):
+    """A byte-level BPE with a token before each text, as LLaMA's has."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = ["<s>", "</s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train([str(path) for path in sorted(folder.rglob("*.csv"))], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory, make_mmlu):
+    folder = make_mmlu(tmp_path_factory.mktemp("judged"), per_subject=20, seed=5, longest=45)
+    make_tokenizer(folder)
+    (folder / "model.json").write_text(json.dumps(FACTS))
+    result = tmp_path_factory.mktemp("result") / "result.json"
+    env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HOME": str(result.parent / "hf")}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(folder), str(result)], env=env, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, json.loads(result.read_text())
+
+
+@needs_harness
+@pytest.mark.slow
+def test_every_answer_is_the_harnesss(judged):
+    _, found = judged
+    assert found["ours"] == found["theirs"]
+    assert len({answer for answers in found["ours"].values() for answer in answers}) == 4
+    assert 0 < found["cut"] < 60  # some prompts are longer than the model's positions, not all
+
+
+@needs_harness
+@pytest.mark.slow
+def test_every_prompt_is_the_harnesss_word_for_word(judged):
+    folder, found = judged
+    for subject in read_subjects(folder, "test", 5, None):
+        own = [introduction(subject) + asked(question) for question in subject.questions]
+        assert own == found["prompts"][subject.name]
+
+
+@needs_harness
+@pytest.mark.slow
+def test_accuracies_are_the_harnesss(judged):
+    _, found = judged
+    assert len(found["accuracy"]) == 3
+    for subject, accuracy in found["accuracy"].items():
+        assert found["figures"][f"mmlu/{subject}"] == pytest.approx(accuracy, abs=0.001)
+    assert found["figures"]["mmlu"] == pytest.approx(sum(found["accuracy"].values()) / 3, abs=0.001)
+
+
+@needs_harness
+def test_all_57_subjects_are_introduced_as_the_harness_does(mmlu):
+    import yaml
+
+    tasks = Path(HARNESS.origin).parent / "tasks" / "mmlu" / "default"
+    files = sorted(tasks.glob("mmlu_*.yaml"))
+    assert len(files) == 57
+    (subject, *_) = read_subjects(mmlu, "test", 0, 1)
+    for file in files:
+        told = yaml.safe_load(file.read_text())
+        assert introduction(replace(subject, name=told["dataset_name"])) == told["description"]
