@@ -1,0 +1,35 @@
+"""Each published case runs on this machine with a small model, and its result says that it is a variant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+RUNS = [
+    ("llama2_7b_pretrain_megatron", 4, "megatron_deepspeed"),
+    ("llama2_7b_lora", 1, "lora"),
+    ("baichuan2_13b_pretrain_zero", 2, "zero"),
+    ("llama2_7b_pretrain_zero", 2, "zero"),
+    ("llama1_7b_pretrain_paddle", 2, "paddle"),
+]
+
+
+@pytest.mark.parametrize(("case", "ranks", "framework"), RUNS, ids=[case for case, *_ in RUNS])
+def test_a_published_case_on_a_small_model(tmp_path, case, ranks, framework):
+    command = ["run", case, "--set", "model=llama_tiny", "--devices", str(ranks), "--json"]
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "llmperf", *command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 90
+    result = json.loads(done.stdout)["result"]
+    assert (result["status"], result["variant"], result["case"]) == ("complete", True, case)
+    assert result["tuning"]["framework"] == framework
+    assert {"contract.model", "contract.seq_len"} <= {change["path"] for change in result["fix_hp"]}
+    assert result["metrics"]["tokens_per_second_per_device"] > 0
+    assert [one["code"] for one in result["findings"] if one["severity"] == "error"] == []
