@@ -77,7 +77,6 @@ def whole_size(parameter):
 
 
 def frozen_digest(trainer, model):
-    import torch
 
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
@@ -87,10 +86,10 @@ def frozen_digest(trainer, model):
             import deepspeed
 
             with deepspeed.zero.GatheredParameters([parameter]):
-                content = parameter.detach().float().contiguous()
+                content = parameter.detach().float().cpu().contiguous()
                 digest.update(name.encode() + content.numpy().tobytes())
         else:
-            digest.update(name.encode() + parameter.detach().to(torch.float32).numpy().tobytes())
+            digest.update(name.encode() + parameter.detach().float().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
