@@ -24,6 +24,7 @@ FRAMEWORKS = {
     "megatron TP2": ("--framework", "megatron_deepspeed", *TENSOR),
     "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
     "paddle TP2": ("--framework", "paddle", *TENSOR),
+    "lora": ("--framework", "lora", "--set", "contract.lora.rank=8"),
 }
 
 
