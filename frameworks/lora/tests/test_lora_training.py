@@ -31,7 +31,7 @@ def same(found, expected, within=1e-4):
 
 
 @pytest.fixture(scope="module")
-def found(train, mmlu, samsum, checkpoint, tmp_path_factory):
+def found(train, program, mmlu, samsum, checkpoint, tmp_path_factory):
     """Everything on one rank in one go, and everything on two."""
     padded = {
         "contract": {"dataset": "samsum", "packing": "padded", "seq_len": 96, "steps": 6},
@@ -40,6 +40,7 @@ def found(train, mmlu, samsum, checkpoint, tmp_path_factory):
     bf16, bits = {"precision": "bf16"}, {"dropout": 0.5}
     asked = {"mmlu": str(mmlu), "mmlu_shots": 1, "mmlu_batch": 5}
     slowly, longer = {"optimizer": FAST | {"lr": 1e-2}}, {"optimizer": FAST | {"lr": 2e-2}, "steps": 60}
+    alibi, packed = {**program.BAICHUAN, "position_encoding": "alibi"}, {"target_modules": ["W_pack", "o_proj"]}
     every = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
     def run_dir(name):
@@ -60,6 +61,7 @@ def found(train, mmlu, samsum, checkpoint, tmp_path_factory):
         "learning": task(
             model={"vocab_size": 64}, contract=longer, lora={"target_modules": every, "rank": 8}, micro_batch=4
         ),
+        "baichuan": task(0, alibi, lora=packed, micro_batch=4),
         "dropped": task(lora=bits, micro_batch=4),
         "dropped again": task(lora=bits, micro_batch=4),
         "dropped, another seed": task(lora=bits, contract={"seed": 1}, micro_batch=4),
@@ -73,6 +75,8 @@ def found(train, mmlu, samsum, checkpoint, tmp_path_factory):
         "bf16 1": task(1, contract=bf16),
         "pretrained ddp": task(options={"base_weights": str(checkpoint)}),
         "pretrained 3": task(3, options={"base_weights": str(checkpoint)}),
+        "baichuan ddp": task(0, alibi, lora=packed, micro_batch=1, gradient_checkpointing=True),
+        "baichuan 3": task(3, alibi, lora=packed),
         "padded 2": task(2, **padded),
     }
     for stage in STAGES:
@@ -108,6 +112,12 @@ def test_sharded_wide_models_equal_one_process(found, stage):
     one = found[f"wide {stage}"]
     same(one, found["wide"])
     assert (one["held_here"] < found["wide"]["held_here"] / 2) == (stage == 3)
+
+
+def test_baichuan_has_adapters_on_its_packed_projection(found):
+    same(found["baichuan ddp"], found["baichuan"])
+    same(found["baichuan 3"], found["baichuan"])
+    assert {name.split(".")[-4] for name in found["baichuan"]["names"]} == {"W_pack", "o_proj"}
 
 
 def test_every_projection_can_have_adapters(found):

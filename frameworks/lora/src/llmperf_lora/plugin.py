@@ -43,7 +43,7 @@ def _zero_files(spec: RunSpec, data_parallel: int) -> Mapping[str, str]:
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Nothing is fetched from a hub; where it shards, also what DeepSpeed needs."""
     ours = {"HF_HUB_OFFLINE": "1"}
-    if not plan.spec.tuning.sharding_stage or plan.problems:
+    if not plan.spec.tuning.sharding_stage:
         return ours
     try:
         from llmperf_zero.plugin import llmperf_worker_env as zero_env

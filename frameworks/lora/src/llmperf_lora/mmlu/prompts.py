@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -34,7 +35,7 @@ class Prompt:
     """A question as the model sees it."""
 
     subject: str
-    ids: tuple[int, ...]
+    ids: array[int]
     """Up to just before the letter, the last of them at most as many as the model has positions."""
     letters: tuple[int, ...]
     """Ids of A, B, C, D in this place."""
@@ -61,7 +62,7 @@ def prompts_of(subject: Subject, encoder: Encoder, model: Model) -> Iterator[Pro
         highest = max(*ids, *letters)
         if highest >= model.vocab_size:
             raise _unfit(f"token id {highest} is outside the vocabulary of {model.name}, 0 to {model.vocab_size - 1}")
-        cut = tuple(ids[-model.max_positions :])
+        cut = array("I", ids[-model.max_positions :])  # a tuple of all of MMLU's would take hundreds of MiB
         yield Prompt(subject=subject.name, ids=cut, letters=letters, answer=question.answer)
 
 
