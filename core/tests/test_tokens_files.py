@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.tokens.arrays import megatron_tokens, npy_tokens
-from llmperf.tokens.encoders import pieces
+from llmperf.tokens.encoders import open_encoder, pieces
 from llmperf.tokens.sources import guess_format, open_stream
 from llmperf.types import DataSource
 
@@ -87,6 +87,19 @@ def test_text_through_a_local_tokenizer(tmp_path):
     (tmp_path / "t.txt").write_text("to be\nor not to be")
     for name in (tmp_path / "tokenizer.json", tmp_path):
         assert read(tmp_path / "t.txt", tokenizer=str(name)) == [0, 1, 3, 3, 0, 1, 2]
+
+
+@pytest.mark.parametrize(("template", "begin"), [("$A", ()), ("be $A", (1,)), ("be </s> $A to", (1, 2))])
+def test_what_a_tokenizer_puts_before_a_text_is_known(tmp_path, template, begin):
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_file(tmp_path / "tokenizer.json")))
+    marks = [("be", 1), ("</s>", 2), ("to", 0)]
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(single=template, special_tokens=marks)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    encoder = open_encoder(str(tmp_path / "tokenizer.json"))
+    assert encoder.begin == begin
+    assert encoder.encode("to be").tolist() == [0, 1]
+    assert open_encoder("bytes").begin == ()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x80\x04pickle", b"[" * 5000])
