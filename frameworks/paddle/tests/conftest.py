@@ -27,6 +27,10 @@ def load(path):
     return module
 
 
+train_torch = load(Path(__file__).parents[2] / "pytorch" / "tests" / "conftest.py").train
+"""The plain PyTorch plugin's `train`: results of all ranks together for each task."""
+
+
 @pytest.fixture(scope="session")
 def program():
     """The plain PyTorch plugin's `rank_program.py` as a module: specs and plans."""

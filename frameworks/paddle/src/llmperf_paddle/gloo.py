@@ -10,6 +10,7 @@ Paddle as production does.
 4. fp16 is summed as integers, in silence. Here it is refused.
 5. Operations of tensor parallelism have no CPU kernel. Here they are made of collectives.
 6. Sharding stages 2 and 3 ask for a GPU by name, and free tensors that on a CPU are the parameters themselves.
+7. A rank that waits for another gives up after 30 s, and looks like the one that failed. Here it waits on.
 """
 
 from __future__ import annotations
@@ -58,18 +59,65 @@ def active() -> bool:
     return bool(paddle.get_device() == "cpu")
 
 
-def install() -> None:
-    """Put everything in place; PluginError with another version of Paddle. Once for each process."""
-    if not active() or _keep:
+def install(*, needed: bool, stall_seconds: float) -> None:
+    """Put everything in place, once for each process; PluginError with another version of Paddle where it is needed.
+
+    `stall_seconds`: after so long without a step the controller looks for the rank that hangs.
+    """
+    if not active() or installed():
         return
-    if paddle.__version__ != ADAPTED:
+    if paddle.__version__ == ADAPTED:
+        _keep.append(stall_seconds)
+        _patience(core.ProcessGroupGloo, stall_seconds)
+        _collectives(core.ProcessGroupGloo)
+        _groups()
+        _messages(core.ProcessGroupGloo)
+        _operations()
+        _device_checks()
+    elif needed:
         raise PluginError(f"on a CPU this layout needs paddlepaddle {ADAPTED}, found {paddle.__version__}")
-    _keep.append(install)
-    _collectives(core.ProcessGroupGloo)
-    _groups()
-    _messages(core.ProcessGroupGloo)
-    _operations()
-    _device_checks()
+
+
+def installed() -> bool:
+    """Whether Paddle's gloo is mended in this process."""
+    return bool(_keep)
+
+
+def _patience(gloo: Any, stall_seconds: float) -> None:
+    """Keep a rank that has waited in vain from being taken for the one that fails.
+
+    Gloo gives up after a fixed time, mostly before the controller looks for the rank that hangs. That one is found
+    only while the others still wait: so wait on, for as long as the controller may take.
+    """
+    for name in (
+        "all_reduce",
+        "broadcast",
+        "all_gather",
+        "all_gather_into_tensor",
+        "send",
+        "recv",
+        "reduce",
+        "barrier",
+    ):
+        setattr(gloo, name, _patient(getattr(gloo, name), stall_seconds))
+
+
+def _patient(plain: Any, stall_seconds: float) -> Any:
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return plain(*arguments, **named)
+        except RuntimeError as error:
+            if "timeout" in str(error).lower():
+                wait_for_controller(stall_seconds, error)
+            raise
+
+    return call
+
+
+def wait_for_controller(seconds: float, error: Exception) -> None:
+    """Sleep until the controller ends this rank; its stack then shows that it waits."""
+    print(f"gloo gave up after {GLOO_SECONDS} s without another rank: {error}", flush=True)
+    time.sleep(seconds)
 
 
 def _collectives(gloo: Any) -> None:
@@ -272,6 +320,15 @@ def group_sharded(model: Any, optimizer: Any, level: str, *, group: Any, dp_grou
         return GroupShardedStage2(model, optimizer, group=group, dp_group=dp_group, device="cpu"), optimizer
 
 
+def average_in_step(optimizer: Any) -> Any:
+    """Have the optimiser's step average the gradients of plain replicas, as it does for those of other layouts.
+
+    `DataParallel` would, while the backward pass runs, from native code: a time-out there aborts the process.
+    """
+    optimizer._dp_enable = True
+    return optimizer
+
+
 def _keep_parameters(kind: Any) -> None:
     """Let a storage take parameters as they are: "to the CPU and back" would free them here."""
     if getattr(kind, "llmperf_keeps", False):
@@ -290,23 +347,3 @@ def _named_device() -> Iterator[None]:
         yield
     finally:
         paddle.get_device, core.is_compiled_with_cuda = before
-
-
-@contextlib.contextmanager
-def patience(stall_seconds: float) -> Iterator[None]:
-    """Keep a rank that has waited in vain from being taken for the one that fails.
-
-    Gloo gives up after a fixed time, mostly long before the controller looks for the rank that hangs. That one is
-    found only while the others still wait: so wait on, for as long as the controller may take.
-    """
-    try:
-        yield
-    except Exception as error:
-        if active() and "timed out" in str(error).lower():
-            _wait_for_controller(stall_seconds, error)
-        raise
-
-
-def _wait_for_controller(seconds: float, error: Exception) -> None:
-    print(f"gloo gave up after {GLOO_SECONDS} s without another rank: {error}", flush=True)
-    time.sleep(seconds)

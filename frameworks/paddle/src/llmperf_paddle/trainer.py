@@ -17,6 +17,7 @@ from llmperf_paddle import gloo
 from llmperf_paddle.assembly import assemble
 from llmperf_paddle.feed import Feed
 from llmperf_paddle.fleets import join
+from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import deferred
 from llmperf_paddle.precision import Mixing, allow_tf32
 
@@ -42,7 +43,7 @@ class PaddleTrainer:
     def _join(self) -> Any:
         if self._plan.layout.world_size == 1:
             return None
-        gloo.install()
+        gloo.install(needed=needs_adapter(self._plan.layout), stall_seconds=self._plan.stall_seconds)
         return join(self._plan)
 
     def train_step(self) -> StepOutput:
@@ -51,8 +52,7 @@ class PaddleTrainer:
         parts.adamw.set_lr(llmperf.learning_rate(contract.optimizer, self._step, contract.steps))
         if parts.clip:
             parts.clip.norm = None
-        with gloo.patience(self._plan.stall_seconds):
-            loss = self._pipeline() if self._plan.layout.pipeline_parallel > 1 else self._accumulate()
+        loss = self._pipeline() if self._plan.layout.pipeline_parallel > 1 else self._accumulate()
         self._step += 1
         return self._output(loss)
 

@@ -1,0 +1,147 @@
+"""Every layout trains as one process does, holds what it should, and one process trains as PyTorch does."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+STEPS = 5
+WHOLE = 139_584
+NORMS = 5 * 64
+DECAY = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5, "weight_decay": 1.0}
+"""Strong enough for a norm weight that decays to show."""
+SLICED = {"segment_size": 1024}
+TIED = {"tied_embeddings": True}
+
+
+def task(model=None, options=None, **tuning):
+    return {
+        "model": model or {},
+        "contract": {"steps": STEPS, "optimizer": DECAY},
+        "options": options or {},
+        "tuning": {"micro_batch": 1, **tuning},
+    }
+
+
+ONE = {
+    "whole": task(micro_batch=4),
+    "accumulated": task(micro_batch=1),
+    "recomputed": task(micro_batch=2, gradient_checkpointing=True),
+    "eager": task(micro_batch=4, attention="eager"),
+    "tied": task(TIED, micro_batch=4),
+}
+TWO = {
+    "TP2": task(micro_batch=4, tensor_parallel=2),
+    "TP2 recomputed": task(micro_batch=2, tensor_parallel=2, gradient_checkpointing=True),
+    "TP2 tied": task(TIED, micro_batch=2, tensor_parallel=2),
+    "PP2": task(micro_batch=2, pipeline_parallel=2),
+    "PP2 recomputed": task(pipeline_parallel=2, gradient_checkpointing=True),
+    "DP2": task(micro_batch=2),
+    "DP2 accumulated": task(),
+    "stage 1": task(sharding_stage=1),
+    "stage 1 tied": task(TIED, sharding_stage=1),
+    "stage 2": task(sharding_stage=2),
+    "stage 3": task(options=SLICED, sharding_stage=3),
+    "stage 3 recomputed": task(options=SLICED, sharding_stage=3, gradient_checkpointing=True),
+    "stage 3 whole": task(sharding_stage=3),
+}
+FOUR = {
+    "TP2 PP2": task(micro_batch=2, tensor_parallel=2, pipeline_parallel=2),
+    "TP2 DP2": task(tensor_parallel=2),
+    "PP2 DP2": task(pipeline_parallel=2),
+    "TP2 stage 1": task(tensor_parallel=2, sharding_stage=1),
+    "TP2 stage 2": task(tensor_parallel=2, sharding_stage=2),
+    "PP2 stage 1": task(pipeline_parallel=2, sharding_stage=1),
+    "DP2 stage 1": task(sharding_stage=1, sharding_degree=2),
+    "DP2 stage 2": task(sharding_stage=2, sharding_degree=2),
+    "DP2 stage 3": task(options=SLICED, sharding_stage=3, sharding_degree=2),
+}
+
+
+@pytest.fixture(scope="module")
+def results(train):
+    """All ranks' results of every layout; one launch for each number of ranks."""
+    found = {}
+    for ranks, tasks in ((1, ONE), (2, TWO), (4, FOUR)):
+        found |= dict(zip(tasks, train(list(tasks.values()), ranks), strict=True))
+    return found
+
+
+def losses(ranks):
+    """Of each step: the mean over the ranks that have one."""
+    reported = [one["losses"] for one in ranks if one["losses"][0] is not None]
+    return [fmean(step) for step in zip(*reported, strict=True)]
+
+
+def total(ranks, figure):
+    return sum(one[figure] for one in ranks)
+
+
+@pytest.mark.parametrize("name", [name for name in (*ONE, *TWO, *FOUR) if name not in ("whole", "tied")])
+def test_every_layout_equals_one_process(results, name):
+    found, whole = results[name], results["tied" if "tied" in name else "whole"]
+    assert losses(found) == pytest.approx(losses(whole), abs=1e-5)
+    for rank in found:
+        assert rank["norms"] == pytest.approx(whole[0]["norms"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [*ONE, *TWO, *FOUR])
+def test_each_token_and_each_loss_is_reported_once(results, name):
+    reporting = [one for one in results[name] if one["losses"][0] is not None]
+    assert total(results[name], "tokens") == STEPS * 4 * 64
+    assert sorted(one["data_parallel_rank"] for one in reporting) == list(range(len(reporting)))
+    assert all(one["tokens"] == STEPS * 4 * 64 // len(reporting) for one in reporting)
+
+
+def test_tensor_parallel_ranks_hold_half_of_each_matrix(results):
+    half = (WHOLE - NORMS) // 2 + NORMS
+    assert [one["parameters"] for one in results["TP2"]] == [half, half]
+    assert [one["moments"] for one in results["TP2"]] == [half, half]
+
+
+def test_pipeline_stages_hold_their_layers(results):
+    held = [one["parameters"] for one in results["PP2"]]
+    assert sum(held) == WHOLE
+    assert held[1] - held[0] == 64  # embedding and head are of one size; the last norm stands with the head
+    assert [one["moments"] for one in results["PP2"]] == held
+
+
+@pytest.mark.parametrize(("name", "copies"), [("stage 1", 1), ("stage 2", 1), ("DP2 stage 1", 2), ("DP2 stage 2", 2)])
+def test_stages_1_and_2_share_out_optimiser_states(results, name, copies):
+    """Whole parameters, so not evenly."""
+    found = results[name]
+    assert [one["parameters"] for one in found] == [WHOLE] * len(found)
+    assert total(found, "moments") == copies * WHOLE
+    assert max(one["moments"] for one in found) < 0.65 * WHOLE
+
+
+@pytest.mark.parametrize("name", ["TP2 stage 1", "TP2 stage 2"])
+def test_stages_share_out_what_tensor_parallel_leaves(results, name):
+    of_one = (WHOLE - NORMS) // 2 + NORMS
+    assert [one["parameters"] for one in results[name]] == [of_one] * 4
+    assert total(results[name], "moments") == 2 * of_one
+
+
+@pytest.mark.parametrize("name", ["stage 3", "DP2 stage 3"])
+def test_stage_3_slices_parameters_too(results, name):
+    sliced = (WHOLE - NORMS) // 2 + NORMS
+    assert {one["parameters"] for one in results[name]} == {sliced}
+    assert {one["moments"] for one in results[name]} == {sliced}
+
+
+def test_stage_3_leaves_parameters_up_to_a_segment_whole(results):
+    """Paddle's default, 2**20: nothing of this model is sliced, and equal losses alone would not show it."""
+    assert [one["parameters"] for one in results["stage 3 whole"]] == [WHOLE, WHOLE]
+
+
+def test_one_process_equals_pytorch(results, train_torch):
+    torch_task = {"framework": "pytorch", **task(micro_batch=4)}
+    tied_task = {"framework": "pytorch", **task(TIED, micro_batch=4)}
+    for name, theirs in zip(("whole", "tied"), train_torch([torch_task, tied_task], ranks=1), strict=True):
+        ours = losses(results[name])
+        assert ours[0] == pytest.approx(theirs["losses"][0], abs=1e-5)
+        assert ours == pytest.approx(theirs["losses"], abs=1e-4)
+        assert results[name][0]["norms"] == pytest.approx(theirs["norms"], rel=1e-3)
