@@ -60,7 +60,11 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to the GPU of its number among those that are visible."""
+    """Bind this rank to the GPU of its number among those that are visible, through the framework's own runtime."""
+    if plan is not None and plan.needs is not None and plan.needs.runtime == "paddle":
+        from llmperf_nvidia.paddle_device import PaddleCudaDevice
+
+        return PaddleCudaDevice(local_rank)
     from llmperf_nvidia.device import CudaDevice
 
     return CudaDevice(local_rank)
