@@ -18,6 +18,7 @@ WAITING = (
     "torch/cuda/__init__.py",
     "deepspeed/comm/",
     "paddle/distributed/",
+    "paddle/base/dygraph/tensor_patch_methods.py in backward",
     "_engine_run_backward",
     " in synchronize",
     " in barrier",
