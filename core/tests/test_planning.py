@@ -8,13 +8,13 @@ import pytest
 from llmperf.errors import PluginError, UserError
 from llmperf.peaks import normalised
 from llmperf.planning.build import draft, run_id
-from llmperf.planning.checks import memory_problems
+from llmperf.planning.checks import memory_problems, padding_problems
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.plugins import Plugins, find
-from llmperf.types import DeviceInfo, Needs, Offers, Probe
+from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
 
 VENDOR = """
 from llmperf import hookimpl
@@ -38,6 +38,18 @@ def llmperf_worker_env(plan):
 
 def vendor(name: str, count: int, problems: str = "") -> str:
     return VENDOR.format(name=name, count=count, problems=problems)
+
+
+def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
+    spec = stub_plan().spec
+    padded = replace(spec, contract=replace(spec.contract, packing="padded"))
+    layout = Layout(nodes=1, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=1)
+    worker = WorkerPlan(layout=layout, needs=Needs(precision="fp32", runtime="torch"), agent=())
+    assert padding_problems(spec, worker) == []
+    assert padding_problems(padded, replace(worker, padding=True)) == []
+    (problem,) = padding_problems(padded, worker)
+    assert problem.where == "contract.packing"
+    assert problem.message.endswith("trains on packed sequences only: expected packed, found padded")
 
 
 def test_an_accelerator_is_preferred_to_the_host(install):
