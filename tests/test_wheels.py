@@ -75,3 +75,18 @@ def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
     assert document["status"] == "complete"
     assert document["metrics"]["tokens_per_second_per_device"] > 0
     call(llmperf, "validate", "runs", cwd=tmp_path)
+
+
+def test_paddle_trains_where_there_is_no_torch(wheels, tmp_path):
+    """Two ranks and a published case on a small model, from wheels: weights, tokens, device and peak without torch."""
+    members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-paddle")
+    pins = [f"{name}=={version(name)}" for name in ("paddlepaddle", "numpy")]
+    llmperf = environment(tmp_path / "env", wheels, members, *pins)
+    assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
+    call(llmperf, "run", "llama1_7b_pretrain_paddle", "--set", "model=llama_tiny", cwd=tmp_path)
+    (result,) = (tmp_path / "runs").glob("*/result.json")
+    document = json.loads(result.read_text())
+    assert (document["status"], document["variant"]) == ("complete", True)
+    assert document["metrics"]["tokens_per_second_per_device"] > 0
+    assert document["loss_curve"][-1]["loss"] < document["loss_curve"][0]["loss"]
+    call(llmperf, "validate", "runs", cwd=tmp_path)
