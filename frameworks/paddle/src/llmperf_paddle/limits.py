@@ -34,6 +34,8 @@ def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
 
 def needs_adapter(layout: Layout) -> bool:
     """Whether Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
+    if layout.world_size == 1:
+        return False
     return layout.world_size > 2 or layout.data_parallel != layout.world_size or layout.sharding_stage > 1
 
 

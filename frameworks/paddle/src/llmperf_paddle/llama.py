@@ -61,7 +61,8 @@ class RMSNorm(nn.Layer):
         if self._fused:
             from paddle.incubate.nn.functional import fused_rms_norm
 
-            return fused_rms_norm(states, self.weight, None, self._eps, begin_norm_axis=states.ndim - 1)[0]
+            weight = self.weight.astype(states.dtype)
+            return fused_rms_norm(states, weight, None, self._eps, begin_norm_axis=states.ndim - 1)[0]
         with paddle.amp.auto_cast(enable=False):
             exact = states.astype("float32")
             scaled = exact * paddle.rsqrt((exact * exact).mean(-1, keepdim=True) + self._eps)

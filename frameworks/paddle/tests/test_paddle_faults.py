@@ -1,0 +1,58 @@
+"""A rank that is killed in a pipeline, a rank that hangs longer than Paddle's gloo waits: the run ends and says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+
+LONG = ["default", "--framework", "paddle", "--set", "model=llama_tiny", "--set", "steps=4000", "--set", "seq_len=64"]
+
+
+def start_and_wait(folder, *words):
+    """A long run, once rank 1 has made a few steps, and the process of that rank."""
+    argv = [sys.executable, "-m", "llmperf", "run", *LONG, *words]
+    run = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 120
+    while time.monotonic() < limit:
+        assert run.poll() is None, run.communicate()
+        for records in (folder / "runs").glob("*/records/rank-00001.jsonl"):
+            if records.read_text().count('"kind":"step"') >= 3:
+                report = json.loads((records.parent / "agent-000.json").read_text())
+                return run, records.parents[1], next(one["pid"] for one in report["ranks"] if one["rank"] == 1)
+        time.sleep(0.1)
+    raise AssertionError("no step in 120 s")
+
+
+def failure_after(run, folder):
+    """What the result says once the run has ended."""
+    _, errors = run.communicate(timeout=120)
+    assert run.returncode == 1, errors
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == "failed"
+    return result["failure"]
+
+
+def test_a_killed_stage_ends_the_run_at_once(tmp_path):
+    run, folder, rank = start_and_wait(tmp_path, "--set", "pipeline_parallel=2", "--set", "sharding_stage=0")
+    os.kill(rank, signal.SIGKILL)
+    began = time.monotonic()
+    failure = failure_after(run, folder)
+    assert time.monotonic() - began < 15
+    assert (failure["reason"], failure["rank"]) == ("killed", 1)
+
+
+def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(tmp_path):
+    """Gloo waits 30 s, the controller 34: the waiting replica must neither abort nor be taken for the cause."""
+    run, folder, rank = start_and_wait(tmp_path, "--set", "sharding_stage=0", "--stall-timeout", "34")
+    os.kill(rank, signal.SIGSTOP)
+    failure = failure_after(run, folder)
+    assert (failure["reason"], failure["rank"]) == ("hung", 1)
+    assert "gloo gave up after 30 s" in (folder / "logs" / "rank-00000.log").read_text()
