@@ -15,6 +15,7 @@ from llmperf.types import StepOutput
 
 from llmperf_paddle import gloo
 from llmperf_paddle.assembly import assemble
+from llmperf_paddle.crashes import show_python_stacks
 from llmperf_paddle.feed import Feed
 from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
@@ -38,6 +39,7 @@ class PaddleTrainer:
         self._mixing = Mixing(plan.spec)
         self._feed = Feed(plan, self._rank)
         self._parts = assemble(plan, self._join(), self._mixing)
+        show_python_stacks()
         self._step = 0
 
     def _join(self) -> Any:
