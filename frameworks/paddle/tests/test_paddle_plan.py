@@ -139,6 +139,15 @@ def test_a_precision_that_a_cpu_would_only_pretend_is_refused(program, precision
     assert told(program, contract={"precision": precision}, probe=GPU) == {}
 
 
+def test_flash_attention_is_for_16_bits(program):
+    task = {"tuning": {"attention": "flash"}, "probe": GPU}
+    assert (
+        "found tf32; nearest: --set attention=sdpa"
+        in told(program, contract={"precision": "tf32"}, **task)["tuning.attention"]
+    )
+    assert told(program, contract={"precision": "bf16"}, **task) == {}
+
+
 def test_stage_1_v2_is_refused_on_a_cpu_only(program):
     task = {"world": 2, "tuning": {"sharding_stage": 1}, "options": {"split_param": True}}
     assert "found True" in told(program, **task)["framework.split_param"]

@@ -58,6 +58,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     yield from _option_conflicts(spec)
     if on_cpu(probe):
         yield from _cpu_problems(spec, layout)
+    elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
+        message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
+        yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa")
 
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
