@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 LAYERS = (
-    {"errors", "documents", "rundir", "cachedir"},
+    {"errors", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
     {"types"},
     {"hookspecs"},
     {"plugins"},

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
     from llmperf.cachedir import cache_dir as cache_dir
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.encoders import open_encoder as open_encoder
+    from llmperf.vendor_tool import tool_output as tool_output
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -33,12 +35,14 @@ _HOMES = {
     "load_plan": "llmperf.launching.folder",
     "standard_layout": "llmperf.accounting.layout",
     "learning_rate": "llmperf.accounting.schedule",
+    "AcceleratorDevice": "llmperf.accelerator",
     "PeakEntry": "llmperf.peaks",
     "PeakTable": "llmperf.peaks",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
+    "tool_output": "llmperf.vendor_tool",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

@@ -1,0 +1,140 @@
+"""One rank's accelerator over a runtime's namespace, such as `torch.cuda`; nothing of it is imported here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+
+class Runtime(Protocol):
+    """What a namespace such as `torch.cuda`, `torch.npu`, `paddle.device.cuda` or `paddle.device.xpu` has."""
+
+    def synchronize(self, device: Any = None) -> Any:
+        """Block until the device has done all it was given."""
+        ...
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """Most that the allocator has held in tensors, bytes."""
+        ...
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        """Most that the allocator has taken from the device, bytes."""
+        ...
+
+    def empty_cache(self) -> None:
+        """Give cached blocks back."""
+        ...
+
+
+class RuntimeEvent:
+    """A point in the device's current stream; `made` is the runtime's own event, with timing."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, made: Any) -> None:
+        self._event = made
+        self._event.record()
+
+    def ready(self) -> bool:
+        """Whether the stream has reached it."""
+        return bool(self._event.query())
+
+    def seconds_since(self, earlier: RuntimeEvent) -> float:
+        """Device time between two reached events, in seconds; runtimes tell milliseconds."""
+        return float(earlier._event.elapsed_time(self._event)) / 1000
+
+
+class BlockingEvent:
+    """A reading of the host's clock once the device has done all it was given, where a runtime's events tell no time.
+
+    It costs a wait for the device at each event.
+    """
+
+    __slots__ = ("_at",)
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        synchronize()
+        self._at = time.perf_counter()
+
+    def ready(self) -> bool:
+        """Always: the device was waited for."""
+        return True
+
+    def seconds_since(self, earlier: BlockingEvent) -> float:
+        """Seconds between two events."""
+        return self._at - earlier._at
+
+
+class AcceleratorDevice:
+    """A `Device` whose stream, memory and events a runtime's namespace handles."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        index: int,
+        *,
+        collective_backend: str,
+        torch_device: str | None = None,
+        paddle_place: str | None = None,
+        make_event: Callable[..., Any],
+    ) -> None:
+        """`index` as the runtime counts. `make_event` is the runtime's event class, and takes `enable_timing`."""
+        self._runtime: Any = runtime
+        self._index = index
+        self._make_event = make_event
+        self._events_tell_time = True
+        self.collective_backend = collective_backend
+        self.torch_device = torch_device
+        self.paddle_place = paddle_place
+
+    def event(self) -> RuntimeEvent | BlockingEvent:
+        """Mark the present end of the current stream."""
+        if self._events_tell_time:
+            return RuntimeEvent(self._make_event(enable_timing=True))
+        return BlockingEvent(self.synchronize)
+
+    def check_events(self, work: Callable[[], object]) -> bool:
+        """Whether the runtime's events see that `work` takes time; if not, events wait for the device from now on."""
+        self._events_tell_time = True
+        work()
+        self.synchronize()
+        first = self.event()
+        work()
+        second = self.event()
+        self.synchronize()
+        self._events_tell_time = second.seconds_since(first) > 0  # type: ignore[arg-type]
+        return self._events_tell_time
+
+    def synchronize(self) -> None:
+        """Block until the device has done all it was given, on every stream."""
+        self._runtime.synchronize(self._index)
+
+    def peak_memory_bytes(self) -> int | None:
+        """Most that the runtime's allocator has held in tensors since the last reset."""
+        return int(self._runtime.max_memory_allocated(self._index))
+
+    def peak_reserved_bytes(self) -> int | None:
+        """Most that the allocator has taken from the device since the last reset, cached blocks included."""
+        return int(self._runtime.max_memory_reserved(self._index))
+
+    def reset_peak_memory(self) -> None:
+        """Begin both peaks anew from what is held now: torch has one call for that, Paddle two."""
+        if hasattr(self._runtime, "reset_peak_memory_stats"):
+            self._runtime.reset_peak_memory_stats(self._index)
+            return
+        self._runtime.reset_max_memory_allocated(self._index)
+        self._runtime.reset_max_memory_reserved(self._index)
+
+    def close(self) -> None:
+        """Give cached blocks back."""
+        self._runtime.empty_cache()
+
+    def __enter__(self) -> AcceleratorDevice:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

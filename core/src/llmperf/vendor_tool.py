@@ -1,0 +1,95 @@
+"""What a vendor's command-line tool prints, taken as the work of a stranger: bounded, timed out, made printable."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO
+
+MAX_BYTES = 2**20
+BLOCK = 2**16
+MAX_REASON = 200
+
+
+def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = MAX_BYTES) -> str:
+    """The standard output of a command, which is looked up on PATH and gets no input; never through a shell.
+
+    OSError, one line, where it is not installed, cannot be run, ends with another code than 0, prints more than
+    `max_bytes` (on either stream) or takes more than `seconds`; what it has started by then is ended with it. What is
+    not printable, escape sequences among it, becomes `?`.
+    """
+    name = os.path.basename(argv[0])
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise OSError(f"{name} is not installed") from None
+    except OSError as error:
+        raise OSError(f"{name} cannot be run: {error.strerror}") from None
+    try:
+        printed, complaints = _read(process, name, time.monotonic() + seconds, seconds, max_bytes)
+    finally:
+        _end(process)
+    if process.returncode:
+        raise OSError(f"{name}: {_reason(complaints) or _reason(printed) or f'exit code {process.returncode}'}")
+    return _printable(printed)
+
+
+def _read(
+    process: subprocess.Popen[bytes], name: str, deadline: float, seconds: float, max_bytes: int
+) -> tuple[bytes, bytes]:
+    """Both streams to their ends, and then the process to its own."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    found: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for stream in found:
+            selector.register(stream, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise OSError(f"{name} gave no answer in {seconds:g} s")
+            for key, _ in ready:
+                block = os.read(key.fd, BLOCK)
+                found[key.data] += block
+                if not block:
+                    selector.unregister(key.fileobj)
+                if len(found[key.data]) > max_bytes:
+                    raise OSError(f"{name} printed more than the {max_bytes} bytes that are read")
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{name} gave no answer in {seconds:g} s") from None
+    return bytes(found[process.stdout]), bytes(found[process.stderr])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _reason(printed: bytes) -> str:
+    """The first line that says something."""
+    lines = (line.strip() for line in _printable(printed).splitlines())
+    return next((line for line in lines if line), "")[:MAX_REASON]
+
+
+def _printable(printed: bytes) -> str:
+    text = printed.decode("utf-8", errors="replace").replace("\r\n", "\n")
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)

@@ -1,0 +1,89 @@
+"""The device that vendors share, over runtimes that are stand-ins here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from llmperf import AcceleratorDevice
+from llmperf.types import Device
+
+
+class Runtime:
+    """A namespace as torch has it; Paddle's has the two other resets."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def synchronize(self, device: Any = None) -> None:
+        self.calls.append(f"synchronize {device}")
+
+    def max_memory_allocated(self, device: Any = None) -> int:
+        return 10
+
+    def max_memory_reserved(self, device: Any = None) -> int:
+        return 20
+
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
+        self.calls.append(f"reset {device}")
+
+    def empty_cache(self) -> None:
+        self.calls.append("empty")
+
+
+class PaddleRuntime(Runtime):
+    reset_peak_memory_stats = property()  # type: ignore[assignment]
+
+    def reset_max_memory_allocated(self, device: Any = None) -> None:
+        self.calls.append(f"reset allocated {device}")
+
+    def reset_max_memory_reserved(self, device: Any = None) -> None:
+        self.calls.append(f"reset reserved {device}")
+
+
+class Clock:
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.at = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, later: Clock) -> float:
+        return (later.at - self.at) * 1000
+
+
+class Stopped(Clock):
+    def elapsed_time(self, later: Clock) -> float:
+        return 0.0
+
+
+def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
+    return AcceleratorDevice(runtime, 3, collective_backend="nccl", torch_device="cuda:3", make_event=make_event)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "resets"), [(Runtime(), ["reset 3"]), (PaddleRuntime(), ["reset allocated 3", "reset reserved 3"])]
+)
+def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: list[str]) -> None:
+    with device(runtime) as one:
+        checked: Device = one
+        assert (checked.torch_device, checked.paddle_place, checked.collective_backend) == ("cuda:3", None, "nccl")
+        one.reset_peak_memory()
+        one.synchronize()
+        assert (one.peak_memory_bytes(), one.peak_reserved_bytes()) == (10, 20)
+    assert runtime.calls == [*resets, "synchronize 3", "empty"]
+
+
+@pytest.mark.parametrize(("make_event", "tells"), [(Clock, True), (Stopped, False)])
+def test_events_tell_time_even_where_the_runtimes_do_not(make_event: Any, tells: bool) -> None:
+    one = device(Runtime(), make_event)
+    assert one.check_events(lambda: time.sleep(0.001)) is tells
+    first = one.event()
+    time.sleep(0.02)
+    second = one.event()
+    assert second.ready()
+    assert 0.015 < second.seconds_since(first) < 5  # type: ignore[arg-type]

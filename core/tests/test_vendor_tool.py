@@ -1,0 +1,56 @@
+"""A vendor's tool may hang, flood, fail, or not be there: one line says which."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from llmperf import tool_output
+
+
+def script(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_output_is_text_that_a_terminal_can_bear() -> None:
+    printed = tool_output(script(r"import sys; sys.stdout.buffer.write(b'a\tb\r\n\x1b[31mred\xff\n')"))
+    assert printed == "a\tb\n?[31mred\ufffd\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import time; print('x', flush=True); time.sleep(60)", "gave no answer in 0.3 s"),
+        ("import os, time; os.close(1); os.close(2); time.sleep(60)", "gave no answer in 0.3 s"),
+        ("while True: print('x' * 1000)", "printed more than the 5000 bytes"),
+        ("import sys; print(); print('no driver', file=sys.stderr); sys.exit(3)", "no driver"),
+        ("import sys; print('told here'); sys.exit(3)", "told here"),
+        ("import sys; sys.exit(3)", "exit code 3"),
+    ],
+)
+def test_a_tool_that_gives_no_answer_is_one_line(code: str, told: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(OSError, match=told) as caught:
+        tool_output(script(code), seconds=0.3 if "0.3 s" in told else 30, max_bytes=5000)
+    assert time.monotonic() - began < 25
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_tool_that_is_not_there_or_no_program(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"^no-such-tool is not installed$"):
+        tool_output(["no-such-tool"])
+    (tmp_path / "text").write_text("plain")
+    with pytest.raises(OSError, match="text cannot be run: Permission denied"):
+        tool_output([str(tmp_path / "text")])
+
+
+def test_what_a_tool_started_is_ended_with_it(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    child = f"import time; time.sleep(1); open({str(mark)!r}, 'w')"
+    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    with pytest.raises(OSError, match="no answer"):
+        tool_output(script(code), seconds=0.4)
+    time.sleep(1.2)
+    assert not mark.exists()
