@@ -59,6 +59,19 @@ def train(task, world):
         }
 
 
+def train_wrapped(task, world):
+    """As `train`; with `data_parallel` in the task, replicas are wrapped as on accelerators."""
+    from llmperf_paddle import gloo
+
+    before = gloo.averages_in_step
+    if task.pop("data_parallel", False):
+        gloo.averages_in_step = lambda: False
+    try:
+        return train(task, world)
+    finally:
+        gloo.averages_in_step = before
+
+
 def held(parameter):
     """Elements of a parameter that this rank keeps between steps; at stage 3 its slice."""
     if hasattr(parameter, "fw_storage"):
@@ -78,7 +91,7 @@ def main():
     """Run all tasks; each rank writes its own results."""
     world, rank = int(os.environ["WORLD_SIZE"]), os.environ["RANK"]
     tasks = json.loads(Path(sys.argv[1]).read_text())
-    results = [train(task, world) for task in tasks]
+    results = [train_wrapped(task, world) for task in tasks]
     Path(f"{sys.argv[2]}.{rank}").write_text(json.dumps(results))
     if world > 1:
         import paddle

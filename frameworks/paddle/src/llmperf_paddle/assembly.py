@@ -64,7 +64,7 @@ def _distribute(whole: Assembly, plan: Plan, groups: Any) -> None:
     stage = plan.layout.sharding_stage
     if stage < 2 or groups.get_sharding_parallel_world_size() == 1:
         whole.optimizer = fleet.distributed_optimizer(whole.optimizer)
-        if gloo.installed() and groups.get_data_parallel_world_size() == plan.layout.world_size:
+        if gloo.averages_in_step() and groups.get_data_parallel_world_size() == plan.layout.world_size:
             gloo.average_in_step(whole.optimizer)
         else:
             whole.model = fleet.distributed_model(whole.model)

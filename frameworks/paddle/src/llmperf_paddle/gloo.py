@@ -83,6 +83,11 @@ def installed() -> bool:
     return bool(_keep)
 
 
+def averages_in_step() -> bool:
+    """Whether `average_in_step` takes the place of `DataParallel`."""
+    return installed()
+
+
 def _patience(gloo: Any, stall_seconds: float) -> None:
     """Keep a rank that has waited in vain from being taken for the one that fails.
 

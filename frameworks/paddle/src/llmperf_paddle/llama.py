@@ -30,12 +30,23 @@ class Design:
     attention: str
     checkpointing: bool
     fused: tuple[str, ...]
+    reentrant: bool
+    """How blocks are recomputed: fleet's default, which `DataParallel` takes for a second use of each parameter."""
 
     @classmethod
     def of(cls, spec: RunSpec, layers: Layers) -> Design:
         """From a spec."""
         tuning = spec.tuning
-        return cls(spec.model, layers, tuning.attention, tuning.gradient_checkpointing, tuning.fused_ops)
+        sharded = tuning.sharding_stage > 0 and tuning.sharding_degree != 1
+        replicas = tuning.tensor_parallel == tuning.pipeline_parallel == 1 and not sharded
+        return cls(
+            facts=spec.model,
+            layers=layers,
+            attention=tuning.attention,
+            checkpointing=tuning.gradient_checkpointing,
+            fused=tuning.fused_ops,
+            reentrant=not replicas,
+        )
 
 
 class Unit(nn.Layer):
@@ -128,6 +139,7 @@ class DecoderUnit(Unit):
         super().__init__()
         self._index = index
         self._checkpointing = design.checkpointing
+        self._reentrant = design.reentrant
         self.input_layernorm = RMSNorm(design)
         self.self_attn = SelfAttention(design, rotary)
         self.post_attention_layernorm = RMSNorm(design)
@@ -143,7 +155,8 @@ class DecoderUnit(Unit):
             return self._compute(states)
         from paddle.distributed.fleet.utils import recompute
 
-        return recompute(self._compute, states, preserve_rng_state=False)  # there is no dropout
+        # there is no dropout, so no state of a generator to restore
+        return recompute(self._compute, states, preserve_rng_state=False, use_reentrant=self._reentrant)
 
     def _compute(self, states: paddle.Tensor) -> paddle.Tensor:
         states = states + self.self_attn(self.input_layernorm(states))
