@@ -2,18 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe
+    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """The overlay of the published row on R300."""
+    return [Path(__file__).parent / "data"]
 
 
 @hookimpl
 def llmperf_probe() -> Probe:
-    """No device is looked for yet."""
-    from llmperf.types import Offers, Probe
+    """The cards of one model that `xpu_smi` shows and `XPU_VISIBLE_DEVICES` allows."""
+    from llmperf_kunlunxin.probe import probe
 
-    offers = Offers(precisions=(), runtimes=(), collective_backend="gloo")
-    return Probe(vendor="kunlunxin", devices=(), offers=offers, problems=("not written yet",))
+    return probe()
+
+
+@hookimpl
+def llmperf_catalogue() -> Iterable[Probe]:
+    """Every card of the peak table."""
+    from llmperf_kunlunxin.catalogue import offers_of, table
+
+    return table().catalogue(offers_of)
+
+
+@hookimpl
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """The vendor's figure for exactly this card; None where there is none."""
+    from llmperf_kunlunxin.catalogue import table
+
+    return table().peak_flops(device_model, dtype)
+
+
+@hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """The planned cards, what the published case sets, and what the user has set for the vendor's libraries."""
+    from llmperf_kunlunxin.environment import worker_env
+
+    return worker_env(plan)
+
+
+@hookimpl
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Memory, utilisation, power and temperature of each whole card; None where `xpu_smi` gives nothing plausible."""
+    from llmperf_kunlunxin.sampler import samples
+
+    return samples(devices)
+
+
+@hookimpl
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """Bind this rank to its card: through XPyTorch, or through Paddle for a framework that runs on it."""
+    if plan is not None and plan.needs is not None and plan.needs.runtime == "paddle":
+        from llmperf_kunlunxin.paddle_device import paddle_device
+
+        return paddle_device(local_rank)
+    from llmperf_kunlunxin.device import xpytorch_device
+
+    return xpytorch_device(plan, local_rank)

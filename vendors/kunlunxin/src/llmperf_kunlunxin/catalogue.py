@@ -1,0 +1,28 @@
+"""The table of cards, and what each can be asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from llmperf import PeakEntry, PeakTable
+from llmperf.types import Offers, Precision
+
+DATA = Path(__file__).parent / "data"
+
+
+@cache
+def table() -> PeakTable:
+    """Every card that is known."""
+    return PeakTable.read(DATA / "peaks.toml", vendor="kunlunxin")
+
+
+def offers_of(entry: PeakEntry | None) -> Offers:
+    """What a card can be asked for; one that is not in the table, fp32 alone."""
+    precisions = "fp32" if entry is None else entry.details["precisions"]
+    return Offers(
+        precisions=cast("tuple[Precision, ...]", tuple(precisions.split(", "))),
+        runtimes=("torch", "paddle"),
+        collective_backend="bkcl",
+    )

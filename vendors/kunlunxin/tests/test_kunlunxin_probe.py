@@ -1,0 +1,180 @@
+"""What `xpu_smi` shows, believed only where it is plausible."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.plugins import load_for
+
+P800 = (
+    "00000000:03:00.0 0 0 02K15K624CV00304 36 0 0 0 86 1450 1450 1450 1450 1450 1450"
+    ' 2 96 90440 98304 0 1.0:2.6:1.39.1.7 "P800 OAM" 0 0 0 0 0 0 0 0 0 0'
+)
+
+
+def probe():
+    return load_for("kunlunxin", None).ask("llmperf_probe")
+
+
+def sample(*devices):
+    return load_for("kunlunxin", None).ask("llmperf_query_memory", devices=devices)
+
+
+def test_eight_cards(machines, card):
+    machines.play(*[card()] * 8)
+    found = probe()
+    assert (found.problems, found.driver, found.simulated) == ((), "4.23", False)
+    assert [(one.index, one.model, one.memory_bytes) for one in found.devices] == [
+        (index, "R300", 32 * 2**30) for index in range(8)
+    ]
+    assert found.devices[3].uuid == "02K00Y6217V00003"
+    assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "fp16"), "bkcl")
+    assert found.offers.runtimes == ("torch", "paddle")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_samples(machines, card, old):
+    machines.play(card(), card(watts="N/A", celsius="-"), old=old)
+    first, second, missing = sample(0, 1, 7)
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (29 * 2**30, 32 * 2**30)
+    assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (99, 150, 61)
+    assert (second.power_watts, second.temperature_celsius, second.memory_used_bytes) == (None, None, 29 * 2**30)
+    assert (missing.memory_used_bytes, missing.memory_total_bytes) == (None, None)
+
+
+def test_a_recorded_row_of_driver_5(machines):
+    machines.print(["x", "| XPU-SMI   Driver Version: 5.0.21   XPU-RT Version: 5.0.21 |"], [P800], name="xpu-smi")
+    found = probe()
+    assert (found.problems, found.driver) == ((), "5.0.21")
+    assert (found.devices[0].model, found.devices[0].memory_bytes) == ("P800 OAM", 96 * 2**30)
+    (one,) = sample(0)
+    assert (one.memory_used_bytes, one.power_watts, one.temperature_celsius) == (90440 * 2**20, 86, 36)
+
+
+def test_power_in_milliwatts(machines, card):
+    machines.play(card(watts="150500"))
+    assert sample(0)[0].power_watts == 150.5
+
+
+FAULTS = [
+    ({"total": 16384, "used": 1}, "column 19 (memory_total) is 16384, expected 32768"),
+    ({"used": 40000}, "column 18 (memory_used) is 40000, expected 0 to 32768"),
+    ({"celsius": "300"}, "column 5 (temperature) is 300, expected 1 to 120"),
+    ({"watts": "0"}, "column 9 (power) is 0, expected 1 to 999"),
+    ({"watts": "nan"}, "column 9 (power) is nan"),
+    ({"percent": "101"}, "column 20 (utilisation) is 101, expected 0 to 100"),
+    ({"percent": "-5"}, "column 20 (utilisation) is -5"),
+    ({"percent": "1e999"}, "column 20 (utilisation) is 1e999"),
+]
+
+
+@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
+def test_a_row_that_does_not_fit_is_shown_and_left_out(machines, card, fault, told):
+    machines.play(card(), card(**fault))
+    found = probe()
+    assert [one.index for one in found.devices] == [0]
+    (problem,) = found.problems
+    assert told in problem
+    assert "0000:02:00.0 1 1 02K00Y6217V00001" in problem
+    assert [one.memory_used_bytes for one in sample(0, 1)] == [29 * 2**30, None]
+
+
+@pytest.mark.parametrize(("fault", "told"), FAULTS[:3], ids=[told for _, told in FAULTS[:3]])
+def test_no_row_that_fits_is_one_line_that_shows_it(machines, card, fault, told):
+    machines.play(card(**fault))
+    found = probe()
+    (problem,) = found.problems
+    assert found.devices == ()
+    assert told in problem
+    assert "no known layout of `xpu_smi -m` fits '0000:01:00.0 0 0 " in problem
+    assert sample(0)[0].memory_used_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([""], "an empty output"),
+        (["Segmentation fault"], "2 fields where 20 to 64 are expected"),
+        (["x " * 30], "no PCI address but x"),
+        (["x" * 5000], "1 fields"),
+        (["\x1b]0;owned\x07 " * 25], "?]0;owned?"),
+    ],
+)
+def test_anything_else_is_one_short_printable_line(machines, card, rows, told):
+    machines.play(card())
+    machines.print(["Driver Version: 4.23"], rows)
+    (problem,) = probe().problems
+    assert told in problem
+    assert len(problem) < 1500
+    assert problem.isprintable()
+
+
+def test_many_bad_rows_are_not_many_lines(machines, card):
+    machines.print(["Driver Version: 4.23"], [card(model="").row(0), *["bad"] * 5000])
+    found = probe()
+    assert len(found.devices) == 1
+    assert len(found.problems) == 9
+    assert found.problems[-1] == "and 4992 more rows of `xpu_smi -m` that do not fit"
+
+
+def test_one_number_twice_is_believed_once(machines, card):
+    machines.print(["Driver Version: 4.23"], [card().row(0), card().row(0)])
+    found = probe()
+    assert len(found.devices) == 1
+    assert "device 0 a second time" in found.problems[0]
+
+
+def test_a_driver_that_is_not_known(machines, card):
+    machines.play(card(), driver="9.1")
+    assert probe().problems[0].startswith("the columns of `xpu_smi -m` are known for drivers 2, 3, 4, 5, not for 9:")
+
+
+def test_a_card_whose_model_is_not_shown_has_no_peak(machines, card):
+    machines.print(["Driver Version: 4.23"], [card().row(0)])
+    found = probe()
+    assert found.devices[0].model == "unknown Kunlunxin XPU"
+    assert found.offers.precisions == ("fp32",)
+    assert (
+        load_for("kunlunxin", None).ask("llmperf_peak_flops", device_model=found.devices[0].model, dtype="fp16") is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 3", "xpu_smi: exit code 3"),
+        ("echo 'Initialize default context for dev -1 fail' >&2; exit 1", "xpu_smi: Initialize default context"),
+        ("echo Usage", "xpu_smi shows no driver version; is it Kunlunxin's?"),
+        ("yes", "xpu_smi printed more than the 1048576 bytes"),
+    ],
+)
+def test_a_tool_that_gives_no_answer(machines, script, told):
+    machines.tool(script)
+    (problem,) = probe().problems
+    assert told in problem
+    assert sample(0)[0].memory_total_bytes is None
+
+
+def test_no_tool_is_one_line(machines):
+    assert probe().problems == (
+        "xpu_smi is not installed; it comes with Kunlunxin's driver (XRE), and must be on PATH",
+    )
+
+
+def test_visible_devices_and_other_models(machines, card, monkeypatch):
+    machines.play(card(), card(), card(model="R200", total=16384, used=1))
+    found = probe()
+    assert [one.index for one in found.devices] == [0, 1]
+    assert found.problems == (
+        "cards left out: 2 (R200): a run measures cards of one model, and the first is R300;"
+        " choose others with XPU_VISIBLE_DEVICES=2",
+    )
+    monkeypatch.setenv("XPU_VISIBLE_DEVICES", "1,0")
+    assert [one.index for one in probe().devices] == [1, 0]
+    monkeypatch.setenv("XPU_VISIBLE_DEVICES", "")
+    assert probe().problems == ("XPU_VISIBLE_DEVICES hides every card that xpu_smi shows",)
+
+
+def test_a_tool_that_plays_a_machine_says_so(machines, card):
+    machines.play(card(), driver="4.23 (llmperf stand-in)")
+    found = probe()
+    assert (found.simulated, found.driver) == (True, "4.23 (llmperf stand-in)")

@@ -1,0 +1,54 @@
+"""The published case on a machine that plays R300s: tool and runtime are stand-ins, and the result says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+STAND_IN = Path(__file__).parent / "stand_in"
+SMALL = ("model=llama_tiny", "dataset=synthetic", "precision=fp32", "seq_len=128", "global_batch=4", "micro_batch=2")
+STEPS = ("steps=6", "warmup_steps=2")
+
+
+def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, tmp_path, monkeypatch):
+    machines.play(*[card()] * 2, driver="4.23 (llmperf stand-in)")
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # deepspeed would take the stand-in for real
+    command = ["run", "llama2_7b_pretrain_zero", "--vendor", "kunlunxin", "--devices", "2", "--json"]
+    settings = [word for one in (*SMALL, *STEPS) for word in ("--set", one)]
+    done = subprocess.run(
+        [sys.executable, "-m", "llmperf", *command, *settings, "--out", str(tmp_path / "runs")],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    result = json.loads(done.stdout)["result"]
+    assert result["status"] == "complete", done.stderr
+    hardware, metrics = result["hardware"], result["metrics"]
+    assert (hardware["vendor"], hardware["device_model"], hardware["simulated"]) == ("kunlunxin", "R300", True)
+    assert hardware["driver"] == "4.23 (llmperf stand-in)"
+    assert metrics["tokens_per_second_per_device"] > 0
+    assert (metrics["device_memory_used_bytes"], metrics["device_memory_total_bytes"]) == (29 * 2**30, 32 * 2**30)
+    assert result["variant"]
+    assert [one["value"] for one in result["mfu"] if one["value"] is not None] == []  # no peak in fp32
+    (path,) = (tmp_path / "runs").glob("*/result.json")
+    assert (
+        "(simulated)"
+        in subprocess.run(
+            [sys.executable, "-m", "llmperf", "report", str(path)], capture_output=True, text=True, timeout=60
+        ).stdout
+    )
+
+
+def test_a_stand_in_on_a_machine_that_calls_itself_real_fails(machines, card, tmp_path, monkeypatch):
+    machines.play(card())
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
+    command = ["run", "default", "--vendor", "kunlunxin", "--devices", "1", "--out", str(tmp_path / "runs")]
+    done = subprocess.run([sys.executable, "-m", "llmperf", *command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "torch_xmlir is a stand-in" in done.stdout + done.stderr

@@ -1,0 +1,82 @@
+"""The published row of 8 R300, planned as a user plans it, and the variables its ranks get."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+from llmperf.plugins import load_for
+from llmperf.reporting.cells import fix_hp
+
+CASE = "llama2_7b_pretrain_zero"
+
+
+@pytest.fixture
+def planned(machines):
+    def plan(*settings, on="R300:1x8"):
+        found = draft(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
+        assert found.problems == []
+        return found.plan
+
+    return plan
+
+
+def test_the_published_row(planned):
+    plan = planned()
+    layout, contract, tuning = plan.layout, plan.spec.contract, plan.spec.tuning
+    assert (layout.data_parallel, layout.sharding_stage, layout.sharding_degree) == (8, 3, 8)
+    assert (layout.tensor_parallel, layout.pipeline_parallel) == (1, 1)
+    assert (plan.batch.micro_batch, plan.batch.gradient_accumulation, plan.batch.global_batch) == (12, 1, 96)
+    assert (contract.seq_len, plan.batch.tokens_per_step) == (512, 12 * 8 * 512)
+    assert (contract.precision, tuning.gradient_checkpointing) == ("fp16", True)
+    assert plan.flops.of("nominal").flops == 42e9
+    assert (plan.peak.flops_per_second, plan.peak.confidence) == (128e12, "low")
+    assert max(plan.state_bytes_per_stage) < 29 * 2**30
+
+
+def test_it_is_a_variant_and_its_fix_hp_is_computed(planned):
+    changes = [one for one in planned().spec.changes if one.path != "contract.dataset"]
+    assert fix_hp(changes) == "global_batch=96 seq_len=512 micro_batch=12"
+    assert {one.path for one in changes if one.contract} == {"contract.global_batch", "contract.seq_len"}
+    assert {one.origin for one in changes} == {"overlay kunlunxin_r300_llama2_7b_zero.toml"}
+
+
+def test_the_overlay_is_for_eight_cards(planned):
+    assert planned("global_batch=16", on="R300:2x8").spec.contract.seq_len == 4096
+
+
+def test_a_user_can_keep_the_case_as_it_stands(planned):
+    plan = planned("seq_len=4096", "global_batch=8", "micro_batch=1")
+    assert [one.path for one in plan.spec.changes] == ["contract.dataset"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16"])
+def test_other_peaks_are_unknown(dtype):
+    assert load_for("kunlunxin", None).ask("llmperf_peak_flops", device_model="R300", dtype=dtype) is None
+
+
+def test_variables_of_the_published_case(planned):
+    env = planned().env
+    assert (env["XDNN_FC_GEMM_DTYPE"], env["BKCL_FORCE_SYNC"], env["XPU_EVENT_KL3_ENABLE"]) == ("float32", "1", "1")
+    assert "XPU_VISIBLE_DEVICES" not in env
+    assert "XDNN_FC_GEMM_DTYPE" not in planned(on="P800:1x8").env
+
+
+def test_what_the_user_has_set_stands(planned, monkeypatch):
+    monkeypatch.setenv("XDNN_FC_GEMM_DTYPE", "int16")
+    monkeypatch.setenv("XPU_FC_AUTOTUNE_FILE", "/data/fc_autotune_fp16.log")
+    env = planned().env
+    assert (env["XDNN_FC_GEMM_DTYPE"], env["XPU_FC_AUTOTUNE_FILE"]) == ("int16", "/data/fc_autotune_fp16.log")
+
+
+def test_ranks_see_the_planned_cards(machines, card, monkeypatch):
+    machines.play(*[card()] * 4)
+    monkeypatch.setenv("XPU_VISIBLE_DEVICES", "2,3")
+    found = draft(Request("default", vendor="kunlunxin", devices=2))
+    assert found.plan.env["XPU_VISIBLE_DEVICES"] == "2,3"
+
+
+def test_bf16_is_refused_with_what_there_is(machines):
+    found = draft(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
+    (problem,) = found.problems
+    assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp32")
