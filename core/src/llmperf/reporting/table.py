@@ -38,7 +38,8 @@ def _what(result: Result) -> Iterator[Row]:
     hardware = result.hardware
     share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
     yield "model", f"{result.model.title}, {cells.number(result.parameters)} parameters"
-    yield "devices", f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{share}"
+    simulated = " (simulated)" if hardware.simulated else ""
+    yield "devices", f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
     yield "framework", f"{result.tuning.framework}, {cells.layout(result.parallelism)}"
     batch = result.batch
     product = (
@@ -97,7 +98,7 @@ def comparison_row(result: Result) -> Sequence[str]:
     hardware = result.hardware
     return (
         result.case,
-        f"{hardware.nodes}x{hardware.devices_per_node} {hardware.device_model}",
+        f"{hardware.nodes}x{hardware.devices_per_node} {hardware.device_model}{' (simulated)' * hardware.simulated}",
         f"{result.tuning.framework} {cells.layout(result.parallelism)}",
         cells.fix_hp(result.fix_hp),
         cells.number(result.metrics.tokens_per_second_per_device),
