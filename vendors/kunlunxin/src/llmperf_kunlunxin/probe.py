@@ -28,13 +28,11 @@ def probe() -> Probe:
     devices, problems = _one_model(_allowed([_device(one) for one in read.readings]))
     if not devices:
         return _none((*read.problems, "XPU_VISIBLE_DEVICES hides every card that xpu_smi shows"))
-    entry = table().find(devices[0].model)
     return Probe(
         vendor="kunlunxin",
         devices=devices,
-        offers=offers_of(entry),
+        offers=offers_of(table().find(devices[0].model)),
         driver=f"{tool.driver} ({STAND_IN})" if tool.stand_in else tool.driver,
-        interconnect=None if entry is None else entry.interconnect,
         simulated=tool.stand_in,
         problems=(*read.problems, *problems),
     )

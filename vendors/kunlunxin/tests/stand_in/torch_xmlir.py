@@ -27,19 +27,22 @@ class Event:
         return (later.at - self.at) * 1000
 
 
-def resident(device: Any = None) -> int:
+def plays(answer: Any) -> Any:
+    """A function of its own for each name, as torch's compiler expects of torch's."""
+
+    def answers(device: Any = None) -> Any:
+        return answer()
+
+    return answers
+
+
+def resident() -> int:
     """Most this process has held since its start."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def nothing(device: Any = None) -> None:
-    """What a CPU has no need of."""
-
-
 torch.cuda.Event = Event  # type: ignore[assignment,misc]
-torch.cuda.set_device = nothing
-torch.cuda.synchronize = nothing
-torch.cuda.empty_cache = nothing  # type: ignore[assignment]
-torch.cuda.reset_peak_memory_stats = nothing
-torch.cuda.max_memory_allocated = resident
-torch.cuda.max_memory_reserved = resident
+for name in ("set_device", "synchronize", "empty_cache", "reset_peak_memory_stats"):
+    setattr(torch.cuda, name, plays(lambda: None))
+for name in ("max_memory_allocated", "max_memory_reserved"):
+    setattr(torch.cuda, name, plays(resident))
