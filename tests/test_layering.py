@@ -18,7 +18,7 @@ LAYERS = (
     {"plugins"},
     {"accounting", "tokens"},
     {"cases"},
-    {"peaks"},
+    {"peaks", "choice"},
     {"planning"},
     {"launching", "measuring", "results"},
     {"validation", "reporting"},

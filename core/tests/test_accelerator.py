@@ -61,6 +61,11 @@ class Stopped(Clock):
         return 0.0
 
 
+class Missing(Clock):
+    def elapsed_time(self, later: Clock) -> float:
+        raise RuntimeError("not supported")
+
+
 def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
     return AcceleratorDevice(runtime, 3, collective_backend="nccl", torch_device="cuda:3", make_event=make_event)
 
@@ -78,7 +83,7 @@ def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: lis
     assert runtime.calls == [*resets, "synchronize 3", "empty"]
 
 
-@pytest.mark.parametrize(("make_event", "tells"), [(Clock, True), (Stopped, False)])
+@pytest.mark.parametrize(("make_event", "tells"), [(Clock, True), (Stopped, False), (Missing, False)])
 def test_events_tell_time_even_where_the_runtimes_do_not(make_event: Any, tells: bool) -> None:
     one = device(Runtime(), make_event)
     assert one.check_events(lambda: time.sleep(0.001)) is tells

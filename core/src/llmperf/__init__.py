@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
     from llmperf.cachedir import cache_dir as cache_dir
+    from llmperf.choice import of_one_model as of_one_model
+    from llmperf.choice import visible_devices as visible_devices
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.launching.folder import load_plan as load_plan
@@ -36,6 +38,8 @@ _HOMES = {
     "standard_layout": "llmperf.accounting.layout",
     "learning_rate": "llmperf.accounting.schedule",
     "AcceleratorDevice": "llmperf.accelerator",
+    "visible_devices": "llmperf.choice",
+    "of_one_model": "llmperf.choice",
     "PeakEntry": "llmperf.peaks",
     "PeakTable": "llmperf.peaks",
     "TokenBatches": "llmperf.tokens.batches",

@@ -165,7 +165,7 @@ def test_visible_devices_and_other_models(machines, card, monkeypatch):
     found = probe()
     assert [one.index for one in found.devices] == [0, 1]
     assert found.problems == (
-        "cards left out: 2 (R200): a run measures cards of one model, and the first is R300;"
+        "devices left out: 2 (R200): a run measures devices of one model, and the first is R300;"
         " choose others with XPU_VISIBLE_DEVICES=2",
     )
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "1,0")

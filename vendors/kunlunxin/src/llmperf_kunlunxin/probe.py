@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
+from llmperf import of_one_model, visible_devices
 from llmperf.types import DeviceInfo, Probe
 
 from llmperf_kunlunxin.catalogue import offers_of, table
+from llmperf_kunlunxin.environment import VISIBLE
 from llmperf_kunlunxin.layouts import Reading, read_rows
 from llmperf_kunlunxin.tool import STAND_IN, about, machine_lines
 
@@ -25,9 +26,10 @@ def probe() -> Probe:
         read = read_rows(machine_lines(tool.name), tool.major, tool.models)
     except OSError as error:
         return _none((str(error),))
-    devices, problems = _one_model(_allowed([_device(one) for one in read.readings]))
+    allowed = visible_devices([_device(one) for one in read.readings], os.environ.get(VISIBLE))
+    devices, problems = of_one_model(allowed, VISIBLE)
     if not devices:
-        return _none((*read.problems, "XPU_VISIBLE_DEVICES hides every card that xpu_smi shows"))
+        return _none((*read.problems, f"{VISIBLE} hides every card that {tool.name} shows"))
     return Probe(
         vendor="kunlunxin",
         devices=devices,
@@ -47,27 +49,6 @@ def _device(one: Reading) -> DeviceInfo:
         uuid=one.serial,
         details=details,
     )
-
-
-def _allowed(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """Those that `XPU_VISIBLE_DEVICES` names, in its order; all of them if it is not set."""
-    allowed = os.environ.get("XPU_VISIBLE_DEVICES")
-    if allowed is None:
-        return list(devices)
-    by_number = {str(one.index): one for one in devices}
-    return [by_number[entry] for entry in map(str.strip, allowed.split(",")) if entry in by_number]
-
-
-def _one_model(devices: Sequence[DeviceInfo]) -> tuple[tuple[DeviceInfo, ...], list[str]]:
-    """Those of the first one's model, and a line that names the others."""
-    same = tuple(one for one in devices if one.model == devices[0].model)
-    others = [one for one in devices if one.model != devices[0].model]
-    if not others:
-        return same, []
-    named = ", ".join(f"{one.index} ({one.model})" for one in others)
-    chosen = ",".join(str(one.index) for one in others if one.model == others[0].model)
-    reason = f"a run measures cards of one model, and the first is {same[0].model}"
-    return same, [f"cards left out: {named}: {reason}; choose others with XPU_VISIBLE_DEVICES={chosen}"]
 
 
 def _none(problems: tuple[str, ...]) -> Probe:
