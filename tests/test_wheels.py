@@ -80,7 +80,7 @@ def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
 def test_paddle_trains_where_there_is_no_torch(wheels, tmp_path):
     """Two ranks and a published case on a small model, from wheels: weights, tokens, device and peak without torch."""
     members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-paddle")
-    pins = [f"{name}=={version(name)}" for name in ("paddlepaddle", "numpy")]
+    pins = [f"{name}=={version(name)}" for name in ("paddlepaddle", "numpy", "setuptools")]
     llmperf = environment(tmp_path / "env", wheels, members, *pins)
     assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
     call(llmperf, "run", "llama1_7b_pretrain_paddle", "--set", "model=llama_tiny", cwd=tmp_path)

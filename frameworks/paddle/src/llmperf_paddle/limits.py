@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import metadata
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from llmperf.types import Problem
@@ -51,6 +52,7 @@ def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
 
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why Paddle cannot run a spec."""
+    yield from _paddle_problems(probe)
     yield from _model_problems(spec)
     yield from _sharding_problems(spec, layout)
     yield from _fused_problems(spec, probe)
@@ -61,6 +63,13 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
         message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
         yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa")
+
+
+def _paddle_problems(probe: Probe) -> Iterator[Problem]:
+    """Paddle itself comes with an extra or from the accelerator's vendor: one build of it, not two."""
+    if not probe.simulated and find_spec("paddle") is None:
+        message = "Paddle is not installed: uv pip install 'llmperf-paddle[cpu]', or your accelerator's own build of it"
+        yield Problem(where="tuning.framework", message=message)
 
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
