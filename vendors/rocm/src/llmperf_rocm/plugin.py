@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe
+    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
 def llmperf_probe() -> Probe:
-    """No device is looked for yet."""
-    from llmperf.types import Offers, Probe
+    """The GPUs of one model that AMD's library or tools show and the visibility variables allow."""
+    from llmperf_rocm.probe import probe
 
-    offers = Offers(precisions=(), runtimes=(), collective_backend="gloo")
-    return Probe(vendor="rocm", devices=(), offers=offers, problems=("not written yet",))
+    return probe()
+
+
+@hookimpl
+def llmperf_catalogue() -> Iterable[Probe]:
+    """Every GPU of the peak table."""
+    from llmperf_rocm.catalogue import offers_of, table
+
+    return table().catalogue(offers_of)
+
+
+@hookimpl
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """AMD's dense figure for exactly this GPU; None for one that is not in the table."""
+    from llmperf_rocm.catalogue import table
+
+    return table().peak_flops(device_model, dtype)
+
+
+@hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Which GPUs the ranks see."""
+    from llmperf_rocm.visibility import worker_env
+
+    return worker_env(plan)
+
+
+@hookimpl
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Memory, utilisation, power, temperature and energy of each whole GPU; None where nothing answers."""
+    from llmperf_rocm.sampler import samples
+
+    return samples(devices)
+
+
+@hookimpl
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """Bind this rank to the GPU of its number among those that are visible."""
+    from llmperf_rocm.device import rocm_device
+
+    return rocm_device(local_rank)

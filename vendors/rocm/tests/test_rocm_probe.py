@@ -1,0 +1,201 @@
+"""AMD GPUs as the library and the two commands show them, whole and faulty."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+from llmperf.plugins import load_for
+
+MI300X = "AMD Instinct MI300X"
+# amd-smi of ROCm 6 to 10 on MI300X and MI355X, shortened
+STATIC = [
+    {
+        "gpu": 0,
+        "asic": {"market_name": MI300X, "target_graphics_version": "gfx942"},
+        "bus": {"bdf": "0000:83:00.0"},
+        "vram": {"type": "HBM3", "size": {"value": 196592, "unit": "MB"}},
+        "driver": {"name": "amdgpu", "version": "6.19.14"},
+    }
+]
+METRIC = [
+    {
+        "gpu": 0,
+        "usage": {"gfx_activity": {"value": 73, "unit": "%"}},
+        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 49148, "unit": "MB"}},
+        "temperature": {"edge": "N/A", "hotspot": {"value": 61, "unit": "C"}},
+        "power": {"socket_power": {"value": 142, "unit": "W"}},
+        "energy": {"total_energy_consumption": {"value": 1234.5, "unit": "J"}},
+    }
+]
+# rocm-smi --json, shortened
+CARDS = {
+    "card0": {
+        "Card Series": "AMD Instinct MI250X",
+        "Unique ID": "0x5c88007d760374f3",
+        "VRAM Total Memory (B)": "68702699520",
+        "VRAM Total Used Memory (B)": "1073741824",
+        "GPU use (%)": "12",
+        "Temperature (Sensor edge) (C)": "47.0",
+        "Temperature (Sensor junction) (C)": "52.0",
+        "Average Graphics Package Power (W)": "305.0",
+    },
+    "card10": {"Card series": "AMD Instinct MI250X", "Average Graphics Package Power (W)": "N/A"},
+    "system": {"Driver version": "6.7.0"},
+}
+
+
+def probe():
+    return load_for("rocm", None).ask("llmperf_probe")
+
+
+def sample(*devices):
+    return load_for("rocm", None).ask("llmperf_query_memory", devices=devices)
+
+
+def test_the_library(machines):
+    machines.library(MI300X, MI300X)
+    found = probe()
+    assert (found.problems, found.driver) == ((), "6.10.5")
+    assert [(one.index, one.model, one.uuid) for one in found.devices] == [(0, MI300X, "GPU-00"), (1, MI300X, "GPU-11")]
+    assert found.devices[0].memory_bytes == 196592 * 2**20
+    assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "bf16", "fp16"), "nccl")
+    first, second, missing = sample(0, 1, 5)
+    assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (2**30, 97, 640)
+    assert (first.temperature_celsius, first.energy_joules) == (71, 30.5)
+    assert (second.memory_used_bytes, second.utilisation_percent) == (2 * 2**30, None)
+    assert missing.memory_total_bytes is None
+
+
+@pytest.mark.parametrize("call", ["amdsmi_get_energy_count", "amdsmi_get_gpu_activity", "amdsmi_get_power_info"])
+def test_an_older_library_tells_less(machines, call):
+    machines.library(MI300X, lacks=call)
+    (one,) = sample(0)
+    assert one.memory_total_bytes == 196592 * 2**20
+    assert None in (one.energy_joules, one.utilisation_percent, one.power_watts)
+
+
+def wrapped(documents):
+    return {"gpu_data": documents}
+
+
+@pytest.mark.parametrize("shape", [list, wrapped])
+@pytest.mark.parametrize("warning", ["", "WARNING: user is not in the render group\n\n"])
+def test_amd_smi(machines, shape, warning):
+    machines.library(broken="AMDSMI_STATUS_DRIVER_NOT_LOADED - Driver not loaded")
+    machines.amd_smi(shape(STATIC), shape(METRIC), warning)
+    found = probe()
+    assert (found.devices[0].model, found.devices[0].memory_bytes) == (MI300X, 196592 * 2**20)
+    assert (found.driver, found.devices[0].details["pci_bus"]) == ("6.19.14", "0000:83:00.0")
+    for _ in range(2):
+        (one,) = sample(0)
+        assert (one.memory_used_bytes, one.utilisation_percent, one.power_watts) == (49148 * 2**20, 73, 142)
+        assert (one.temperature_celsius, one.energy_joules) == (61, 1234.5)
+
+
+def test_rocm_smi(machines):
+    machines.tool("amd-smi", "exit 1")
+    machines.rocm_smi(CARDS)
+    found = probe()
+    assert [(one.index, one.model) for one in found.devices] == [
+        (0, "AMD Instinct MI250X"),
+        (10, "AMD Instinct MI250X"),
+    ]
+    assert found.driver == "6.7.0"
+    first, second = sample(0, 10)
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (2**30, 68702699520)
+    assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (12, 305, 52)
+    assert (second.memory_used_bytes, second.power_watts) == (None, None)
+
+
+def test_nothing_is_one_line(machines):
+    expected = "no AMD driver answers: the Python module amdsmi is not installed; amd-smi is not installed;"
+    assert probe().problems == (f"{expected} rocm-smi is not installed",)
+    assert sample(0)[0].memory_total_bytes is None
+
+
+def test_each_reason_is_in_the_line(machines):
+    machines.library(broken="AMDSMI_STATUS_DRIVER_NOT_LOADED - Driver not loaded")
+    machines.tool("amd-smi", "echo 'amdgpu not found in modules' >&2; exit 255")
+    machines.tool("rocm-smi", "printf '\\033[31mWARNING: No AMD GPUs specified'")
+    (problem,) = probe().problems
+    assert problem.isprintable()
+    assert "amdsmi: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED" in problem
+    assert "amd-smi: amdgpu not found in modules" in problem
+    assert "rocm-smi: expected JSON, found '?[31mWARNING" in problem
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, 3, None, [1, "x", {"gpu": "0"}], wrapped([{"gpu": 0, "asic": 7, "vram": []}]), [{"gpu": 0, "asic": {}}]],
+)
+def test_documents_of_another_shape_do_not_raise(machines, document):
+    machines.amd_smi(document, document)
+    found = probe()
+    assert found.problems or found.devices[0].model == "unknown AMD GPU"
+    assert sample(0)[0].memory_used_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("mem_usage", {"total_vram": {"value": 10}, "used_vram": {"value": 11}}, "memory_used_bytes"),
+        ("usage", {"gfx_activity": {"value": 4294967295}}, "utilisation_percent"),
+        ("power", {"socket_power": {"value": 65535}}, "power_watts"),
+        ("power", {"socket_power": {"value": "1e999"}}, "power_watts"),
+        ("temperature", {"hotspot": {"value": 900}}, "temperature_celsius"),
+    ],
+)
+def test_what_cannot_be_is_unknown(machines, part, value, told):
+    machines.amd_smi(STATIC, [{**METRIC[0], part: value}])
+    (one,) = sample(0)
+    assert getattr(one, told) is None
+
+
+def test_deep_json_is_refused(machines):
+    machines.tool("amd-smi", "printf '[%.0s' $(seq 100000)")
+    (problem,) = probe().problems
+    assert "amd-smi: expected JSON" in problem
+
+
+def test_visible_devices(machines, monkeypatch):
+    machines.library(*[MI300X] * 4)
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3,2")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "2,1")
+    assert [one.index for one in probe().devices] == [2, 3]
+    plan = draft(Request("default", vendor="rocm", devices=2)).plan
+    assert (plan.env["ROCR_VISIBLE_DEVICES"], plan.env["HIP_VISIBLE_DEVICES"]) == ("2,3", "0,1")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
+    assert "hides all of them" in probe().problems[0]
+
+
+def test_one_model_is_measured(machines):
+    machines.library(MI300X, "AMD Radeon Graphics", MI300X)
+    found = probe()
+    assert [one.index for one in found.devices] == [0, 2]
+    assert "devices left out: 1 (AMD Radeon Graphics)" in found.problems[0]
+    assert "HIP_VISIBLE_DEVICES=1" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tflops"),
+    [
+        ("AMD Instinct MI300X", "bf16", 1307.4),
+        ("mi325x", "fp16", 1307.4),
+        ("Instinct MI355X", "bf16", 2516.6),
+        ("AMD Instinct MI250X", "fp16", 191.5),
+        ("AMD Instinct MI300X", "tf32", None),
+        ("AMD Instinct MI308X", "bf16", None),
+        ("AMD Instinct MI250X/MI250", "bf16", None),
+    ],
+)
+def test_peaks_by_whole_names(name, dtype, tflops):
+    found = load_for("rocm", None).ask("llmperf_peak_flops", device_model=name, dtype=dtype)
+    assert (None if found is None else found.flops_per_second) == (None if tflops is None else tflops * 1e12)
+
+
+def test_a_plan_for_gpus_that_are_not_here():
+    found = draft(Request("llama2_7b_pretrain_zero", on="MI300X:1x8", settings=("dataset=synthetic",)))
+    assert found.problems == []
+    assert (found.plan.vendor, found.plan.layout.data_parallel) == ("rocm", 8)
+    assert "ROCR_VISIBLE_DEVICES" not in found.plan.env
