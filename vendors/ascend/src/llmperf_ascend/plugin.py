@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe
+    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
 def llmperf_probe() -> Probe:
-    """No device is looked for yet."""
-    from llmperf.types import Offers, Probe
+    """The NPUs of one model that `npu-smi` shows and `ASCEND_RT_VISIBLE_DEVICES` allows."""
+    from llmperf_ascend.probe import probe
 
-    offers = Offers(precisions=(), runtimes=(), collective_backend="gloo")
-    return Probe(vendor="ascend", devices=(), offers=offers, problems=("not written yet",))
+    return probe()
+
+
+@hookimpl
+def llmperf_catalogue() -> Iterable[Probe]:
+    """Every NPU of the table."""
+    from llmperf_ascend.catalogue import offers_of, table
+
+    return table().catalogue(offers_of)
+
+
+@hookimpl
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+    """None for each NPU so far: the vendor publishes no figure by these names."""
+    from llmperf_ascend.catalogue import table
+
+    return table().peak_flops(device_model, dtype)
+
+
+@hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """Which NPUs the ranks see."""
+    from llmperf_ascend.probe import VISIBLE
+
+    used = [one.index for one in plan.probe.devices[: plan.layout.devices_per_node]]
+    return {} if used == list(range(len(used))) else {VISIBLE: ",".join(map(str, used))}
+
+
+@hookimpl
+def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+    """Memory, utilisation, power and temperature of each whole NPU; None where `npu-smi` gives no answer."""
+    from llmperf_ascend.sampler import samples
+
+    return samples(devices)
+
+
+@hookimpl
+def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
+    """Bind this rank to the NPU of its number among those that are visible."""
+    from llmperf_ascend.device import npu_device
+
+    return npu_device(local_rank)
