@@ -46,7 +46,7 @@ def about() -> About:
 
 
 def _about(name: str, text: str) -> About:
-    found = DRIVER.search(text) or DRIVER.search(tool_output([name, "-q"], seconds=SECONDS))
+    found = DRIVER.search(text) or DRIVER.search(_queried(name))
     if found is None:
         raise OSError(f"{name} shows no driver version; is it Kunlunxin's? Intel's xpu-smi has the same name")
     return About(
@@ -56,6 +56,14 @@ def _about(name: str, text: str) -> About:
         models=_models(text),
         stand_in=STAND_IN in text,
     )
+
+
+def _queried(name: str) -> str:
+    """Where newer drivers tell their version, should their table not; nothing from a tool that does not know it."""
+    try:
+        return tool_output([name, "-q"], seconds=SECONDS)
+    except OSError:
+        return ""
 
 
 def machine_lines(name: str) -> list[str]:
