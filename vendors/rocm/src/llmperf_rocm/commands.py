@@ -94,7 +94,7 @@ def _gpu_list(document: Any) -> list[dict[str, Any]]:
     listed = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(listed, list):
         raise OSError("amd-smi: expected a JSON list with one entry for each GPU")
-    return [one for one in listed if isinstance(one, dict) and isinstance(one.get("gpu"), int)]
+    return [one for one in listed if isinstance(one, dict) and type(one.get("gpu")) is int and one["gpu"] >= 0]
 
 
 def _index(one: Mapping[str, Any]) -> int:
