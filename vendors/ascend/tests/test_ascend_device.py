@@ -1,4 +1,4 @@
-"""A rank's NPU through a runtime that only plays: no NPU has been asked."""
+"""A rank's NPU through a torch_npu that only plays: no NPU has been asked."""
 
 from __future__ import annotations
 
@@ -25,26 +25,31 @@ class Event:
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    """What `torch.npu` is asked to do."""
-    noted = []
+def torch(monkeypatch):
+    """`torch` with the namespace that torch_npu adds, as far as the plugin asks."""
+    calls = []
     names = ("set_device", "synchronize", "reset_peak_memory_stats", "empty_cache")
-    npu = {name: lambda *at, name=name: noted.append((name, *at)) for name in names}
+    npu = {name: lambda *at, name=name: calls.append((name, *at)) for name in names}
     npu |= {"max_memory_allocated": lambda at: 10, "max_memory_reserved": lambda at: 20, "Event": Event}
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(npu=SimpleNamespace(**npu)))
+    played = SimpleNamespace(npu=SimpleNamespace(**npu), calls=calls)
+    monkeypatch.setitem(sys.modules, "torch", played)
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace())
-    return noted
+    return played
 
 
-def test_an_npu(calls):
+def test_an_npu(torch):
     with llmperf_setup_device(None, 3) as device:
         assert (device.torch_device, device.paddle_place, device.collective_backend) == ("npu:3", None, "hccl")
-        assert device.event().seconds_since(device.event()) == 0.25
+        first, second = device.event(), device.event()
+        assert second.ready()
+        assert second.seconds_since(first) == 0.25
+        device.reset_peak_memory()
+        device.synchronize()
         assert (device.peak_memory_bytes(), device.peak_reserved_bytes()) == (10, 20)
-    assert calls == [("set_device", 3), ("empty_cache",)]
+    assert torch.calls == [("set_device", 3), ("reset_peak_memory_stats", 3), ("synchronize", 3), ("empty_cache",)]
 
 
-def test_without_torch_npu_one_line(calls, monkeypatch):
+def test_without_torch_npu_one_line(torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_npu", None)
     with pytest.raises(PluginError, match="torch_npu cannot be imported"):
         llmperf_setup_device(None, 0)

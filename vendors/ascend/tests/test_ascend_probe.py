@@ -1,4 +1,4 @@
-"""NPUs as `npu-smi info` shows them, whole and faulty; no NPU has been asked."""
+"""What `npu-smi info` shows, recorded and faulty."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from llmperf.planning.build import draft
 from llmperf.planning.request import Request
 from llmperf.plugins import load_for
 
-TOP = """\
-+----------------------------------------------------------------------------------------------+
-| npu-smi 24.1.rc2                 Version: 24.1.rc2                                           |
-+---------------------------+---------------+--------------------------------------------------+
-| NPU   Name                | Health        | Power(W)   Temp(C)        Hugepages-Usage(page)  |
-| Chip  {physical}          | Bus-Id        | AICore(%)  Memory-Usage(MB) HBM-Usage(MB)        |
-+===========================+===============+==================================================+
+HEAD = """\
++------------------------------------------------------------------------------------------------+
+| npu-smi 25.2.3                   Version: 25.2.3                                               |
++---------------------------+---------------+----------------------------------------------------+
+| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|
+| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |
++===========================+===============+====================================================+
 """
-LINE = "+---------------------------+---------------+--------------------------------------------------+\n"
-PROCESSES = """\
-| NPU     Chip              | Process id    | Process name             | Process memory(MB)    |
-+===========================+===============+==================================================+
-| 0       0                 | 4711          | python                   | 3000                  |
-| No running processes found in NPU 1                                                          |
+TAIL = """\
++===========================+===============+====================================================+
++---------------------------+---------------+----------------------------------------------------+
+| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
++===========================+===============+====================================================+
+| 0       0                 | 4101          | python                   | 53100                   |
 """
 
 
-def npu(number, name="910B3", health="OK", sensors="88.9  36  0 / 0", second="0", bus="0000:C1:00.0", use=None):
-    use = use or "12  0 / 0  3161 / 65536"
-    return f"| {number}  {name} | {health} | {sensors} |\n| {second} | {bus} | {use} |\n{LINE}"
+def rows(number=0, name="910B3", health="OK", state="105.7       40                0    / 0", use=None):
+    use = use or f"{number}           0    / 0          53202/ 65536"
+    return (
+        f"| {number}     {name}               | {health}            | {state}             |\n"
+        f"| 0                         | 0000:C{number}:00.0  | {use}         |\n"
+    )
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """Plays a machine whose `npu-smi` prints these chips."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+def tool(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
 
-    def play(*chips, script=None, physical=""):
-        (folder / "table").write_text(TOP.format(physical=physical) + "".join(chips) + PROCESSES)
-        tool = folder / "npu-smi"
-        tool.write_text(f"#!/bin/sh\n{script or f'cat {folder}/table'}\n")
-        tool.chmod(0o755)
+    def play(*blocks, script=None):
+        (tmp_path / "table").write_text(HEAD + "".join(blocks) + TAIL)
+        path = tmp_path / "npu-smi"
+        path.write_text(f"#!/bin/sh\n{script or f'cat {tmp_path}/table'}\n")
+        path.chmod(0o755)
 
     return play
 
@@ -54,91 +54,114 @@ def sample(*devices):
     return load_for("ascend", None).ask("llmperf_query_memory", devices=devices)
 
 
-def test_a_node(machine):
-    machine(*[npu(one) for one in range(8)])
+def test_a_recorded_table(tool):
+    tool(rows(0), rows(3, state="-    NA    0 / 0"))
     found = probe()
-    assert (found.problems, found.driver, found.simulated) == ((), "24.1.rc2", False)
-    assert [one.index for one in found.devices] == list(range(8))
-    assert (found.devices[7].model, found.devices[7].memory_bytes) == ("910B3", 64 * 2**30)
+    assert (found.problems, found.driver) == ((), "25.2.3")
+    assert [(one.index, one.model, one.details["npu"]) for one in found.devices] == [
+        (0, "Ascend 910B3", "0"),
+        (1, "Ascend 910B3", "3"),
+    ]
+    assert found.devices[0].memory_bytes == 64 * 2**30
     assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "bf16", "fp16"), "hccl")
-    one, missing = sample(3, 9)
-    assert (one.memory_used_bytes, one.memory_total_bytes) == (3161 * 2**20, 64 * 2**30)
-    assert (one.utilisation_percent, one.power_watts, one.temperature_celsius) == (12, 88.9, 36)
-    assert missing.memory_total_bytes is None
-
-
-def test_two_chips_of_one_npu(machine):
-    second = npu(0, "Ascend910", sensors="-  34  0 / 0", second="1  1", bus="0000:9F:00.0")
-    machine(npu(0, "Ascend910", second="0  0"), second, physical="Phy-ID")
-    assert [(one.index, one.details["chip"]) for one in probe().devices] == [(0, "0"), (1, "1")]
-    assert [one.power_watts for one in sample(0, 1)] == [88.9, None]
-
-
-def test_a_chip_without_hbm(machine):
-    machine(npu(0, "310P3", use="0  628 / 21534"))
-    assert probe().devices[0].memory_bytes == 21534 * 2**20
-    assert probe().offers.precisions == ("fp32", "fp16")
+    first, second, missing = sample(0, 1, 2)
+    assert (first.memory_used_bytes, first.power_watts, first.temperature_celsius) == (53202 * 2**20, 105.7, 40)
+    assert (second.utilisation_percent, second.power_watts, second.temperature_celsius) == (3, None, None)
+    assert missing.memory_used_bytes is None
 
 
 @pytest.mark.parametrize(
-    "row",
-    [
-        npu(1, use="0  0 / 0  70000 / 65536"),
-        npu(1, use="0  0 / 0  0 / 0"),
-        npu(1, use="0"),
-        npu(1, bus="somewhere"),
-        npu(1, sensors="hot"),
-        npu("x"),
-    ],
+    ("use", "used", "total"), [("12  882  / 15169  0 / 32768", 0, 32768), ("12  3360 / 15039", 3360, 15039)]
 )
-def test_a_row_that_does_not_fit_is_shown_and_tells_nothing(machine, row):
-    machine(npu(0), row, npu(2))
+def test_memory_is_hbm_where_there_is_any(tool, use, used, total):
+    tool(rows(use=use))
+    (one,) = sample(0)
+    assert (one.memory_used_bytes, one.memory_total_bytes) == (used * 2**20, total * 2**20)
+
+
+def test_two_chips_of_one_npu(tool):
+    # as npu-smi 25.5 shows them, with Phy-ID; power stands on the first chip alone
+    second = "| 0     Ascend910 | OK | -  34  0    / 0 |\n| 1     1 | 0000:9F:00.0 | 0  0    / 0  2874 / 65536 |\n"
+    tool(rows(name="Ascend910"), second)
+    found = probe()
+    assert [(one.index, one.model, one.details["pci_bus"]) for one in found.devices] == [
+        (0, "Ascend910", "0000:C0:00.0"),
+        (1, "Ascend910", "0000:9F:00.0"),
+    ]
+    assert [one.power_watts for one in sample(0, 1)] == [105.7, None]
+
+
+FAULTS = [
+    ({"use": "0  0 / 0  70000 / 65536"}, "70000 MB in use of 65536"),
+    ({"use": "0  0 / 0  0 / 0"}, "0 MB in use of 0"),
+    ({"use": "101  0 / 0  1 / 65536"}, "AICore(%) is 101, expected at most 100"),
+    ({"state": "9000.0   40   0 / 0"}, "Power(W) is 9000.0"),
+    ({"state": "90.0   400   0 / 0"}, "Temp(C) is 400"),
+    ({"state": "hot"}, "no NPU, name, power"),
+    ({"name": ""}, "no NPU, name, power"),
+    ({"use": "0 | 1"}, "3 and 4 cells"),
+]
+
+
+@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
+def test_rows_that_do_not_fit_are_shown_and_left_out(tool, fault, told):
+    tool(rows(), rows(1, **fault))
+    found = probe()
+    assert [one.index for one in found.devices] == [0]
+    (problem,) = found.problems
+    assert told in problem
+    assert problem.isprintable()
+    assert sample(1)[0].memory_total_bytes is None
+
+
+def test_an_npu_that_is_not_well(tool):
+    tool(rows(health="Warning"), rows(1, health="Alarm"), rows(2))
     found = probe()
     assert [one.index for one in found.devices] == [0, 2]
-    (problem,) = found.problems
-    assert "do not fit" in problem
-    assert "910B3" in problem
-    assert sample(1)[0].memory_used_bytes is None
-
-
-def test_an_ill_npu_is_left_out(machine):
-    machine(npu(0, health="Critical"), npu(1))
-    assert [one.index for one in probe().devices] == [1]
-    assert "NPU 0 is left out: its health is Critical" in probe().problems[0]
+    assert found.problems == ("NPU 0: its health is Warning", "NPU 1: its health is Alarm, and it is left out")
+    plan = draft(Request("default", vendor="ascend", devices=2)).plan
+    assert plan.env["ASCEND_RT_VISIBLE_DEVICES"] == "0,2"
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "told"),
     [
-        ("echo 'dcmi module initialize failed. ret is -8005'; exit 1", "npu-smi: dcmi module initialize failed"),
-        ("echo nothing", "expected its table of NPUs, found 'nothing"),
-        ("head -c 3000000 /dev/zero", "printed more than"),
+        ("echo 'DrvMngGetConsoleLogLevel failed' >&2; exit 255", "npu-smi: DrvMngGetConsoleLogLevel failed"),
+        ("echo; echo hello", "npu-smi: expected a table of NPUs, found 'hello'"),
+        ("yes", "npu-smi printed more than the 1048576 bytes"),
     ],
 )
-def test_a_faulty_tool_is_one_line(machine, script, said):
-    machine(script=script)
+def test_no_driver_is_one_line(tool, script, told):
+    tool(script=script)
     (problem,) = probe().problems
-    assert said in problem
-    assert problem.isprintable()
+    assert problem.startswith("no Ascend driver answers: ")
+    assert told in problem
     assert sample(0)[0].memory_total_bytes is None
 
 
-def test_no_driver_is_one_line(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
+def test_no_tool_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert probe().problems == ("no Ascend driver answers: npu-smi is not installed",)
 
 
-def test_visible_devices(machine, monkeypatch):
-    machine(*[npu(one) for one in range(4)])
-    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "2,3")
-    assert [one.index for one in probe().devices] == [2, 3]
-    assert draft(Request("default", vendor="ascend", devices=2)).plan.env["ASCEND_RT_VISIBLE_DEVICES"] == "2,3"
-    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "")
-    assert "hides all of them" in probe().problems[0]
+def test_visible_devices_and_other_models(tool, monkeypatch):
+    tool(rows(0), rows(1, name="310P3", use="0  1 / 21534"), rows(2))
+    found = probe()
+    assert [one.index for one in found.devices] == [0, 2]
+    assert "devices left out: 1 (Ascend 310P3)" in found.problems[0]
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1")
+    found = probe()
+    assert (found.devices[0].model, found.offers.precisions) == ("Ascend 310P3", ("fp32",))
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "9")
+    assert probe().problems == ("ASCEND_RT_VISIBLE_DEVICES hides every NPU that npu-smi shows",)
 
 
-def test_peaks_are_unknown_and_npus_that_are_not_here_can_be_planned_for():
-    assert load_for("ascend", None).ask("llmperf_peak_flops", device_model="910B3", dtype="fp16") is None
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+def test_no_peak_is_claimed(dtype):
+    assert load_for("ascend", None).ask("llmperf_peak_flops", device_model="Ascend 910B3", dtype=dtype) is None
+
+
+def test_a_plan_for_npus_that_are_not_here():
     found = draft(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
     assert found.problems == []
-    assert found.plan.vendor == "ascend"
+    assert (found.plan.vendor, found.plan.peak, found.plan.layout.data_parallel) == ("ascend", None, 8)

@@ -17,8 +17,8 @@ def table() -> PeakTable:
 
 
 def offers_of(entry: PeakEntry | None) -> Offers:
-    """What an NPU can be asked for; one that is not in the table, fp32 and fp16."""
-    precisions = "fp32, fp16" if entry is None else entry.details["precisions"]
+    """What an NPU can be asked for; one that is not in the table, fp32 alone."""
+    precisions = "fp32" if entry is None else entry.details["precisions"]
     return Offers(
         precisions=cast("tuple[Precision, ...]", tuple(precisions.split(", "))),
         runtimes=("torch",),

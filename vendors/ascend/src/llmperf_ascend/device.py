@@ -7,19 +7,21 @@ from llmperf.errors import PluginError
 
 
 def npu_device(local_rank: int) -> AcceleratorDevice:
-    """The NPU of a local rank, made the current one; PluginError where torch_npu is missing."""
+    """The NPU of a local rank, made the current one; PluginError where torch_npu cannot be imported.
+
+    torch_npu gives torch the namespace `torch.npu` and the collective backend `hccl`.
+    """
     import torch
 
     try:
-        import torch_npu  # noqa: F401  # gives torch its `npu` namespace and the backend `hccl`
-    except ImportError as error:
+        import torch_npu  # noqa: F401
+    except (ImportError, OSError) as error:
         raise PluginError(f"torch_npu cannot be imported, without which torch knows no NPU: {error}") from None
-    runtime = torch.npu
-    runtime.set_device(local_rank)
+    torch.npu.set_device(local_rank)
     return AcceleratorDevice(
-        runtime,
+        torch.npu,
         local_rank,
         collective_backend="hccl",
         torch_device=f"npu:{local_rank}",
-        make_event=runtime.Event,
+        make_event=torch.npu.Event,
     )

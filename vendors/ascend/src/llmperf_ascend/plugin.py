@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_probe() -> Probe:
-    """The NPUs of one model that `npu-smi info` shows and `ASCEND_RT_VISIBLE_DEVICES` allows."""
+    """The NPUs of one model that `npu-smi` shows and `ASCEND_RT_VISIBLE_DEVICES` allows."""
     from llmperf_ascend.probe import probe
 
     return probe()
@@ -29,7 +29,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
-    """What the table has for exactly this NPU: no figure so far."""
+    """None for each NPU so far: the vendor publishes no figure by these names."""
     from llmperf_ascend.catalogue import table
 
     return table().peak_flops(device_model, dtype)
@@ -38,15 +38,16 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which NPUs the ranks see."""
-    from llmperf_ascend.probe import worker_env
+    from llmperf_ascend.probe import VISIBLE
 
-    return worker_env(plan)
+    used = [one.index for one in plan.probe.devices[: plan.layout.devices_per_node]]
+    return {} if used == list(range(len(used))) else {VISIBLE: ",".join(map(str, used))}
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power and temperature of each whole NPU; None where nothing answers."""
-    from llmperf_ascend.probe import samples
+    """Memory, utilisation, power and temperature of each whole NPU; None where `npu-smi` gives no answer."""
+    from llmperf_ascend.sampler import samples
 
     return samples(devices)
 

@@ -3,83 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from llmperf import of_one_model, visible_devices
-from llmperf.types import DeviceInfo, DeviceSample, Probe
+from llmperf.types import DeviceInfo, Probe
 
 from llmperf_ascend.catalogue import offers_of, table
-from llmperf_ascend.npu_smi import Reading, seen
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
+from llmperf_ascend.smi import Npu, read_table
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
-HEALTHY = ("OK", "Warning")
+WELL = ("OK", "Warning")
+"""What the driver says of an NPU that works."""
 
 
 def probe() -> Probe:
-    """The NPUs of one model that `npu-smi` shows as fit and `ASCEND_RT_VISIBLE_DEVICES` allows.
-
-    `problems` has a line for each that is left out, or one that says why there is none.
-    """
+    """The NPUs of one model that work and are allowed; `problems` names those left out, or says why there is none."""
     try:
-        found = seen()
+        seen = read_table()
     except OSError as error:
         return _none((f"no Ascend driver answers: {error}",))
-    allowed = visible_devices([_device(one) for one in found.readings], os.environ.get(VISIBLE))
-    fit = [one for one in allowed if one.details["health"] in HEALTHY]
-    ill = tuple(
-        f"NPU {one.index} is left out: its health is {one.details['health']}" for one in allowed if one not in fit
-    )
-    devices, others = of_one_model(fit, VISIBLE)
-    problems = (*found.problems, *ill, *others)
+    ill = [f"NPU {one.index}: its health is {one.health}" + _left_out(one) for one in seen.npus if one.health != "OK"]
+    well = [_device(one) for one in seen.npus if one.health in WELL]
+    devices, problems = of_one_model(visible_devices(well, os.environ.get(VISIBLE)), VISIBLE)
+    told = (*seen.problems, *ill, *problems)
     if not devices:
-        return _none(problems or (f"npu-smi shows no NPU, or {VISIBLE} hides all of them",))
+        return _none(told or (f"{VISIBLE} hides every NPU that npu-smi shows",))
     return Probe(
         vendor="ascend",
         devices=devices,
         offers=offers_of(table().find(devices[0].model)),
-        driver=found.driver,
-        problems=problems,
+        driver=seen.driver,
+        problems=told,
     )
 
 
-def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """One reading of each NPU; None where the tool gives no answer or a row does not fit. Never raises."""
-    try:
-        found = {one.index: one for one in seen().readings}
-    except OSError:
-        found = {}
-    return tuple(_sample(index, found.get(index)) for index in devices)
+def _left_out(one: Npu) -> str:
+    return "" if one.health in WELL else ", and it is left out"
 
 
-def worker_env(plan: Plan) -> Mapping[str, str]:
-    """`ASCEND_RT_VISIBLE_DEVICES` where the planned NPUs are not simply the first ones; else empty."""
-    used = [one.index for one in plan.probe.devices[: plan.layout.devices_per_node]]
-    return {} if used == list(range(len(used))) else {VISIBLE: ",".join(map(str, used))}
-
-
-def _device(one: Reading) -> DeviceInfo:
+def _device(one: Npu) -> DeviceInfo:
     return DeviceInfo(
         index=one.index,
-        model=one.model,
-        memory_bytes=one.memory_total_mib * 2**20,
-        details={"npu": one.npu, "chip": one.chip, "pci_bus": one.pci_bus, "health": one.health},
-    )
-
-
-def _sample(index: int, one: Reading | None) -> DeviceSample:
-    if one is None:
-        return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None)
-    return DeviceSample(
-        index=index,
-        memory_used_bytes=one.memory_used_mib * 2**20,
-        memory_total_bytes=one.memory_total_mib * 2**20,
-        utilisation_percent=one.utilisation_percent,
-        power_watts=one.power_watts,
-        temperature_celsius=one.temperature_celsius,
+        model=one.name if one.name.startswith("Ascend") else f"Ascend {one.name}",
+        memory_bytes=one.memory_total_mb * 2**20,
+        details={"npu": one.number, "pci_bus": one.bus},
     )
 
 
