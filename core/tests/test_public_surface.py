@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,28 +24,31 @@ def hook_shape(name: str) -> dict[str, Any]:
     return {"arguments": arguments, "owners": list(hookspecs.OWNERS[name]), "collecting": hookspecs.collecting(name)}
 
 
+def parameters(function: Any) -> list[str]:
+    """Its parameters in order; a `?` follows one with a default."""
+    unset = inspect.Parameter.empty
+    return [p.name + "?" * (p.default is not unset) for p in inspect.signature(function).parameters.values()]
+
+
+def methods(kind: type) -> dict[str, list[str]]:
+    """A class's own public methods and properties, each with its parameters."""
+    found = {name: getattr(value, "__func__", getattr(value, "fget", value)) for name, value in vars(kind).items()}
+    return {name: parameters(one) for name, one in sorted(found.items()) if name[0] != "_" and inspect.isfunction(one)}
+
+
 def type_shape(kind: Any) -> dict[str, Any]:
-    """A dataclass's fields (a `?` follows one with a default) or a protocol's or class's public members."""
-    if is_dataclass(kind):
-        required = inspect.signature(kind).parameters
-        return {
-            "fields": [f.name + "?" * (required[f.name].default is not inspect.Parameter.empty) for f in fields(kind)]
-        }
-    if isinstance(kind, type):
-        named = {*vars(kind), *inspect.get_annotations(kind)}
-        return {"members": sorted(name for name in named if not name.startswith("_"))}
-    return {"value": str(kind)}
+    """A class's fields (of a dataclass as its constructor takes them) and methods, or what an alias stands for."""
+    if not isinstance(kind, type):
+        return {"value": str(kind)}
+    declared = sorted(name for name in inspect.get_annotations(kind) if name[0] != "_")
+    return {"fields": parameters(kind) if is_dataclass(kind) else declared, "methods": methods(kind)}
 
 
 def name_shape(value: Any) -> dict[str, Any]:
-    """A function's parameters (a `?` follows one with a default) or a class's shape; other values have none."""
+    """A function's parameters or a class's shape; other values have none."""
     if isinstance(value, type):
         return type_shape(value)
-    if not inspect.isfunction(value):
-        return {}
-    unset = inspect.Parameter.empty
-    parameters = inspect.signature(value).parameters.values()
-    return {"arguments": [p.name + "?" * (p.default is not unset) for p in parameters]}
+    return {"arguments": parameters(value)} if inspect.isfunction(value) else {}
 
 
 def present_surface() -> dict[str, dict[str, dict[str, Any]]]:
