@@ -62,9 +62,9 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Bind this rank to the GPU of its number among those that are visible, through the framework's own runtime."""
     if plan is not None and plan.needs is not None and plan.needs.runtime == "paddle":
-        from llmperf_nvidia.paddle_device import PaddleCudaDevice
+        from llmperf_nvidia.paddle_device import paddle_device
 
-        return PaddleCudaDevice(local_rank)
-    from llmperf_nvidia.device import CudaDevice
+        return paddle_device(local_rank)
+    from llmperf_nvidia.device import cuda_device
 
-    return CudaDevice(local_rank)
+    return cuda_device(local_rank)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-import subprocess
 from collections.abc import Sequence
+
+import llmperf
 
 TIMEOUT_SECONDS = 20
 NO_SUCH_FIELD = "not a valid field"
@@ -27,18 +28,7 @@ def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
 
 def _query(fields: Sequence[str]) -> list[Row]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS)
-    except FileNotFoundError:
-        raise OSError("nvidia-smi is not installed") from None
-    except OSError as error:
-        raise OSError(f"nvidia-smi cannot be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise OSError(f"nvidia-smi gave no answer in {TIMEOUT_SECONDS} s") from None
-    if done.returncode:
-        lines = (done.stdout or done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise OSError(f"nvidia-smi: {lines[0]}")
-    rows = csv.reader(done.stdout.splitlines(), skipinitialspace=True)
+    rows = csv.reader(llmperf.tool_output(command, seconds=TIMEOUT_SECONDS).splitlines(), skipinitialspace=True)
     return [dict(zip(fields, map(_known, row), strict=True)) for row in rows if len(row) == len(fields)]
 
 
