@@ -20,7 +20,7 @@ LAYERS = (
     {"cases"},
     {"peaks", "choice"},
     {"planning"},
-    {"launching", "measuring", "results"},
+    {"launching", "measuring", "results", "importing"},
     {"validation", "reporting"},
     {"running", "doctoring", "packing"},
     {"cli"},

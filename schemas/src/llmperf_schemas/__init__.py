@@ -1,4 +1,5 @@
-"""The JSON Schemas (2020-12) of llmperf, as data: results, plans, cases, models and records.
+"""The JSON Schemas (2020-12) of llmperf, as data: results, plans, cases, models, records,
+submissions' manifests and published documents.
 
 They need nothing but this package, so that a website or another program can check documents without llmperf.
 """
@@ -12,7 +13,7 @@ from typing import Any
 SCHEMA_VERSION = 1
 """Version of all schemas; raised when a document that was valid would no longer be."""
 
-NAMES = ("result", "plan", "case", "model", "record", "manifest")
+NAMES = ("result", "plan", "case", "model", "record", "manifest", "published")
 
 RESULT_SCHEMA = f"llmperf/result/{SCHEMA_VERSION}"
 """What the `schema` field of a result says."""
@@ -20,6 +21,8 @@ PLAN_SCHEMA = f"llmperf/plan/{SCHEMA_VERSION}"
 """What the `schema` field of a plan says."""
 MANIFEST_SCHEMA = f"llmperf/manifest/{SCHEMA_VERSION}"
 """What the `schema` field of a submission's manifest says."""
+PUBLISHED_SCHEMA = f"llmperf/published/{SCHEMA_VERSION}"
+"""What the `schema` field of an imported document says."""
 
 
 def names() -> tuple[str, ...]:

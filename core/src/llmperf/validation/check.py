@@ -11,6 +11,7 @@ from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
 from llmperf.types import Case, Finding, Model, Plan, Result
+from llmperf.types.published import Published
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import Document, Kind, documents_in
@@ -23,7 +24,7 @@ from llmperf.validation.submission import manifest_findings
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
 
-_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
+_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model, "published": Published}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,11 @@ def findings(result: Result, plugins: Plugins | None = None) -> tuple[Finding, .
 def plan_findings(plan: Plan) -> tuple[Finding, ...]:
     """Every semantic rule over a plan."""
     return tuple(finding for rule in rules_for("plan") for finding in rule.findings(plan))
+
+
+def published_findings(published: Published) -> tuple[Finding, ...]:
+    """Every semantic rule over an imported document."""
+    return tuple(finding for rule in rules_for("published") for finding in rule.findings(published))
 
 
 def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
@@ -151,6 +157,8 @@ def _semantic_findings(document: Document, value: Any, plugins: Plugins | None) 
         yield from run_folder_findings(typed, document.path.parent)
     elif isinstance(typed, Plan):
         yield from plan_findings(typed)
+    elif isinstance(typed, Published):
+        yield from published_findings(typed)
     elif typed.name != document.path.stem:
         message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
         yield MISNAMED.finding("/name", message)
@@ -215,3 +223,18 @@ def read_result(path: Path) -> Result:
         raise UserError(printable(f"{path}:{one.path}: {one.message}"))
     result: Result = convert(value, Result, str(path))
     return result
+
+
+def found_published(path: Path) -> list[tuple[Path, Published]]:
+    """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
+    found = [one.path for one in documents_in(path) if one.kind == "published"]
+    return [(file, read_published(file)) for file in found]
+
+
+def read_published(path: Path) -> Published:
+    """An imported document, held against its schema; UserError with the first thing that is wrong."""
+    value = parse_json(read_bytes(path), str(path)).value
+    for one in schema_findings("published", value):
+        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
+    published: Published = convert(value, Published, str(path))
+    return published

@@ -14,11 +14,11 @@ from llmperf import rundir
 from llmperf.errors import UserError
 from llmperf.validation.archives import is_archive
 
-Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive"]
+Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published"]
 MAX_FILES = 200_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
-_NAMED = re.compile(r'"schema"\s*:\s*"llmperf/(result|plan)/')
+_NAMED = re.compile(r'"schema"\s*:\s*"llmperf/(result|plan|published)/')
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def _by_schema_name(path: Path) -> Kind | None:
     named = _NAMED.search(text)
     if named is None or '"$schema"' in text:  # the latter is a JSON Schema, with an example in it
         return None
-    return "result" if named[1] == "result" else "plan"
+    kinds: dict[str, Kind] = {"result": "result", "plan": "plan", "published": "published"}
+    return kinds[named[1]]
 
 
 def _by_keys(path: Path) -> Kind | None:

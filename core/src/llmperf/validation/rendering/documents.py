@@ -7,7 +7,7 @@ from typing import Any
 
 import llmperf_schemas
 
-from llmperf.types import plan, records, result, spec, submission
+from llmperf.types import plan, published, records, result, spec, submission
 from llmperf.validation.rendering.docstrings import class_description
 from llmperf.validation.rendering.fields import Definitions, Schema
 
@@ -18,6 +18,7 @@ KINDS: dict[str, type] = {
     "case": spec.Case,
     "model": spec.Model,
     "manifest": submission.Manifest,
+    "published": published.Published,
 }
 RECORDS: tuple[type, ...] = (
     records.PhaseRecord,
@@ -30,6 +31,7 @@ _SELF_NAMED = {
     "result": llmperf_schemas.RESULT_SCHEMA,
     "plan": llmperf_schemas.PLAN_SCHEMA,
     "manifest": llmperf_schemas.MANIFEST_SCHEMA,
+    "published": llmperf_schemas.PUBLISHED_SCHEMA,
 }
 
 

@@ -1,0 +1,1 @@
+"""Published Markdown tables as `published.json`: what they say, and what in them was not understood."""

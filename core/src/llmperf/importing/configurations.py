@@ -1,0 +1,77 @@
+"""What names a machine and a layout: `A100单机8卡（1x8*80G）`, `config_TP2PP4SH1SP1A10080Gx1x8`."""
+
+from __future__ import annotations
+
+import re
+
+from llmperf.importing.cell_text import normal
+from llmperf.types.published import ConfigurationName, PublishedHardware
+
+_GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
+_BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,5})(?![\d.])")
+_DEVICE = re.compile(
+    r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10})",
+    re.IGNORECASE,
+)
+_NODES = re.compile(r"(\d{1,5})\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
+_SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
+_SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
+
+_NAME = re.compile(r"(?<![A-Za-z0-9])config_[A-Za-z0-9_.\-]{1,120}", re.IGNORECASE)
+_DEGREES = re.compile(r"(TP|PP|DP|SH|SP|EP|CP|MP)(\d{1,4})")
+_MEMORY = r"16|24|32|40|48|64|80|94|96|128|141|144|192|256|288"
+"""GB that there are; A10080G is an A100 of 80 GB, H20141G an H20 of 141."""
+_PLACE = re.compile(rf"([A-Za-z][A-Za-z0-9-]{{0,20}}?)_?(?:({_MEMORY})G)?[x_](\d{{1,5}})x(\d{{1,5}})$")
+
+
+def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
+    """The configuration cell's plain text."""
+    words = normal(text or "")[:400]
+    grid = _GRID.search(words) or _BARE_GRID.search(words)
+    device = _DEVICE.match(words)
+    memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else None
+    nodes = int(grid[1]) if grid else _counted(_NODES, _SINGLE_NODE, words)
+    devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
+    each = int(grid[2]) if grid else devices // nodes if devices and nodes and not devices % nodes else None
+    return PublishedHardware(
+        configuration=text,
+        device=device[1].strip() if device else None,
+        device_model=device_model,
+        nodes=nodes or None,
+        devices_per_node=each or None,
+        devices=devices,
+        device_memory=memory or None,
+    )
+
+
+def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:
+    found = number.search(words)
+    if found:
+        return int(found[1]) or None
+    return 1 if single.search(words) else None
+
+
+def configuration_names(text: str, line: int) -> list[ConfigurationName]:
+    """Every name of a configuration in a text."""
+    return [configuration_name(one[0], line) for one in _NAME.finditer(text[:4000])]
+
+
+def configuration_name(text: str, line: int) -> ConfigurationName:
+    """What the name of one configuration says: `config_TP2PP4SH1SP1A10080Gx1x8`."""
+    body = re.sub(r"^config_?|\.(?:py|json|ya?ml|toml|sh)$", "", text, flags=re.IGNORECASE)
+    degrees = {}
+    while found := _DEGREES.match(body):
+        degrees[found[1]] = int(found[2])
+        body = body[found.end() :].lstrip("_-")
+    place = _PLACE.search(body)
+    device, memory = (place[1], place[2]) if place else (None, None)
+    return ConfigurationName(
+        line=line,
+        text=text,
+        device=device,
+        memory=int(memory) or None if memory else None,
+        nodes=(int(place[3]) or None) if place else None,
+        devices_per_node=(int(place[4]) or None) if place else None,
+        degrees=degrees,
+    )

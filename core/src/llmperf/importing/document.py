@@ -1,0 +1,121 @@
+"""One published document, from its bytes to what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from llmperf_schemas import PUBLISHED_SCHEMA
+
+from llmperf.cases.library import Library
+from llmperf.errors import UserError
+from llmperf.importing.blocks import blocks
+from llmperf.importing.cell_text import has_chinese, normal
+from llmperf.importing.configurations import configuration_names
+from llmperf.importing.rows import Document, rows
+from llmperf.importing.sections import Contents, contents
+from llmperf.importing.settings import batch_defaults, formula, strategy, told
+from llmperf.types.published import ConfigurationName, Note, Published, Source
+
+MAX_BYTES = 2 * 2**20
+MAX_LINES = 20_000
+MAX_LINE = 10_000
+"""Characters."""
+
+_DATASET = re.compile(
+    r"(?:数据集|training data|training data ?set|data ?set)\s*(?:为|是|is|:)\s*([A-Za-z][\w\-.]{1,60})", re.IGNORECASE
+)
+_VENDORS = {
+    "nvidia": r"nvidia|geforce|tesla",
+    "kunlunxin": r"昆仑芯|kunlun",
+    "ascend": r"昇腾|ascend|huawei",
+    "rocm": r"(?<![a-z])amd(?![a-z])|instinct",
+    "iluvatar": r"天数|iluvatar",
+    "metax": r"沐曦|metax",
+    "moore threads": r"摩尔线程|moore ?threads|mthreads",
+    "hygon": r"海光|hygon",
+    "cambricon": r"寒武纪|cambricon",
+    "biren": r"壁仞|biren",
+    "enflame": r"燧原|enflame",
+}
+"""Names of vendors as headings and accelerators give them, by the plugin's name where there is one."""
+
+
+def import_document(data: bytes, name: str, library: Library) -> Published:
+    """What a document says; `name` is its file's. UserError for what is no UTF-8 text or too large."""
+    lines = _lines(data, name)
+    found = contents(blocks(lines))
+    datasets = tuple(_datasets(found))
+    document = Document(found, batch_defaults(found), strategy(found), datasets, library)
+    results = tuple(rows(document))
+    found.unread.sort(key=lambda one: one.line)
+    return Published(
+        schema=PUBLISHED_SCHEMA,
+        provenance="imported",
+        title=found.title,
+        source=_source(data, name, len(lines), found),
+        vendor=_vendor(found),
+        sections=tuple(found.sections),
+        defaults=document.defaults,
+        strategy=document.strategy,
+        formula=formula(found),
+        configuration_names=tuple(_configurations(found)),
+        datasets=datasets,
+        tables=tuple(found.tables),
+        rows=results,
+        notes=tuple(found.notes),
+        unread=tuple(found.unread),
+    )
+
+
+def _lines(data: bytes, name: str) -> list[str]:
+    if len(data) > MAX_BYTES:
+        raise UserError(f"{name}: larger than the {MAX_BYTES // 2**20} MiB that are read")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: not UTF-8 (byte {error.start})") from None
+    lines = re.split(r"\r\n|\r|\n", text)
+    if "\0" in text:
+        raise UserError(f"{name}: expected text, found a zero byte")
+    if len(lines) > MAX_LINES:
+        raise UserError(f"{name}: more than the {MAX_LINES} lines that are read")
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            raise UserError(f"{name}:{number}: longer than the {MAX_LINE} characters of a line that are read")
+    return lines
+
+
+def _source(data: bytes, name: str, lines: int, found: Contents) -> Source:
+    headings = [found.title, *(one.heading for one in found.sections), *(one.heading for one in found.tables)]
+    language = "zh" if any(map(has_chinese, headings)) else "en"
+    return Source(name=name, sha256=hashlib.sha256(data).hexdigest(), lines=lines, language=language)  # type: ignore[arg-type]
+
+
+def _vendor(found: Contents) -> str | None:
+    """The one vendor that the title names, else the one that the accelerators' names do."""
+    accelerators = [entry.text for entry in found.entries("hardware", "accelerator")]
+    for text in (found.title, " ".join(accelerators)):
+        named = [name for name, pattern in _VENDORS.items() if re.search(pattern, normal(text).lower())]
+        if len(named) == 1:
+            return named[0]
+    return None
+
+
+def _configurations(found: Contents) -> Iterator[ConfigurationName]:
+    """Those that entries name."""
+    for section in found.sections:
+        for entry in section.entries:
+            yield from configuration_names(entry.text, entry.line)
+
+
+def _datasets(found: Contents) -> Iterator[Note]:
+    """The general table's entry, then what remarks say of the training data."""
+    for entry in found.entries("general", "dataset"):
+        if told(entry.text):
+            yield Note(line=entry.line, text=entry.text)
+    for note in found.notes:
+        for offset, text in enumerate(note.text.split("\n")):
+            for one in _DATASET.finditer(normal(text)):
+                yield Note(line=note.line + offset, text=one[1])

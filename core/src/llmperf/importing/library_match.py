@@ -1,0 +1,83 @@
+"""Which model and case of the library a document means. Only what its text says counts; near is not enough."""
+
+from __future__ import annotations
+
+import re
+
+from llmperf.cases.library import Library
+from llmperf.importing.cell_text import normal
+from llmperf.importing.sections import Contents
+from llmperf.types.spec import Case
+
+_BESIDE = re.compile(
+    r"\b(?:deepspeed|megatron|paddle(?:nlp)?|pytorch|torch|flagscale|huggingface|hf|pretrain(?:ing)?|finetun(?:e|ing)"
+    r"|lora|zero\d?|sft|base|standard|meta|baichuan[- ]?inc)\b"
+)
+"""Words beside a model's name that do not make it another model."""
+_SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
+
+
+def model_name(text: str | None, group: str | None, library: Library) -> str | None:
+    """The library's name of the model; `group`, a heading among the rows, may add the size or name it in full."""
+    known = _known(library)
+    size = _SIZE.search(_words(group or ""))
+    sized = f"{text} {size[0]}" if text and size and not _SIZE.search(_words(text)) else text
+    for one in (group, sized):
+        if one and (found := known.get(_key(one))):
+            return found
+    return None
+
+
+def _known(library: Library) -> dict[str, str]:
+    names = library.paths("models")
+    titles = {_key(library.model(name).title): name for name in names}
+    return {**titles, **{_key(name): name for name in names}}
+
+
+def _words(text: str) -> str:
+    return re.sub(r"[_\-/]+", " ", normal(text[:200]).lower())
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[\s.]+", "", _BESIDE.sub(" ", _words(text)))
+
+
+def framework_name(told: Contents) -> str | None:
+    """The framework plugin that strategy and software point to; None where they point to none."""
+    optimisation = _texts(told, "optimisation")
+    trained = _texts(told, "parallelism") + _texts(told, "software", "framework", "dependencies", "docker")
+    trained += (told.text("general", "model") or "").lower()
+    if re.search(r"(?<![a-z])lora(?![a-z])", optimisation):
+        return "lora"
+    if "megatron" in trained:
+        return "megatron_deepspeed"
+    if "paddle" in trained:
+        return "paddle"
+    if "deepspeed" in trained or re.search(r"(?<![a-z])zero[- ]?(?:dp|[0-3])", trained):
+        return "zero"
+    return "pytorch" if re.search(r"(?<![a-z])ddp(?![a-z])", trained) else None
+
+
+def _texts(told: Contents, kind: str, *names: str) -> str:
+    entries = (entry for one in told.sections if one.kind == kind for entry in one.entries)
+    return " ".join(one.text for one in entries if not names or one.name in names).lower()
+
+
+def case_of(model: str | None, framework: str | None, library: Library) -> Case | None:
+    """The one case on this model with this framework; None where there is none, or more than one."""
+    if model is None or framework is None:
+        return None
+    cases = [library.case(name) for name in library.paths("cases")]
+    found = [one for one in cases if one.contract.model == model and one.tuning.framework == framework]
+    return found[0] if len(found) == 1 else None
+
+
+def dataset_name(text: str, library: Library) -> str | None:
+    """The name by which cases know a data set; None where they do not."""
+    key = _dataset_key(text)
+    names = {library.case(name).contract.dataset for name in library.paths("cases")}
+    return next((name for name in sorted(names) if _dataset_key(name) == key), None)
+
+
+def _dataset_key(text: str) -> str:
+    return re.sub(r"data(?:set)?|1t|[\s_\-.]", "", normal(text[:200]).lower())

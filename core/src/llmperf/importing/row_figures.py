@@ -1,0 +1,125 @@
+"""The figures of one row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from llmperf.importing.cell_text import normal, plain, withheld
+from llmperf.importing.memory_cells import memory, unit_in
+from llmperf.importing.numbers import figure
+from llmperf.importing.sections import Contents
+from llmperf.importing.settings import truth
+from llmperf.importing.vocabulary import SETTINGS, squeezed
+from llmperf.types.published import Column, Figure, PublishedMemory, PublishedMetrics, TableRow
+
+_EACH = re.compile(
+    r"tokens?/(?:p|gpu|npu|xpu|card|device|卡)/s|tokens?/s(?:ec)?/(?:p|gpu|npu|card|device)|/p/s|tgs|单卡"
+    r"|per (?:device|gpu)"
+)
+_ALL = re.compile(r"tokens?/s|tokens? per second")
+CONTEXT = SETTINGS.union(
+    ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "remark", "task", "framework"]
+)
+"""Columns that are read elsewhere: they hold no figures."""
+
+
+@dataclass
+class Figures:
+    """What a row's cells give, and what in them was not understood."""
+
+    throughput: Figure | None = None
+    per_device: bool | None = None
+    loss: Figure | None = None
+    mfu: Figure | None = None
+    memory: PublishedMemory | None = None
+    aligned: bool | None = None
+    evaluation: dict[str, Figure] = field(default_factory=dict)
+    other: dict[str, Figure] = field(default_factory=dict)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Text and what was expected in its place."""
+
+
+def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: int | None) -> Figures:
+    """Read every cell that holds a figure."""
+    found = Figures()
+    for header, name, text in _cells(columns, row):
+        if name == "aligned":
+            found.aligned = truth(text)
+            if found.aligned is None and not withheld(text):
+                found.problems.append((text, f"expected true or false under {header!r}"))
+        elif name == "memory":
+            found.memory = memory(text, _memory_unit(header, told))
+            if found.memory is None:
+                found.problems.append((text, f"expected an amount of memory under {header!r}"))
+        elif name not in CONTEXT:
+            _enter_number(found, header, name, text, told, devices)
+    return found
+
+
+def _cells(columns: Sequence[Column], row: TableRow) -> Iterator[tuple[str, str | None, str]]:
+    """Plain header, meaning and plain text of each cell that there is."""
+    for column, cell in zip(columns, row.cells, strict=False):
+        yield plain(column.header), column.name, plain(cell)
+
+
+def _enter_number(
+    found: Figures, header: str, name: str | None, text: str, told: Contents, devices: int | None
+) -> None:
+    one = figure(text, percent="%" in normal(header) or "percent" in header.lower())
+    if one is None:
+        expected = "a number" if name else "a number, in a column that is not known,"
+        found.problems.append((text, f"expected {expected} under {header!r}"))
+    elif name == "throughput":
+        found.throughput, found.per_device = one, _per_device(one, header, told, devices)
+        if found.per_device is None and one.value is not None:
+            found.problems.append((text, f"expected a unit such as token/p/s under {header!r} to know what it counts"))
+    elif name in ("loss", "mfu"):
+        setattr(found, name, one)
+    else:
+        into = found.evaluation if name == "evaluation" else found.other
+        into[header if header not in into else f"{header} ({len(into) + 1})"] = one
+
+
+def _per_device(one: Figure, header: str, told: Contents, devices: int | None) -> bool | None:
+    """Whether a throughput is that of one device: by the sum it comes from, its unit, its header, the explanation."""
+    divisor = re.search(r"/\s*(\d+)\s*$", one.expression or "")
+    if divisor and devices is not None and int(divisor[1]) == devices:
+        return True
+    for text in (one.unit or "", header, *_explanations(told)):
+        words = normal(text).lower()
+        if _EACH.search(squeezed(words)) or _EACH.search(words):
+            return True
+        if _ALL.search(words):
+            return False
+    return None
+
+
+def _explanations(told: Contents) -> Iterator[str]:
+    for entry in told.entries("general", "throughput"):
+        yield from (entry.text, entry.remark)
+
+
+def _memory_unit(header: str, told: Contents) -> str | None:
+    explained = (text for entry in told.entries("general", "memory") for text in (entry.text, entry.remark))
+    return next((unit for text in (header, *explained) if (unit := unit_in(text))), None)
+
+
+def metrics(found: Figures) -> PublishedMetrics:
+    """The figures by their fields; a throughput of unknown kind stands among the others."""
+    one, other = found.throughput, dict(found.other)
+    each = one if one is not None and (found.per_device or one.value is None) else None
+    whole = one if each is None and found.per_device is False else None
+    if one is not None and each is None and whole is None:
+        other["throughput"] = one
+    return PublishedMetrics(
+        tokens_per_second_per_device=each,
+        tokens_per_second=whole,
+        loss=found.loss,
+        mfu=found.mfu,
+        memory=found.memory,
+        aligned=found.aligned,
+        evaluation=found.evaluation,
+        other=other,
+    )

@@ -1,0 +1,185 @@
+"""What one row was run with: its own cells first, then its document's defaults."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from llmperf.importing.assignments import Assignments, assignments
+from llmperf.importing.cell_text import normal
+from llmperf.importing.configurations import configuration_name, hardware
+from llmperf.importing.numbers import whole
+from llmperf.importing.sections import Contents
+from llmperf.importing.settings import by_configuration, layout_in, precision_in, told, truth
+from llmperf.types.published import (
+    Claim,
+    ConfigurationName,
+    PublishedBatch,
+    PublishedHardware,
+    PublishedLayout,
+)
+from llmperf.types.spec import Scalar
+
+BATCH = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
+LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
+_DIVIDED = re.compile(r"tensor|张量|pipeline|流水|model parallel|模型并行|expert|专家|(?<![a-z])[tpe]p(?![a-z])")
+
+MAX_INTEGER = 2**53 - 1
+"""What every JSON reader keeps exactly."""
+_RECOMPUTED = re.compile(r"(?:gradient|activation)[ _-]?checkpoint|recompute|重计算")
+
+
+@dataclass
+class Cells:
+    """A row's settings as they are printed."""
+
+    by_name: Mapping[str, str]
+    """Plain cells by what their columns mean."""
+    options: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Text and what was expected in its place."""
+
+
+def cells_of(by_name: Mapping[str, str]) -> Cells:
+    """Take the cells apart that set something."""
+    found = Cells(by_name)
+    for name in ("fix_hp", "parallel", "precision"):
+        if name in by_name:
+            _enter(assignments(by_name[name]), name, found)
+    for name in (*BATCH, *LAYOUT, "sharding_stage", "gradient_checkpointing", "attention"):
+        if (value := told(by_name.get(name))) is not None:
+            found.settings.setdefault(name, value)
+    return found
+
+
+def _enter(one: Assignments, column: str, found: Cells) -> None:
+    found.options |= {name: value for name, value in one.options.items() if name not in found.options}
+    found.settings |= {name: value for name, value in one.settings.items() if name not in found.settings}
+    found.claims += one.claims
+    if column == "fix_hp" and one.rest and not _is_layout(one.rest):
+        text = ", ".join(one.rest)
+        found.problems.append((text, "expected settings such as GAS=64 under fix_hp"))
+
+
+def _is_layout(rest: Sequence[str]) -> bool:
+    return layout_in(",".join(rest)) != PublishedLayout() or precision_in(" ".join(rest)) is not None
+
+
+def layout(found: Cells, strategy: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
+    """From the parallel cell, the settings, the name of the configuration, the document's strategy, in this order."""
+    text = found.by_name.get("parallel", "")
+    own = layout_in(text)
+    said = {key: whole(found.settings[key]) for key in LAYOUT if key in found.settings}
+    hp = layout_in(found.by_name.get("fix_hp", ""))
+    named = by_configuration(name.degrees) if name else PublishedLayout()
+    near = (own, PublishedLayout(**{key: value for key, value in said.items() if value}), hp, named)  # type: ignore[arg-type]
+    degrees = {key: _first(near, key) or getattr(strategy, key) for key in LAYOUT}
+    if any(one != PublishedLayout() for one in near) and strategy.data_parallel and not _first(near, "data_parallel"):
+        degrees["data_parallel"] = None  # the document's is that of its default layout
+    stages = (one.sharding_stage for one in (*near, strategy) if one.sharding_stage is not None)
+    other = {**strategy.other, **named.other, **own.other}
+    return PublishedLayout(**degrees, sharding_stage=next(stages, None), other=other)
+
+
+def _first(near: Sequence[PublishedLayout], key: str) -> int | None:
+    return next((value for one in near if (value := getattr(one, key)) is not None), None)
+
+
+def batch(
+    found: Cells, defaults: PublishedBatch, where: PublishedHardware, ranks: PublishedLayout, contents: Contents,
+    throughput: str | None,
+) -> PublishedBatch:  # fmt: skip
+    """The batch settings, each with where it comes from; the global batch is computed where that can be done."""
+    values: dict[str, int] = {}
+    origins: dict[str, str] = {}
+    for name in BATCH:
+        own = whole(found.settings.get(name, ""))
+        value = own or getattr(defaults, name)
+        if value is not None and (own or name != "global_batch"):
+            values[name], origins[name] = value, "fix_hp" if own else defaults.origins[name]
+    _data_parallel(values, origins, where, ranks, contents)
+    _global_batch(values, origins, found, defaults)
+    if "seq_len" not in values and (length := _length_in(throughput, where)):
+        values["seq_len"], origins["seq_len"] = length, "throughput expression"
+    return PublishedBatch(**values, origins=origins)
+
+
+def _data_parallel(
+    values: dict[str, int],
+    origins: dict[str, str],
+    where: PublishedHardware,
+    ranks: PublishedLayout,
+    contents: Contents,
+) -> None:
+    """As printed, else what the ranks leave: a degree that is nowhere spoken of is 1."""
+    if ranks.data_parallel:
+        values["data_parallel"], origins["data_parallel"] = ranks.data_parallel, "as printed"
+    if "data_parallel" in values or not where.nodes or not where.devices_per_node:
+        return
+    divided = _DIVIDED.search(contents.words("parallelism")) is not None
+    tensor, pipeline = ranks.tensor_parallel, ranks.pipeline_parallel
+    if (divided and (tensor is None or pipeline is None)) or "EP" in ranks.other or "CP" in ranks.other:
+        return
+    world, model = where.nodes * where.devices_per_node, (tensor or 1) * (pipeline or 1)
+    if world % model == 0:
+        values["data_parallel"], origins["data_parallel"] = world // model, "nodes x devices / (TP x PP)"
+
+
+def _global_batch(values: dict[str, int], origins: dict[str, str], found: Cells, defaults: PublishedBatch) -> None:
+    """Computed; where a factor is missing, as the row or the document states it."""
+    factors = [values.get(name) for name in ("micro_batch", "gradient_accumulation", "data_parallel")]
+    known = [one for one in factors if one is not None]
+    stated = next((one.global_batch for one in found.claims if one.global_batch and one.global_batch.value), None)
+    if len(known) == 3 and math.prod(known) <= MAX_INTEGER:
+        values["global_batch"] = math.prod(known)
+        origins["global_batch"] = "micro batch x gradient accumulation x data parallel"
+    elif stated is not None and stated.value and stated.value == int(stated.value) <= MAX_INTEGER:
+        values["global_batch"], origins["global_batch"] = int(stated.value), "as claimed"
+    elif "global_batch" not in values and defaults.global_batch:
+        values["global_batch"], origins["global_batch"] = defaults.global_batch, "batch defaults"
+
+
+def _length_in(expression: str | None, where: PublishedHardware) -> int | None:
+    """Of `16.67 * 2048 / 8`: sequences a second x their length / devices."""
+    found = re.fullmatch(r"[\d.]+\s*\*\s*(\d+)\s*/\s*(\d+)", expression or "")
+    devices = (where.nodes or 0) * (where.devices_per_node or 0)
+    return whole(found[1]) if found and int(found[2]) == devices else None
+
+
+def free_settings(found: Cells, contents: Contents, precision: str | None, dataset: str | None) -> dict[str, Scalar]:
+    """Path to value of what is neither layout nor batch."""
+    free: dict[str, Scalar | None] = {"contract.precision": precision, "contract.dataset": dataset}
+    for name in ("steps", "seed"):
+        free[f"contract.{name}"] = whole(found.settings.get(name, ""))
+    strategy = contents.words("optimisation")
+    recomputed = truth(found.settings.get("gradient_checkpointing"))
+    if recomputed is None and _RECOMPUTED.search(strategy):
+        recomputed = True
+    free["tuning.gradient_checkpointing"] = recomputed
+    flash = truth(found.settings.get("attention"))
+    if flash or (flash is None and re.search(r"flash[ _-]?att", strategy)):
+        free["tuning.attention"] = "flash"
+    fused = truth(found.settings.get("fused_rms_norm"))
+    if fused is not None:
+        free["tuning.fused_ops"] = "rms_norm" if fused else ""
+    return {path: value for path, value in free.items() if value is not None}
+
+
+def configuration(found: Cells, line: int) -> ConfigurationName | None:
+    """The name in the row's column for it."""
+    text = told(found.by_name.get("config_name"))
+    return configuration_name(text, line) if text else None
+
+
+def machine(found: Cells, contents: Contents) -> PublishedHardware:
+    """Its configuration cell, with the accelerator of the environment unless the two have not the same memory."""
+    models = {entry.text for entry in contents.entries("hardware", "accelerator") if told(entry.text)}
+    model = models.pop() if len(models) == 1 else None
+    where = hardware(found.by_name.get("configuration") or found.by_name.get("device"), model)
+    size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
+    other = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
+    return replace(where, device_model=None) if other else where

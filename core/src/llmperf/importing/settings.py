@@ -1,0 +1,148 @@
+"""What a document says of batch and layout: its batch defaults, its strategy, its formula for the global batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, cast
+
+from llmperf.importing.assignments import assignments, degrees
+from llmperf.importing.cell_text import normal, withheld
+from llmperf.importing.numbers import whole
+from llmperf.importing.sections import Contents
+from llmperf.importing.vocabulary import meaning
+from llmperf.types.published import Formula, PublishedBatch, PublishedLayout
+
+Stage = Literal[0, 1, 2, 3]
+
+_DEFAULT = re.compile(
+    r"(?:默认(?:值)?(?:为|是)?|by default|defaults? (?:value )?(?:is|to|of)|default\s*[=:]?)\s*(\d[\d,]*)"
+    r"|(\d[\d,]*)\s*by default|因此为\s*(\d[\d,]*)|therefore (\d[\d,]*)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(\d[\d,]*)(?:\s*=.*|\s*\(.*|\s*[A-Za-z]*|\s*[,;].*)")
+_ZERO = re.compile(
+    r"(?<![a-z])zero[\s_-]*(?:dp)?[\s_-]*(?:stage|optimization stage|o|-)?[\s_-]*([0-3])(?!\d)", re.IGNORECASE
+)
+_STAGE = re.compile(r"(?:stage|o)?[\s_-]*([0-3])", re.IGNORECASE)
+_PRECISION = re.compile(
+    r"(?<![a-z0-9])(?:(bf16|bfloat16)|(fp16|float16|half)|(tf32)|(fp32|float32|single))(?![a-z0-9])", re.IGNORECASE
+)
+_TRUTHS = {
+    **dict.fromkeys(("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"), True),
+    **dict.fromkeys(("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed"), False),
+}
+_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
+
+
+def default_of(text: str) -> int | None:
+    """The number that a line gives as default; the first, where there are more."""
+    words = normal(text)
+    found = _DEFAULT.search(words)
+    if found:
+        return whole(next(filter(None, found.groups())).rstrip(","))
+    alone = _NUMBER.fullmatch(words)
+    return whole(alone[1].rstrip(",")) if alone else None
+
+
+def batch_defaults(told: Contents) -> PublishedBatch:
+    """Batch settings where a row says nothing else."""
+    names = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
+    found = {name: value for name in names if (value := _batch_default(told, name)) is not None}
+    return PublishedBatch(**found, origins=dict.fromkeys(found, "batch defaults"))
+
+
+def _batch_default(told: Contents, name: str) -> int | None:
+    return next((value for one in told.entries("batch", name) if (value := default_of(one.text)) is not None), None)
+
+
+def strategy(told: Contents) -> PublishedLayout:
+    """The layout where a row says nothing else."""
+    texts = [entry.text for one in told.sections if one.kind == "parallelism" for entry in one.entries]
+    found = layout_in(" , ".join(texts))
+    tensor, pipeline = _batch_default(told, "tensor_parallel"), _batch_default(told, "pipeline_parallel")
+    return PublishedLayout(
+        tensor_parallel=found.tensor_parallel or tensor,
+        pipeline_parallel=found.pipeline_parallel or pipeline,
+        data_parallel=found.data_parallel,
+        sharding_stage=found.sharding_stage,
+        sharding_degree=found.sharding_degree,
+        other=found.other,
+    )
+
+
+def layout_in(text: str) -> PublishedLayout:
+    """The degrees in a text: `TP4PP1DP2`, `sharding="stage2", sharding_degree=8`, `ZeRO-DP O3, DP_SIZE=8`."""
+    short = degrees(text)
+    if short is not None:
+        return _by_degrees(short)
+    said = assignments(text).settings
+    named = {name: whole(said[name]) for name in _NAMED if name in said}
+    return PublishedLayout(**named, sharding_stage=_stage(said.get("sharding_stage"), text))  # type: ignore[arg-type]
+
+
+_NAMED = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
+_SHORT = {"TP": "tensor_parallel", "MP": "tensor_parallel", "PP": "pipeline_parallel", "DP": "data_parallel"}
+
+
+def _by_degrees(short: Mapping[str, int]) -> PublishedLayout:
+    """SP is a sharding degree only beside SH, the sharding stage; elsewhere it may be sequence parallel."""
+    known = {_SHORT[name]: value for name, value in short.items() if name in _SHORT}
+    other = {name: value for name, value in short.items() if name not in _SHORT}
+    if "SH" in other:
+        known["sharding_degree"] = other.pop("SP", 1)
+        stage = other.pop("SH")
+        known |= {"sharding_stage": stage} if stage in (0, 1, 2, 3) else {}
+    return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
+
+
+def by_configuration(short: Mapping[str, int]) -> PublishedLayout:
+    """The layout that a configuration's name gives."""
+    return _by_degrees({name: value for name, value in short.items() if value})
+
+
+def _stage(value: str | None, text: str) -> Stage | None:
+    found = _STAGE.fullmatch(value) if value is not None else _ZERO.search(normal(text))
+    return cast("Stage", int(found[1])) if found else None
+
+
+def formula(told: Contents) -> Formula | None:
+    """How the document says that the global batch is computed."""
+    for entry in told.entries("batch", "global_batch"):
+        text = re.split(r"[,，。;；]|\.\s|\.$", entry.text)[0].strip()
+        top, _, bottom = re.sub(r"\s*[×x*]\s*", "*", text).partition("/")
+        names = re.fullmatch(r"[\w\s*()\-]+", top), re.fullmatch(r"[\w\s*()\-]*", bottom)
+        if "*" in top and all(names):
+            return Formula(line=entry.line, text=text, numerator=_factors(top), denominator=_factors(bottom))
+    return None
+
+
+def _factors(text: str) -> tuple[str, ...]:
+    """Factors by their meaning, by their printed name where that is not known."""
+    words = [word.strip(" ()") for word in text.split("*")]
+    return tuple(meaning(word) or word for word in words if word)
+
+
+def precision_in(text: str | None) -> str | None:
+    """The one precision that a text names; None where it names none, or several, or only says `amp`."""
+    found = {_PRECISIONS[index] for one in _PRECISION.findall(text or "") for index, word in enumerate(one) if word}
+    return found.pop() if len(found) == 1 else None
+
+
+def truth(text: str | None) -> bool | None:
+    """`True`, `yes`, `是`; None for what is neither that nor its opposite."""
+    word = normal(text or "").lower().strip(" .")
+    if word in ("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"):
+        return True
+    return (
+        False
+        if word in ("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed")
+        else None
+    )
+
+
+def told(text: str | None) -> str | None:
+    """A text that says something itself: neither withheld nor only a pointer to the table of results."""
+    if text is None or withheld(text) or re.search(r"见\s*[\"“]|[,;]\s*见|,\s*see ", text, re.IGNORECASE):
+        return None
+    return text

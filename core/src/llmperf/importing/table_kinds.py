@@ -1,0 +1,79 @@
+"""Tables by what their columns mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmperf.importing.blocks import Block
+from llmperf.importing.cell_text import plain
+from llmperf.importing.vocabulary import HeadingKind, column_meaning, meaning
+from llmperf.types.published import Column, Entry, Table, TableKind, TableRow, Unread
+
+FIGURES = frozenset(["throughput", "memory", "mfu", "loss", "evaluation"])
+"""Columns that hold what was measured."""
+CIRCUMSTANCES = frozenset(["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model"])
+"""Columns that say under what circumstances."""
+
+
+def table_of(block: Block, heading: str, kind: HeadingKind | None) -> Table:
+    """A block of rows as a table, its kind told by its columns, and by the heading where they leave it open."""
+    (line, headers), *rows = block.rows
+    columns = _columns(headers)
+    return Table(
+        line=line,
+        heading=heading,
+        kind=_kind(columns, kind),
+        columns=columns,
+        rows=tuple(TableRow(line=number, cells=cells) for number, cells in rows),
+    )
+
+
+def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
+    """Each meaning stands once, but for evaluations; a second column of a meaning has none."""
+    seen: set[str] = set()
+    columns = []
+    for header in headers:
+        name = column_meaning(header)
+        if name in seen and name != "evaluation":
+            name = None
+        seen.add(name or "")
+        columns.append(Column(header=header, name=name))
+    return tuple(columns)
+
+
+def _kind(columns: Sequence[Column], heading: HeadingKind | None) -> TableKind:
+    names = [column.name for column in columns]
+    if {"item", "value"} <= set(names) or (heading == "general" and len(columns) in (2, 3)):
+        return "general"
+    figures = len(FIGURES.intersection(filter(None, names)))
+    if figures and (figures >= 2 or CIRCUMSTANCES.intersection(filter(None, names)) or heading == "performance"):
+        return "performance"
+    return "other"
+
+
+def general_entries(table: Table) -> tuple[list[Entry], list[Unread]]:
+    """The rows of the general table as entries, and those with a label that is not known."""
+    places = {column.name: index for index, column in enumerate(table.columns) if column.name}
+    item, value = places.get("item", 0), places.get("value", 1)
+    remark = places.get("remark", next((index for index in range(3) if index not in (item, value)), 2))
+    entries, unknown = [], []
+    for row in table.rows:
+        cells = [*map(plain, row.cells), *[""] * 3]
+        label, text, told = cells[item], cells[value], cells[remark] if remark < len(row.cells) else ""
+        entry = Entry(line=row.line, label=label, name=_general_name(label, text), text=text, remark=told)
+        entries.append(entry)
+        if entry.name is None and any(cells):
+            shown = " | ".join(row.cells)
+            unknown.append(
+                Unread(line=row.line, text=shown, reason="expected a known general metric; its cells are kept")
+            )
+    return entries, unknown
+
+
+def _general_name(label: str, text: str) -> str | None:
+    """The meaning of a label; `fix_hp` and `parallel` share one, and what they point to tells them apart."""
+    name = column_meaning(label)
+    if name == "changes":
+        pointed = meaning(text)
+        return pointed if pointed in ("parallel", "fix_hp") else name
+    return name
