@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ COMMANDS = {
     "plugins": "List the installed plugins, broken ones with their reason.",
     "devices": "List the devices that the vendor plugins see here.",
     "validate": "Check results, plans, records, cases and models.",
+    "import": "Read published Markdown tables into results.",
     "pack": "Make a submission of run folders: an archive with a manifest.",
     "report": "Render results as tables or documents.",
     "compare": "Hold the figures of runs against those of others.",
@@ -40,7 +42,8 @@ class Lazy(click.Group):
         """Import one command's module."""
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"llmperf.cli.{name}").command
+        module = f"{name}_" if iskeyword(name) else name
+        command: click.Command = import_module(f"llmperf.cli.{module}").command
         return command
 
     def resolve_command(

@@ -17,6 +17,7 @@ Examples:
   llmperf report runs/ID --format markdown --lang zh  a README as the published ones
   llmperf report runs/* --format csv -o runs.csv
   llmperf report runs/* --format html -o runs.html
+  llmperf report published/                           imported documents, a row for each result
 """
 
 
@@ -29,14 +30,23 @@ Examples:
               help="Of the headings.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
 def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | None) -> None:
-    """Render results as a table or a document. PATH is a run folder, a result.json, or a folder of runs."""
+    """Render results as a table or a document. PATH is a run folder, a result.json, or a folder of runs.
+
+    What `llmperf import` has written is shown too, its tables as they were printed.
+    """
     from llmperf.documents import write_bytes
     from llmperf.plugins import load_for
-    from llmperf.validation.check import found_results
+    from llmperf.validation.check import found_reportable
 
-    results = tuple(found for path in paths for found in found_results(path))
+    results, published = found_reportable(paths)
     reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]
-    text = _named(reporters, wanted).render(results, language)
+    reporter = _named(reporters, wanted)
+    if published:
+        from llmperf.reporting.published import render
+
+        text = render(wanted, results, published, language)
+    else:
+        text = reporter.render(results, language)
     if output is None:
         click.echo(text, nl=False)
     else:

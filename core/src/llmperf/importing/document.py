@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from llmperf_schemas import PUBLISHED_SCHEMA
 
@@ -43,7 +44,7 @@ _VENDORS = {
 
 
 def import_document(data: bytes, name: str, library: Library) -> Published:
-    """What a document says; `name` is its file's. UserError for what is no UTF-8 text or too large."""
+    """What a document says; `name` is where it was read. UserError for what is no UTF-8 text or too large."""
     lines = _lines(data, name)
     found = contents(blocks(lines))
     datasets = tuple(_datasets(found))
@@ -54,7 +55,7 @@ def import_document(data: bytes, name: str, library: Library) -> Published:
         schema=PUBLISHED_SCHEMA,
         provenance="imported",
         title=found.title,
-        source=_source(data, name, len(lines), found),
+        source=_source(data, PurePath(name).name, len(lines), found),
         vendor=_vendor(found),
         sections=tuple(found.sections),
         defaults=document.defaults,

@@ -13,16 +13,16 @@ MAX_CELL = 400
 _MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
-def printable(text: str) -> str:
-    """On one line, and without what moves a terminal's cursor or hides text."""
-    line = " ".join(text[: MAX_CELL + 1].split())
+def printable(text: str, limit: int = MAX_CELL) -> str:
+    """On one line, and without what moves a terminal's cursor or hides text; cut off after `limit` characters."""
+    line = " ".join(text[: limit + 1].split())
     line = escaped(line)
-    return line if len(line) <= MAX_CELL else line[:MAX_CELL] + "..."
+    return line if len(line) <= limit else line[:limit] + "..."
 
 
-def markdown(text: str) -> str:
+def markdown(text: str, limit: int = MAX_CELL) -> str:
     """Foreign text inside Markdown: no cell, line, tag, link or code span begins or ends in it."""
-    return printable(text).translate(_MARKDOWN)
+    return printable(text, limit).translate(_MARKDOWN)
 
 
 def number(value: float | int | None, digits: int = 1) -> str:

@@ -81,7 +81,7 @@ def csv_text(results: Results, language: str) -> str:
 def csv_row(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
     """Column and value; text that a spreadsheet would take for a formula is quoted."""
     for name, value in _csv_values(path, result):
-        yield _harmless(name), _harmless(value) if isinstance(value, str) else value
+        yield csv_harmless(name), csv_harmless(value) if isinstance(value, str) else value
 
 
 def _csv_values(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
@@ -116,6 +116,7 @@ def _csv_metrics(result: Result) -> Iterator[tuple[str, Any]]:
     yield "errors", sum(one.severity == "error" for one in result.findings)
 
 
-def _harmless(value: str) -> str:
+def csv_harmless(value: str) -> str:
+    """Text that no spreadsheet takes for a formula, on one line."""
     shown = cells.printable(value)
     return f"'{shown}" if shown[:1] in ("=", "+", "-", "@") else shown

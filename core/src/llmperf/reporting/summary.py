@@ -24,8 +24,13 @@ def result_table(result: Result) -> str:
 
 def comparison_table(results: Sequence[Result]) -> str:
     """Several results, one a row."""
+    return rows_table([comparison_row(result) for result in results])
+
+
+def rows_table(found: Sequence[Sequence[str]]) -> str:
+    """Rows under the headers of the comparison table."""
     from tabulate import tabulate
 
-    rows = [[printable(cell) for cell in comparison_row(result)] for result in results]
+    rows = [[printable(cell) for cell in row] for row in found]
     widths = [FIX_HP_WIDTH if header == "fix_hp" else None for header in HEADERS]
     return tabulate(rows, headers=HEADERS, tablefmt="simple", disable_numparse=True, maxcolwidths=widths)

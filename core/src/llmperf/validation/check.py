@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.types.published import Published
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
-from llmperf.validation.finding_files import Document, Kind, documents_in
+from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
 from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
@@ -229,6 +229,33 @@ def found_published(path: Path) -> list[tuple[Path, Published]]:
     """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
     found = [one.path for one in documents_in(path) if one.kind == "published"]
     return [(file, read_published(file)) for file in found]
+
+
+def found_reportable(
+    paths: Sequence[Path],
+) -> tuple[tuple[tuple[Path, Result], ...], tuple[tuple[Path, Published], ...]]:
+    """The results and the imported documents at some paths; UserError where there is neither."""
+    results: list[tuple[Path, Result]] = []
+    published: list[tuple[Path, Published]] = []
+    for path in paths:
+        found = len(results) + len(published)
+        for one in _reportable(path):
+            if one.kind == "published":
+                published.append((one.path, read_published(one.path)))
+            elif one.kind == "result":
+                results.append((one.path, read_result(one.path)))
+        if found == len(results) + len(published):
+            raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
+    return tuple(results), tuple(published)
+
+
+def _reportable(path: Path) -> Iterator[Document]:
+    """The result of a run folder alone; a file that does not say what it is, for a result."""
+    if path.is_dir() and not (path / RESULT).is_file():
+        yield from documents_in(path)
+    else:
+        file = path / RESULT if path.is_dir() else path
+        yield Document(file, "published" if file.is_file() and kind_of(file) == "published" else "result")
 
 
 def read_published(path: Path) -> Published:

@@ -1,0 +1,80 @@
+"""Published documents from files to a folder each, all of them or none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmperf.cases.library import Library
+from llmperf.documents import encode_pretty, read_bytes, write_bytes
+from llmperf.errors import UserError
+from llmperf.importing.document import MAX_BYTES, import_document
+from llmperf.types.published import Published
+
+NAME = "published.json"
+"""What a document is written as, in a folder of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One document that was imported."""
+
+    source: Path
+    """Where it was read."""
+    target: Path
+    """Where it was written."""
+    published: Published
+    """What it says."""
+
+
+def import_files(sources: Sequence[Path], out: Path, library: Library, force: bool = False) -> list[Imported]:
+    """Read documents and write each to `out/NAME/published.json`.
+
+    UserError, with nothing written, if one cannot be read or has no results, if two would have the same folder, or if
+    a file is there already and `force` is not set.
+    """
+    imported = [_imported(source, out, library) for source in sources]
+    _check_targets(imported, force)
+    for one in imported:
+        try:
+            one.target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{one.target.parent}: cannot be made: {error.strerror or error}") from None
+        write_bytes(one.target, encode_pretty(one.published))
+    return imported
+
+
+def _imported(source: Path, out: Path, library: Library) -> Imported:
+    published = import_document(read_bytes(source, MAX_BYTES), str(source), library)
+    if not published.rows:
+        raise UserError(f"{source}: expected a table of results, found {_found(published)}")
+    return Imported(source=source, target=out / folder_name(source) / NAME, published=published)
+
+
+def _found(published: Published) -> str:
+    """What a document without results has, for whoever thought that it had some."""
+    if not published.tables:
+        return "no table"
+    lines = ", ".join(str(table.line) for table in published.tables[:5])
+    return f"none among its tables (line {lines})"
+
+
+def folder_name(source: Path) -> str:
+    """The name of the file without its ending; of a README, that of its folder."""
+    path = source.resolve()
+    name = path.parent.name if path.stem.lower() in ("readme", "index") and path.parent.name else path.stem
+    return re.sub(r"[^\w.\-]+", "-", name).strip(".-")[:100] or "document"
+
+
+def _check_targets(imported: Sequence[Imported], force: bool) -> None:
+    seen: dict[Path, Path] = {}
+    for one in imported:
+        if one.target in seen:
+            raise UserError(f"{one.source}: {one.target} is for {seen[one.target]} too; import one of them elsewhere")
+        seen[one.target] = one.source
+        if one.target.is_symlink() or one.target.is_dir():
+            raise UserError(f"{one.target}: expected a regular file or none, found a link or a folder")
+        if one.target.exists() and not force:
+            raise UserError(f"{one.target}: is there already; --force replaces it")
