@@ -56,7 +56,8 @@ def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
     end = start + 1
     while end < len(lines) and not lines[end].strip().startswith(mark * 3):
         end += 1
-    return Block("code", start + 1, "\n".join(lines[start + 1 : end])), end + 1
+    info = lines[start].strip().lstrip(mark).strip()
+    return Block("code", start + 1, "\n".join([*[info] * bool(info), *lines[start + 1 : end]])), end + 1
 
 
 def _begins_table(lines: Sequence[str], number: int) -> bool:

@@ -10,9 +10,11 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
 _CODE = re.compile(r"(`+)([^`]+)\1")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()\s]*)[^()]*\)")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\)")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-_WITHHELD = re.compile(r"[/\\*\-–—―－~.?]*|n\s?/?\s?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE)
+_WITHHELD = re.compile(
+    r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
+)
 
 _PLAIN = str.maketrans(
     {"，": ",", "：": ":", "（": "(", "）": ")",

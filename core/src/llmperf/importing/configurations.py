@@ -13,7 +13,8 @@ _DEVICE = re.compile(
     r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10})",
     re.IGNORECASE,
 )
-_NODES = re.compile(r"(\d{1,5})\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
+_NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
+_CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四五六七八九十", 2)}}
 _COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
 _SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
 _SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
@@ -48,7 +49,7 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
 def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:
     found = number.search(words)
     if found:
-        return int(found[1]) or None
+        return _CHINESE.get(found[1]) or int(found[1]) or None
     return 1 if single.search(words) else None
 
 

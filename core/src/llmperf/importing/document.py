@@ -55,6 +55,7 @@ def import_document(data: bytes, name: str, library: Library) -> Published:
         schema=PUBLISHED_SCHEMA,
         provenance="imported",
         title=found.title,
+        headings=tuple(found.headings),
         source=_source(data, PurePath(name).name, len(lines), found),
         vendor=_vendor(found),
         sections=tuple(found.sections),

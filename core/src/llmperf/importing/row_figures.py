@@ -77,7 +77,7 @@ def _enter_number(
             found.problems.append((text, f"expected a unit such as token/p/s under {header!r} to know what it counts"))
     elif name in ("loss", "mfu"):
         setattr(found, name, one)
-    else:
+    elif name == "evaluation" or one.value is not None:
         into = found.evaluation if name == "evaluation" else found.other
         into[header if header not in into else f"{header} ({len(into) + 1})"] = one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from llmperf.importing.assignments import Assignments, assignments
@@ -12,7 +12,7 @@ from llmperf.importing.cell_text import normal
 from llmperf.importing.configurations import configuration_name, hardware
 from llmperf.importing.numbers import whole
 from llmperf.importing.sections import Contents
-from llmperf.importing.settings import by_configuration, layout_in, precision_in, told, truth
+from llmperf.importing.settings import by_configuration, layout_in, merged, precision_in, told, truth
 from llmperf.types.published import (
     Claim,
     ConfigurationName,
@@ -26,6 +26,12 @@ BATCH = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch"
 LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
 _DIVIDED = re.compile(r"tensor|张量|pipeline|流水|model parallel|模型并行|expert|专家|(?<![a-z])[tpe]p(?![a-z])")
 
+EXPECTED = {
+    "fix_hp": "expected settings such as GAS=64",
+    "parallel": "expected a layout such as TP4PP1DP2 or settings such as sharding_degree=8",
+}
+NUMBERS = frozenset([*BATCH, *LAYOUT, "steps", "seed"])
+"""Settings that are whole numbers."""
 MAX_INTEGER = 2**53 - 1
 """What every JSON reader keeps exactly."""
 _RECOMPUTED = re.compile(r"(?:gradient|activation)[ _-]?checkpoint|recompute|重计算")
@@ -57,36 +63,28 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
 
 
 def _enter(one: Assignments, column: str, found: Cells) -> None:
-    found.options |= {name: value for name, value in one.options.items() if name not in found.options}
+    for name, value in one.options.items():
+        if found.options.setdefault(name, value) != value:
+            found.problems.append((f"{name}={value}", f"expected {found.options[name]}, as in another cell"))
+    for name in NUMBERS.intersection(one.settings):
+        if whole(one.settings[name]) is None:
+            found.problems.append((f"{name}={one.settings[name]}", "expected a whole number above 0"))
     found.settings |= {name: value for name, value in one.settings.items() if name not in found.settings}
     found.claims += one.claims
-    if column == "fix_hp" and one.rest and not _is_layout(one.rest):
-        text = ", ".join(one.rest)
-        found.problems.append((text, "expected settings such as GAS=64 under fix_hp"))
-
-
-def _is_layout(rest: Sequence[str]) -> bool:
-    return layout_in(",".join(rest)) != PublishedLayout() or precision_in(" ".join(rest)) is not None
+    if column in EXPECTED:
+        odd = [text for text in one.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
+        found.problems += [(", ".join(odd), f"{EXPECTED[column]} in this cell")] * bool(odd)
 
 
 def layout(found: Cells, strategy: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
     """From the parallel cell, the settings, the name of the configuration, the document's strategy, in this order."""
-    text = found.by_name.get("parallel", "")
-    own = layout_in(text)
-    said = {key: whole(found.settings[key]) for key in LAYOUT if key in found.settings}
-    hp = layout_in(found.by_name.get("fix_hp", ""))
+    said = {key: value for key in LAYOUT if (value := whole(found.settings.get(key, "")))}
+    cells = [layout_in(found.by_name.get(column, "")) for column in ("parallel", "fix_hp")]
     named = by_configuration(name.degrees) if name else PublishedLayout()
-    near = (own, PublishedLayout(**{key: value for key, value in said.items() if value}), hp, named)  # type: ignore[arg-type]
-    degrees = {key: _first(near, key) or getattr(strategy, key) for key in LAYOUT}
-    if any(one != PublishedLayout() for one in near) and strategy.data_parallel and not _first(near, "data_parallel"):
-        degrees["data_parallel"] = None  # the document's is that of its default layout
-    stages = (one.sharding_stage for one in (*near, strategy) if one.sharding_stage is not None)
-    other = {**strategy.other, **named.other, **own.other}
-    return PublishedLayout(**degrees, sharding_stage=next(stages, None), other=other)
-
-
-def _first(near: Sequence[PublishedLayout], key: str) -> int | None:
-    return next((value for one in near if (value := getattr(one, key)) is not None), None)
+    own = merged([cells[0], PublishedLayout(**said), cells[1], named])  # type: ignore[arg-type]
+    if own != PublishedLayout() and own.data_parallel is None:
+        strategy = replace(strategy, data_parallel=None)  # the document's is that of its default layout
+    return merged([own, strategy])
 
 
 def batch(

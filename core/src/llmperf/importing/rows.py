@@ -78,6 +78,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     dataset = _dataset(document, dataset_text, case.contract.dataset if case else None)
     said = Said(batch, ranks, where, row_settings.free_settings(found, contents, precision, dataset))
     changes = departures(said, case, _defaults(document))
+    if where.configuration and not withheld(where.configuration) and not where.devices_per_node:
+        contents.missing(row.line, where.configuration, "expected nodes x devices such as (1x8)")
     for text, reason in (*found.problems, *measured.problems):
         contents.missing(row.line, text, reason)
     return PublishedRow(

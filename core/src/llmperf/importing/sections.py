@@ -24,6 +24,7 @@ class Contents:
     """A document by its parts."""
 
     title: str = ""
+    headings: list[Note] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -84,6 +85,7 @@ def contents(found: Sequence[Block]) -> Contents:
 def _heading(block: Block, told: Contents) -> _Place:
     text = plain(block.text)
     kind = heading_kind(block.text)
+    told.headings.append(Note(line=block.line, text=text))
     if kind == "title" or not told.title:
         told.title = text
     if kind is None:
@@ -104,7 +106,7 @@ def _enter_table(block: Block, place: _Place, told: Contents) -> None:
     told.tables.append(table)
     width = len(table.columns)
     for row in table.rows:
-        if len(row.cells) > width:
+        if any(row.cells[width:]):
             surplus = " | ".join(row.cells[width:])
             told.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
     if table.kind == "other":

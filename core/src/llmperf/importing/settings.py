@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 from llmperf.importing.assignments import assignments, degrees
@@ -58,8 +58,8 @@ def _batch_default(told: Contents, name: str) -> int | None:
 
 def strategy(told: Contents) -> PublishedLayout:
     """The layout where a row says nothing else."""
-    texts = [entry.text for one in told.sections if one.kind == "parallelism" for entry in one.entries]
-    found = layout_in(" , ".join(texts))
+    entries = (entry for one in told.sections if one.kind == "parallelism" for entry in one.entries)
+    found = merged([layout_in(entry.text) for entry in entries])
     tensor, pipeline = _batch_default(told, "tensor_parallel"), _batch_default(told, "pipeline_parallel")
     return PublishedLayout(
         tensor_parallel=found.tensor_parallel or tensor,
@@ -69,6 +69,17 @@ def strategy(told: Contents) -> PublishedLayout:
         sharding_degree=found.sharding_degree,
         other=found.other,
     )
+
+
+def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:
+    """For each degree the first layout that gives it."""
+    known: dict[str, int] = {}
+    for name in (*_NAMED, "sharding_stage"):
+        said = next((value for one in layouts if (value := getattr(one, name)) is not None), None)
+        if said is not None:
+            known[name] = said
+    other = {name: value for one in reversed(layouts) for name, value in one.other.items()}
+    return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
 
 
 def layout_in(text: str) -> PublishedLayout:

@@ -379,6 +379,8 @@ class Published:
     """The document as it was read."""
     vendor: str | None
     """The vendor whose name the environment's heading or accelerator gives; None where neither does."""
+    headings: tuple[Note, ...]
+    """All of them, also those of the sections."""
     sections: tuple[Section, ...]
     """Environment, strategies, batch defaults, general metrics."""
     defaults: PublishedBatch
