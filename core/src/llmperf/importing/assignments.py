@@ -12,7 +12,7 @@ from llmperf.types.published import Claim, Figure
 
 MAX_TEXT = 4000
 """Characters of a cell that is taken apart."""
-_NAME = r"[A-Za-z_\u4e00-\u9fff][\w.\-\u4e00-\u9fff]*(?:\s(?:bs|batch|size|batch\s?size|parallel|length))*"
+_NAME = r"(?<![\w.\-])[A-Za-z_\u4e00-\u9fff][\w.\-]{0,60}(?:\s(?:bs|batch|size|batch\s?size|parallel|length))*"
 _VALUE = r"\"[^\"]*\"|'[^']*'|[^\s,;()\[\]\"'=]+"
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})\s*[=:]\s*(?P<value>{_VALUE})", re.IGNORECASE)
 _CLAIM = re.compile(
@@ -92,4 +92,4 @@ def degrees(text: str) -> dict[str, int] | None:
     words = normal(text)[:MAX_TEXT]
     found = {one[1].upper(): int(one[2]) for one in _DEGREE.finditer(words) if int(one[2])}
     leftover = _DEGREE.sub("", words)
-    return found if found and not re.search(r"\w", leftover) else None
+    return found if found and not re.search(r"[^\W_]", leftover) else None

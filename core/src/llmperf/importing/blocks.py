@@ -54,7 +54,7 @@ def blocks(lines: Sequence[str]) -> list[Block]:
 def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
     """A fenced block, which goes on to the end if nothing closes it."""
     end = start + 1
-    while end < len(lines) and not lines[end].strip().startswith(mark * 3):
+    while end < len(lines) and not (lines[end].strip().startswith(mark * 3) and not lines[end].strip(mark + " \t")):
         end += 1
     info = lines[start].strip().lstrip(mark).strip()
     return Block("code", start + 1, "\n".join([*[info] * bool(info), *lines[start + 1 : end]])), end + 1

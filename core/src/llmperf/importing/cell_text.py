@@ -9,7 +9,7 @@ _DELIMITER = re.compile(r":?-{1,}:?")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
-_CODE = re.compile(r"(`+)([^`]+)\1")
+_CODE = re.compile(r"(`{1,3})([^`]+)\1")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\)")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _WITHHELD = re.compile(

@@ -6,14 +6,15 @@ import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import Literal
 
 from llmperf_schemas import PUBLISHED_SCHEMA
 
-from llmperf.cases.library import Library
 from llmperf.errors import UserError
 from llmperf.importing.blocks import blocks
 from llmperf.importing.cell_text import has_chinese, normal
 from llmperf.importing.configurations import configuration_names
+from llmperf.importing.library_match import Known
 from llmperf.importing.rows import Document, rows
 from llmperf.importing.sections import Contents, contents
 from llmperf.importing.settings import batch_defaults, formula, strategy, told
@@ -43,12 +44,12 @@ _VENDORS = {
 """Names of vendors as headings and accelerators give them, by the plugin's name where there is one."""
 
 
-def import_document(data: bytes, name: str, library: Library) -> Published:
+def import_document(data: bytes, name: str, known: Known) -> Published:
     """What a document says; `name` is where it was read. UserError for what is no UTF-8 text or too large."""
     lines = _lines(data, name)
     found = contents(blocks(lines))
     datasets = tuple(_datasets(found))
-    document = Document(found, batch_defaults(found), strategy(found), datasets, library)
+    document = Document(found, batch_defaults(found), strategy(found), datasets, known)
     results = tuple(rows(document))
     found.unread.sort(key=lambda one: one.line)
     return Published(
@@ -90,9 +91,15 @@ def _lines(data: bytes, name: str) -> list[str]:
 
 
 def _source(data: bytes, name: str, lines: int, found: Contents) -> Source:
-    headings = [found.title, *(one.heading for one in found.sections), *(one.heading for one in found.tables)]
-    language = "zh" if any(map(has_chinese, headings)) else "en"
-    return Source(name=name, sha256=hashlib.sha256(data).hexdigest(), lines=lines, language=language)  # type: ignore[arg-type]
+    digest = hashlib.sha256(data).hexdigest()
+    return Source(name=name, sha256=digest, lines=lines, language=_language(found))
+
+
+def _language(found: Contents) -> Literal["en", "zh"]:
+    """That of most headings of sections and tables; where there are none, of the columns."""
+    headings = [one.heading for one in found.sections] + [one.heading for one in found.tables if one.heading]
+    texts = headings or [column.header for table in found.tables for column in table.columns] or [found.title]
+    return "zh" if 2 * sum(map(has_chinese, texts)) >= (len(texts) if headings else 1) else "en"
 
 
 def _vendor(found: Contents) -> str | None:

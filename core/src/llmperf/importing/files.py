@@ -11,6 +11,7 @@ from llmperf.cases.library import Library
 from llmperf.documents import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import UserError
 from llmperf.importing.document import MAX_BYTES, import_document
+from llmperf.importing.library_match import Known
 from llmperf.types.published import Published
 
 NAME = "published.json"
@@ -35,7 +36,8 @@ def import_files(sources: Sequence[Path], out: Path, library: Library, force: bo
     UserError, with nothing written, if one cannot be read or has no results, if two would have the same folder, or if
     a file is there already and `force` is not set.
     """
-    imported = [_imported(source, out, library) for source in sources]
+    known = Known.of(library)
+    imported = [_imported(source, out, known) for source in sources]
     _check_targets(imported, force)
     for one in imported:
         try:
@@ -46,8 +48,8 @@ def import_files(sources: Sequence[Path], out: Path, library: Library, force: bo
     return imported
 
 
-def _imported(source: Path, out: Path, library: Library) -> Imported:
-    published = import_document(read_bytes(source, MAX_BYTES), str(source), library)
+def _imported(source: Path, out: Path, known: Known) -> Imported:
+    published = import_document(read_bytes(source, MAX_BYTES), str(source), known)
     if not published.rows:
         raise UserError(f"{source}: expected a table of results, found {_found(published)}")
     return Imported(source=source, target=out / folder_name(source) / NAME, published=published)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from llmperf.cases.library import Library
 from llmperf.importing.cell_text import normal
@@ -17,21 +19,31 @@ _BESIDE = re.compile(
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
 
 
-def model_name(text: str | None, group: str | None, library: Library) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the library has, read once for many documents."""
+
+    models: Mapping[str, str]
+    """A model's name or title, squeezed, to its name."""
+    cases: tuple[Case, ...]
+
+    @classmethod
+    def of(cls, library: Library) -> Known:
+        """Read every model and case; UserError if one cannot be read."""
+        names = library.paths("models")
+        titles = {_key(library.model(name).title): name for name in names}
+        cases = tuple(library.case(name) for name in library.paths("cases"))
+        return cls({**titles, **{_key(name): name for name in names}}, cases)
+
+
+def model_name(text: str | None, group: str | None, known: Known) -> str | None:
     """The library's name of the model; `group`, a heading among the rows, may add the size or name it in full."""
-    known = _known(library)
     size = _SIZE.search(_words(group or ""))
     sized = f"{text} {size[0]}" if text and size and not _SIZE.search(_words(text)) else text
     for one in (group, sized):
-        if one and (found := known.get(_key(one))):
+        if one and (found := known.models.get(_key(one))):
             return found
     return None
-
-
-def _known(library: Library) -> dict[str, str]:
-    names = library.paths("models")
-    titles = {_key(library.model(name).title): name for name in names}
-    return {**titles, **{_key(name): name for name in names}}
 
 
 def _words(text: str) -> str:
@@ -63,19 +75,18 @@ def _texts(told: Contents, kind: str, *names: str) -> str:
     return " ".join(one.text for one in entries if not names or one.name in names).lower()
 
 
-def case_of(model: str | None, framework: str | None, library: Library) -> Case | None:
+def case_of(model: str | None, framework: str | None, known: Known) -> Case | None:
     """The one case on this model with this framework; None where there is none, or more than one."""
     if model is None or framework is None:
         return None
-    cases = [library.case(name) for name in library.paths("cases")]
-    found = [one for one in cases if one.contract.model == model and one.tuning.framework == framework]
+    found = [one for one in known.cases if one.contract.model == model and one.tuning.framework == framework]
     return found[0] if len(found) == 1 else None
 
 
-def dataset_name(text: str, library: Library) -> str | None:
+def dataset_name(text: str, known: Known) -> str | None:
     """The name by which cases know a data set; None where they do not."""
     key = _dataset_key(text)
-    names = {library.case(name).contract.dataset for name in library.paths("cases")}
+    names = {one.contract.dataset for one in known.cases}
     return next((name for name in sorted(names) if _dataset_key(name) == key), None)
 
 

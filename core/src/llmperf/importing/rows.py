@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from llmperf.cases.library import Library
 from llmperf.importing import row_settings
 from llmperf.importing.cell_text import plain, withheld
 from llmperf.importing.configurations import hardware
 from llmperf.importing.departures import Said, departures, paths_of
-from llmperf.importing.library_match import case_of, dataset_name, framework_name, model_name
+from llmperf.importing.library_match import Known, case_of, dataset_name, framework_name, model_name
 from llmperf.importing.row_figures import figures, metrics
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import precision_in, told
@@ -26,7 +25,7 @@ class Document:
     defaults: PublishedBatch
     strategy: PublishedLayout
     datasets: Sequence[Note]
-    library: Library
+    known: Known
 
 
 def rows(document: Document) -> Iterator[PublishedRow]:
@@ -59,7 +58,7 @@ def _group(table: Table, row: TableRow) -> str | None:
 
 
 def _row(document: Document, index: int, number: int, group: str | None) -> PublishedRow:
-    contents, library = document.contents, document.library
+    contents, known = document.contents, document.known
     table = contents.tables[index]
     row = table.rows[number]
     found = row_settings.cells_of(_by_name(table, row))
@@ -72,8 +71,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     batch = row_settings.batch(found, document.defaults, where, ranks, contents, expression)
     precision_text, dataset_text = (_own_or_general(found, contents, name) for name in ("precision", "dataset"))
     model_text = told(found.by_name.get("model")) or contents.text("general", "model")
-    model, framework = model_name(model_text, group, library), framework_name(contents)
-    case = case_of(model, framework, library)
+    model, framework = model_name(model_text, group, known), framework_name(contents)
+    case = case_of(model, framework, known)
     precision = precision_in(precision_text)
     dataset = _dataset(document, dataset_text, case.contract.dataset if case else None)
     said = Said(batch, ranks, where, row_settings.free_settings(found, contents, precision, dataset))
@@ -122,7 +121,7 @@ def _own_or_general(found: row_settings.Cells, contents: Contents, name: str) ->
 def _dataset(document: Document, text: str | None, expected: str | None) -> str | None:
     """The data set by its name among cases; that of the case where the document names it anywhere."""
     texts = [text, *(one.text for one in document.datasets)]
-    names = [name for one in texts if one and (name := dataset_name(one, document.library))]
+    names = [name for one in texts if one and (name := dataset_name(one, document.known))]
     return expected if expected in names else next(iter(names), None)
 
 

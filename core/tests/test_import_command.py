@@ -1,0 +1,143 @@
+"""`llmperf import` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+
+FOLDER = Path(__file__).parent / "published_documents"
+LORA, MEGATRON = FOLDER / "llama2_7b_lora_a100.md", FOLDER / "llama2_7b_megatron_deepspeed_a100.md"
+BAICHUAN = FOLDER / "baichuan2_13b_zero_h800.md"
+
+
+def test_a_document_becomes_a_folder(tmp_path, capsys):
+    assert call(["import", str(LORA), "--out", str(tmp_path / "new" / "out")]) == 0
+    told = capsys.readouterr()
+    assert "llama2_7b_lora" in told.out
+    assert told.err == ""
+    written = tmp_path / "new" / "out" / "llama2_7b_lora_a100" / "published.json"
+    document = json.loads(written.read_text(encoding="utf-8"))
+    assert (document["schema"], document["provenance"], len(document["rows"])) == ("llmperf/published/1", "imported", 2)
+    assert [path.name for path in written.parent.iterdir()] == ["published.json"]
+
+
+def test_what_is_not_understood_is_told_with_its_line(tmp_path, capsys):
+    assert call(["import", str(BAICHUAN), "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
+
+
+def test_json_for_programs(tmp_path, capsys):
+    assert call(["import", str(LORA), str(BAICHUAN), "--out", str(tmp_path), "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["rows"][1] == {"line": 65, "case": "llama2_7b_lora", "model": "llama2_7b", "variant": True}
+    assert second["unread"][0]["line"] == 63
+
+
+def test_nothing_is_replaced_unless_told_so(tmp_path, capsys):
+    assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
+    written = tmp_path / "llama2_7b_lora_a100" / "published.json"
+    before = written.read_bytes()
+    written.write_text("mine")
+    assert call(["import", str(MEGATRON), str(LORA), "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1
+    assert "is there already; --force replaces it" in error[0]
+    assert written.read_text() == "mine"
+    assert not (tmp_path / "llama2_7b_megatron_deepspeed_a100").exists()
+    assert call(["import", str(LORA), "--out", str(tmp_path), "--force"]) == 0
+    assert written.read_bytes() == before
+
+
+def test_a_readme_has_the_name_of_its_folder(tmp_path):
+    for name in ("one", "the other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_bytes(LORA.read_bytes())
+    sources = [str(tmp_path / name / "README.md") for name in ("one", "the other")]
+    assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one", "the-other"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "No such file"),
+        (b"", "found no table"),
+        (b"# nothing here\n", "found no table"),
+        (b"# t\n| a | b |\n|---|---|\n| 1 | 2 |\n", "none among its tables (line 2)"),
+        (b"\xff\xff", "not UTF-8"),
+        (b"\0", "zero byte"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(content, told, tmp_path, capsys):
+    source = tmp_path / "bad.md"
+    if content is not None:
+        source.write_bytes(content)
+    assert call(["import", str(LORA), str(source), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "bad.md" in error
+    assert told in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_documents_do_not_share_a_folder(tmp_path, capsys):
+    (tmp_path / "other").mkdir()
+    second = tmp_path / "other" / LORA.name
+    second.write_bytes(LORA.read_bytes())
+    assert call(["import", str(LORA), str(second), "--out", str(tmp_path / "out")]) == 2
+    assert "is for" in capsys.readouterr().err
+
+
+def test_links_and_folders_in_the_way_are_not_written_through(tmp_path, capsys):
+    target = tmp_path / "out" / "llama2_7b_lora_a100"
+    target.mkdir(parents=True)
+    (tmp_path / "victim").write_text("whole")
+    (target / "published.json").symlink_to(tmp_path / "victim")
+    assert call(["import", str(LORA), "--out", str(tmp_path / "out"), "--force"]) == 2
+    assert "found a link or a folder" in capsys.readouterr().err
+    assert (tmp_path / "victim").read_text() == "whole"
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path, capsys):
+    (tmp_path / "out").write_text("x")
+    assert call(["import", str(LORA), "--out", str(tmp_path / "out")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
+    source = tmp_path / "odd.md"
+    source.write_text(MEGATRON.read_text(encoding="utf-8") + "\n\n- \x1b[2Jodd\n\n## \x1b]0;title\n", encoding="utf-8")
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
+    assert "expected a known heading" in told.err
+
+
+def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, capsys, example):
+    assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text(json.dumps(example))
+    capsys.readouterr()
+    for wanted in ("terminal", "csv", "markdown", "json"):
+        assert call(["report", str(tmp_path), "--format", wanted]) == 0
+        told = capsys.readouterr().out
+        assert "4017" in told
+        assert example["case"] in told
+
+
+def test_an_imported_document_that_was_broken_is_told(tmp_path, capsys):
+    assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
+    written = tmp_path / "llama2_7b_lora_a100" / "published.json"
+    document = json.loads(written.read_text())
+    document["rows"][0]["variant"] = "yes"
+    written.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert call(["validate", str(tmp_path)]) == 1
+    assert "/rows/0/variant: LP012 error" in capsys.readouterr().out
+    assert call(["report", str(tmp_path)]) == 2
+    assert "/rows/0/variant" in capsys.readouterr().err
