@@ -123,7 +123,7 @@ def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, capsys,
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text(json.dumps(example))
     capsys.readouterr()
-    for wanted in ("terminal", "csv", "markdown", "json"):
+    for wanted in ("terminal", "csv", "markdown", "json", "html"):
         assert call(["report", str(tmp_path), "--format", wanted]) == 0
         told = capsys.readouterr().out
         assert "4017" in told

@@ -44,7 +44,7 @@ def checked(text):
     except UserError:
         return None
     assert schema_findings("published", json.loads(documents.encode(published))) == []
-    for name in FORMATS:
+    for name in [one for one in FORMATS if one != "html"]:  # that is half a megabyte each time
         for language in ("en", "zh"):
             assert render(name, (), [(Path("published.json"), published)], language)
     return published
@@ -78,7 +78,7 @@ def same(row, meant, columns):
 
 
 @given(generated.documents())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_generated_documents_are_read_as_they_were_meant(document):
     published = read(document.text)
     assert published.unread == ()
@@ -111,7 +111,7 @@ FORMS = [
 
 
 @given(st.sampled_from(SEEDS), st.sampled_from(FORMS), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_line_is_dropped_in_silence(seed, form, data):
     """Wherever a line is put, what it says stands somewhere in the document that is made."""
     lines = seed.split("\n")
@@ -137,7 +137,7 @@ def test_every_word_of_the_published_documents_stands_in_what_is_made_of_them(se
 
 
 @given(st.sampled_from(SEEDS), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_mutated_documents_are_read_or_refused(seed, data):
     lines = seed.split("\n")
     for _ in range(data.draw(st.integers(1, 5))):
@@ -156,7 +156,7 @@ def test_mutated_documents_are_read_or_refused(seed, data):
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_is_read_or_refused(text):
     checked(text)
 
@@ -165,7 +165,7 @@ TABLE_CELL = st.text(st.sampled_from("0123456789|\\*/-=+.,%()xGBTPDS 机卡（�
 
 
 @given(st.lists(st.lists(TABLE_CELL, max_size=9), max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_cells_are_read_or_refused(rows):
     head = "| 配置 | parallel | fix_hp | token/p/s | loss | mem | MFU |\n|---|---|---|---|---|---|---|\n"
     checked(head + "\n".join("| " + " | ".join(row) + " |" for row in rows))

@@ -19,6 +19,7 @@ from llmperf.reporting import cells
 from llmperf.reporting.html_run import curves, run_row, sections
 from llmperf.reporting.words import word
 from llmperf.types import Result
+from llmperf.types.published import Published
 
 WEB = Path(__file__).parents[1] / "data" / "web"
 STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
@@ -66,7 +67,9 @@ WORDS = {
 }
 
 
-def html(results: Sequence[tuple[Path, Result]], language: str) -> str:
+def html(
+    results: Sequence[tuple[Path, Result]], language: str, published: Sequence[tuple[Path, Published]] = ()
+) -> str:
     """The page. Each result comes with the file it was read from, beside which its records are looked for."""
     scripts = [_library(name) for name in SCRIPTS]
     template = Template((WEB / "page.html").read_text(encoding="utf-8"))
@@ -74,7 +77,7 @@ def html(results: Sequence[tuple[Path, Result]], language: str) -> str:
         language=language,
         hashes=" ".join(_hash(one) for one in scripts),
         style="\n".join(_library(name) for name in STYLES),
-        data=embedded(document(results, language)),
+        data=embedded(document(results, language, published)),
         scripts="\n".join(f"<script>{one}</script>" for one in scripts),
     )
 
@@ -96,13 +99,19 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def document(results: Sequence[tuple[Path, Result]], language: str) -> Mapping[str, Any]:
+def document(
+    results: Sequence[tuple[Path, Result]], language: str, published: Sequence[tuple[Path, Published]] = ()
+) -> Mapping[str, Any]:
     """What the page shows, as plain JSON."""
     left, runs = CURVE_BYTES, []
     for path, result in results:
         run = _run(path, result, language, left > 0)
         left -= len(json.dumps(run["curves"]))
         runs.append(run)
+    if published:
+        from llmperf.reporting.published_html import published_runs
+
+        runs += [run for _, one in published for run in published_runs(one, language)]
     columns = [
         {"field": field, "title": word(title, language), "kind": kind, "digits": digits}
         for field, title, kind, digits in COLUMNS

@@ -96,6 +96,12 @@ def _csv(results: Results, documents: Documents, language: str) -> str:
     return out.getvalue()
 
 
+def _html(results: Results, documents: Documents, language: str) -> str:
+    from llmperf.reporting.html import html
+
+    return html(results, language, documents)
+
+
 def published_csv_row(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:
     """Column and value; text that a spreadsheet would take for a formula is quoted."""
     for name, value in _csv_values(path, row):
@@ -130,5 +136,6 @@ FORMATS: Mapping[str, Callable[[Results, Documents, str], str]] = {
     "markdown": _markdown,
     "json": _json,
     "csv": _csv,
+    "html": _html,
 }
 """Those that can show imported documents."""
