@@ -134,7 +134,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
     spec, machine, layout, batch = sketch.spec, sketch.machine, sketch.layout, sketch.batch
     assert layout is not None
     assert batch is not None
-    peak, peak_problem = _peak(spec, machine, plugins)
+    peak, peak_problem = _peak(spec, machine, plugins) if request.peak else (None, "not asked for")
     return Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
