@@ -1,0 +1,108 @@
+"""What published cells give in numbers, with what was printed beside each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llmperf.types.units import Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A printed number and what it stands for."""
+
+    text: str
+    """The cell as printed, without Markdown."""
+    value: float | None
+    """The number in the field's unit: a share for 38.6 %, tokens for 4M. None where it is withheld."""
+    printed: str | None = None
+    """Its digits as printed: `38.6`. What a rule computes is held against these, rounded or cut off. None where the
+    cell gives an expression and no outcome."""
+    scale: float = 1.0
+    """value / printed: 0.01 for percent, 1e6 for `4M`."""
+    unit: str | None = None
+    """As printed: `tokens/s`, `GB`, `%`."""
+    expression: str | None = None
+    """How the cell says that it was computed: `16.67 * 2048 / 8`."""
+    computed: float | None = None
+    """What that expression gives, in printed units."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The values that round (half up) or are cut off to what is printed: low inclusive, high exclusive.
+
+        ValueError where there is no value.
+        """
+        if self.value is None:
+            raise ValueError(f"no number in {self.text!r}")
+        if self.printed is None:
+            return self.value, self.value
+        mantissa, _, exponent = self.printed.lower().partition("e")
+        step = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) * self.scale
+        low, high = (step / 2, step) if self.value >= 0 else (step, step / 2)
+        return self.value - low, self.value + high
+
+    def admits(self, value: float, slack: float = 1e-9) -> bool:
+        """Whether `value` may have been printed as this figure: rounded or cut off, or by a relative `slack` beside."""
+        low, high = self.bounds
+        margin = slack * max(abs(low), abs(high))
+        return low - margin <= value <= high + margin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPart:
+    """One term of a memory cell: `46.80*2` is 46.80 on each of 2 devices."""
+
+    each: Figure
+    """What each device holds, in the cell's unit."""
+    devices: Positive | None
+    """How many; None where the cell does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedMemory:
+    """A memory cell: `32/40`, `70.09 * 8 GB`, `46.80*2 + 38.93*2 + 31.74*2 + 26.92*2 GB`."""
+
+    text: str
+    """The cell as printed, without Markdown."""
+    used: tuple[MemoryPart, ...]
+    """What is in use; several where it is told for each pipeline stage. Empty where it is withheld."""
+    total: Figure | None
+    """Of one device; None where the cell does not say."""
+    unit: str | None
+    """As the cell prints it, else as the document explains it; None where neither does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedMetrics:
+    """The figures of a row. None where there is no such column; a Figure without value where it is withheld."""
+
+    tokens_per_second_per_device: Figure | None = None
+    """Throughput of one device."""
+    tokens_per_second: Figure | None = None
+    """Throughput of all devices, where the table gives that."""
+    loss: Figure | None = None
+    """Training loss."""
+    mfu: Figure | None = None
+    """A share; the value of 38.6 % is 0.386."""
+    memory: PublishedMemory | None = None
+    """Device memory."""
+    aligned: bool | None = None
+    """Whether the row says that its losses agree with the reference's; None where it does not say."""
+    evaluation: Mapping[str, Figure] = field(default_factory=dict)
+    """Accuracies and the like, by their column's header."""
+    other: Mapping[str, Figure] = field(default_factory=dict)
+    """Numbers of columns that are not known, by their header."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a row says of its global batch: `GBS=1024=4M tokens`, `(global bs = 4M tokens)`."""
+
+    text: str
+    """As printed."""
+    global_batch: Figure | None
+    """Sequences in one optimiser step."""
+    tokens: Figure | None
+    """Tokens in one optimiser step. `4M` may mean 4 x 10^6 or 4 x 2^20: a rule has to admit both."""

@@ -1,0 +1,116 @@
+"""A published document as it stands: its lines, sections and tables, and what in them was not understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llmperf.types.units import Count, Positive
+
+SectionKind = Literal["hardware", "software", "parallelism", "optimisation", "batch", "general"]
+"""What the entries of a section are about."""
+
+TableKind = Literal["general", "performance", "other"]
+"""`general`: name, value, remark; `performance`: a result in each row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The document as it was read."""
+
+    name: str
+    """Of its file, without folders."""
+    sha256: str
+    """Of its bytes."""
+    lines: Count
+    """How many it has."""
+    language: Literal["en", "zh"]
+    """Of its headings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A remark that belongs to no field."""
+
+    line: Positive
+    """Where it begins in the source."""
+    text: str
+    """As printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Something that was not understood. It stands here so that nothing is dropped in silence."""
+
+    line: Positive
+    """Where it stands in the source."""
+    text: str
+    """As printed."""
+    reason: str
+    """What was expected in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a section: a label and what it says."""
+
+    line: Positive
+    """Where it begins in the source."""
+    label: str
+    """As printed; empty where the line has none."""
+    name: str | None
+    """What the label means, such as `accelerator`, `driver`, `seq_len`, `dataset`; None where that is not known."""
+    text: str
+    """What it says, as printed."""
+    remark: str = ""
+    """The third column of the general table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the document, by its heading."""
+
+    line: Positive
+    """Of the heading."""
+    heading: str
+    """As printed, such as `H800 software environment`."""
+    kind: SectionKind
+    """What it is about."""
+    entries: tuple[Entry, ...]
+    """In their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    header: str
+    """As it stands in the source."""
+    name: str | None
+    """What it means, such as `throughput`, `memory`, `mfu`; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One row of a table, below the headers."""
+
+    line: Positive
+    """Where it stands in the source."""
+    cells: tuple[str, ...]
+    """As they stand in the source, Markdown included; as many as the source has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table, cell by cell."""
+
+    line: Positive
+    """Of the headers."""
+    heading: str
+    """What stands above it, as printed."""
+    kind: TableKind
+    """What it holds."""
+    columns: tuple[Column, ...]
+    """In their order."""
+    rows: tuple[TableRow, ...]
+    """All that are there, also those that name a group of rows."""
