@@ -1,0 +1,85 @@
+"""Time and peak memory of `llmperf validate` on 1,000 and on 10,000 valid results, on one core.
+
+uv run python benchmarks/validate_many.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import llmperf_schemas
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--numbers", type=int, nargs="+", default=[1000, 10_000], help="How many results each time.")
+    numbers = parser.parse_args().numbers
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder, "runs")
+        for number in numbers:
+            write_results(runs, number)
+            print(measured(number, runs, Path(folder, "bytecode")))
+
+
+def write_results(runs: Path, number: int) -> None:
+    """As many run folders with a result each; those that are there already stay."""
+    for index in range(number):
+        run = runs / f"run-{index:06d}"
+        if not run.exists():
+            run.mkdir(parents=True)
+            (run / "result.json").write_text(json.dumps(result(index), indent=2))
+
+
+def result(index: int) -> dict[str, Any]:
+    """The published example, run at a pace of its own: another one slower by a part in a million."""
+    document = llmperf_schemas.example("result") | {"run_id": f"run-{index:06d}", "files": {}}
+    slower, metrics = 1 + index * 1e-6, document["metrics"]
+    for name in ("tokens_per_second_per_device", "tokens_per_second", "power_watts"):
+        metrics[name] /= slower
+    metrics["window_seconds"] *= slower
+    metrics["step_seconds"] = {name: value and value * slower for name, value in metrics["step_seconds"].items()}
+    for mfu in document["mfu"]:
+        mfu["value"] /= slower
+    return document
+
+
+def measured(number: int, runs: Path, bytecode: Path) -> str:
+    """Two runs on one core, the first to compile; what the second took."""
+    for _ in range(2):
+        began = time.perf_counter()
+        code, usage = validate(runs, bytecode)
+        wall = time.perf_counter() - began
+    if code:
+        sys.exit(f"expected valid results, found exit code {code}")
+    cpu = usage.ru_utime + usage.ru_stime
+    return f"{number} results: {wall:.1f} s, {cpu:.1f} s of CPU, peak memory {usage.ru_maxrss / 1024:.0f} MiB"
+
+
+def validate(runs: Path, bytecode: Path) -> tuple[int, Any]:
+    """Exit code and resource usage of one `llmperf validate`."""
+    argv = [sys.executable, "-m", "llmperf", "validate", str(runs)]
+    child = os.fork()
+    if not child:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.execve(argv[0], argv, dict(environment(bytecode)))
+    _, status, usage = os.wait4(child, 0)
+    return os.waitstatus_to_exitcode(status), usage
+
+
+def environment(bytecode: Path) -> Iterator[tuple[str, str]]:
+    """This process's, with compiled modules kept, as an installed package has them."""
+    yield from ((name, value) for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE")
+    yield "PYTHONPYCACHEPREFIX", str(bytecode)
+
+
+if __name__ == "__main__":
+    main()
