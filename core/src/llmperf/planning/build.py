@@ -114,7 +114,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
         sketch.problems += _framework_problems(worker, sketch)
     sketch.layout, sketch.batch = worker.layout if worker else layout, batch
     plan = _plan(sketch, worker, plugins, request)
-    plan = replace(plan, env=worker_env(plan, plugins))
+    plan = replace(plan, env={} if request.sketch else worker_env(plan, plugins))
     sketch.problems += memory_problems(plan)
     sketch.plan = replace(plan, problems=tuple(sketch.problems))
 
@@ -134,7 +134,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
     spec, machine, layout, batch = sketch.spec, sketch.machine, sketch.layout, sketch.batch
     assert layout is not None
     assert batch is not None
-    peak, peak_problem = _peak(spec, machine, plugins) if request.peak else (None, "not asked for")
+    peak, peak_problem = (None, "not asked for") if request.sketch else _peak(spec, machine, plugins)
     return Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),

@@ -21,8 +21,8 @@ class Request:
     launcher: str = "local"
     stall_seconds: float = 300.0
     startup_seconds: float = 1800.0
-    peak: bool = True
-    """Whether the vendor is asked for its peak, which some have to measure first."""
+    sketch: bool = False
+    """Leave out the peak, which some vendors have to measure, and the variables of the ranks: to try a plugin with."""
 
     def command_line(self, machine: Machine) -> list[Setting]:
         """`--on`, `--framework`, `--devices` and `--set` as settings, in that order; UserError for a bad one."""
