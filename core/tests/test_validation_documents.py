@@ -136,7 +136,7 @@ def test_missing_empty_and_foreign(tmp_path, capsys):
     assert call(["validate", str(write(tmp_path / "x.json", {"a": 1}))]) == 2
     out = capsys.readouterr().out
     assert "no such file or folder" in out
-    assert "no result, plan, records, case or model in this folder" in out
+    assert "no result, plan, records, case, model or published document in this folder" in out
     assert "expected a result, a plan, records (.jsonl)" in out
 
 

@@ -9,11 +9,17 @@ from pathlib import Path
 import llmperf_schemas
 import pytest
 from llmperf import documents
+from llmperf.cases.library import library
+from llmperf.importing.document import import_document
+from llmperf.importing.library_match import Known
 from llmperf.types import Finding, Plan, Result
+from llmperf.types.published import Published
 from llmperf.validation.catalogue import catalogue, rules_for
-from llmperf.validation.check import findings, plan_findings
+from llmperf.validation.check import findings, plan_findings, published_findings
 
 PAGES = Path(__file__).parents[2] / "docs" / "rules"
+DOCUMENT = PAGES / "example.md"
+KNOWN = Known.of(library())
 RULES = {rule.code: rule for rule in catalogue()}
 
 
@@ -30,6 +36,18 @@ def put(document, values):
 
 def judged(document):
     return findings(documents.convert(document, Result, "result"))
+
+
+def judged_document(values):
+    """The example document with other text in places, and what is imported of it with values at JSON pointers."""
+    text = DOCUMENT.read_text()
+    for piece, instead in values.items():
+        if not piece.startswith("/"):
+            assert text.count(piece) == 1, piece
+            text = text.replace(piece, instead)
+    imported = json.loads(documents.encode(import_document(text.encode(), "example.md", KNOWN)))
+    put(imported, {pointer: value for pointer, value in values.items() if pointer.startswith("/")})
+    return published_findings(documents.convert(imported, Published, "published"))
 
 
 def blocks(text):
@@ -59,7 +77,23 @@ def test_page_and_index_give_title_and_severity(code):
     assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in (PAGES / "README.md").read_text()
 
 
-@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check])
+def of_published(code):
+    return "published" in RULES[code].subjects
+
+
+@pytest.mark.parametrize("code", [code for code in RULES if of_published(code)])
+def test_page_shows_what_breaks_the_rule_in_a_published_document(code):
+    (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
+    told = [one for one in judged_document(json.loads(wrong)) if one.code == code]
+    assert line.strip() in [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
+    assert code not in [one.code for one in judged_document(json.loads(right))]
+
+
+def test_the_example_document_breaks_no_rule():
+    assert judged_document({}) == ()
+
+
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and not of_published(code)])
 def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
     (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
     told = [one for one in judged(put(example, json.loads(wrong))) if one.code == code]

@@ -14,7 +14,7 @@ from llmperf.documents import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import Refused, UserError
 from llmperf.types.result import Result
 from llmperf.types.submission import Manifest
-from llmperf.validation.submission import NAME as MANIFEST
+from llmperf.validation.finding_files import MANIFEST
 
 README = "README.md"
 SINGLE = (rundir.PLAN, rundir.RESULT, rundir.REPORT, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)

@@ -19,6 +19,7 @@ Examples:
   llmperf validate runs/                       everything in a folder
   llmperf validate runs/ID/result.json         one result, and the plan and records beside it
   llmperf validate submission.zip              what llmperf pack made, against its manifest
+  llmperf validate README.md                   a published document, as llmperf import reads it
   llmperf validate cases/mine.toml models/mine.toml
   llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
   llmperf validate --json runs/ | jq '.[].findings[].code'
@@ -50,17 +51,17 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
 def command(
     ctx: click.Context, paths: tuple[Path, ...], wanted: str, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> None:
-    """Check results, run folders, submissions, plans, records, cases and models.
+    """Check results, run folders, submissions, published documents, plans, records, cases and models.
 
     First their schema, then whether their figures agree; a result in its run folder is computed again from its
     records. Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
-    from llmperf.validation.check import validated
+    from llmperf.validation.check import Validator
 
     _check_codes(select, "--select")
     _check_codes(ignore, "--ignore")
-    plugins = _plugins()
-    found = (_chosen(file, select, ignore) for path in paths for file in validated(path, plugins))
+    validator = Validator(_plugins())
+    found = (_chosen(file, select, ignore) for path in paths for file in validator.validated(path))
     ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
 
 

@@ -18,6 +18,7 @@ from llmperf.importing.library_match import Known
 from llmperf.importing.rows import Document, rows
 from llmperf.importing.sections import Contents, contents
 from llmperf.importing.settings import batch_defaults, formula, strategy, told
+from llmperf.importing.vendor_names import vendors_named
 from llmperf.types.published import ConfigurationName, Note, Published, Source
 
 MAX_BYTES = 2 * 2**20
@@ -28,20 +29,6 @@ MAX_LINE = 10_000
 _DATASET = re.compile(
     r"(?:数据集|training data|training data ?set|data ?set)\s*(?:为|是|is|:)\s*([A-Za-z][\w\-.]{1,60})", re.IGNORECASE
 )
-_VENDORS = {
-    "nvidia": r"nvidia|geforce|tesla",
-    "kunlunxin": r"昆仑芯|kunlun",
-    "ascend": r"昇腾|ascend|huawei",
-    "rocm": r"(?<![a-z])amd(?![a-z])|instinct",
-    "iluvatar": r"天数|iluvatar",
-    "metax": r"沐曦|metax",
-    "moore threads": r"摩尔线程|moore ?threads|mthreads",
-    "hygon": r"海光|hygon",
-    "cambricon": r"寒武纪|cambricon",
-    "biren": r"壁仞|biren",
-    "enflame": r"燧原|enflame",
-}
-"""Names of vendors as headings and accelerators give them, by the plugin's name where there is one."""
 
 
 def import_document(data: bytes, name: str, known: Known) -> Published:
@@ -106,7 +93,7 @@ def _vendor(found: Contents) -> str | None:
     """The one vendor that the title names, else the one that the accelerators' names do."""
     accelerators = [entry.text for entry in found.entries("hardware", "accelerator")]
     for text in (found.title, " ".join(accelerators)):
-        named = [name for name, pattern in _VENDORS.items() if re.search(pattern, normal(text).lower())]
+        named = vendors_named(text)
         if len(named) == 1:
             return named[0]
     return None
@@ -127,4 +114,4 @@ def _datasets(found: Contents) -> Iterator[Note]:
     for note in found.notes:
         for offset, text in enumerate(note.text.split("\n")):
             for one in _DATASET.finditer(normal(text)):
-                yield Note(line=note.line + offset, text=one[1])
+                yield Note(line=note.line + offset, text=one[1].rstrip("."))

@@ -29,8 +29,12 @@ CONTEXT = SETTINGS.union(
 class Figures:
     """What a row's cells give, and what in them was not understood."""
 
-    throughput: Figure | None = None
-    per_device: bool | None = None
+    each: Figure | None = None
+    """Throughput of one device."""
+    whole: Figure | None = None
+    """Throughput of all devices."""
+    uncertain: Figure | None = None
+    """Throughput of which it is not said what it counts."""
     loss: Figure | None = None
     mfu: Figure | None = None
     memory: PublishedMemory | None = None
@@ -39,6 +43,11 @@ class Figures:
     other: dict[str, Figure] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Text and what was expected in its place."""
+
+    @property
+    def throughput(self) -> Figure | None:
+        """That of one device where it is known."""
+        return self.each or self.whole or self.uncertain
 
 
 def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: int | None) -> Figures:
@@ -72,14 +81,28 @@ def _enter_number(
         expected = "a number" if name else "a number, in a column that is not known,"
         found.problems.append((text, f"expected {expected} under {header!r}"))
     elif name == "throughput":
-        found.throughput, found.per_device = one, _per_device(one, header, told, devices)
-        if found.per_device is None and one.value is not None:
-            found.problems.append((text, f"expected a unit such as token/p/s under {header!r} to know what it counts"))
+        _enter_throughput(found, header, one, told, devices)
     elif name in ("loss", "mfu"):
         setattr(found, name, one)
     elif name == "evaluation" or one.value is not None:
         into = found.evaluation if name == "evaluation" else found.other
         into[header if header not in into else f"{header} ({len(into) + 1})"] = one
+
+
+def _enter_throughput(found: Figures, header: str, one: Figure, told: Contents, devices: int | None) -> None:
+    per_device = _per_device(one, header, told, devices)
+    if one.value is None:
+        found.each = found.each or one
+    elif per_device is None:
+        found.uncertain = one
+        unit = f"expected a unit such as token/p/s under {header!r} to know what it counts"
+        found.problems.append((one.text, unit))
+    elif (found.each if per_device else found.whole) is not None:
+        found.other[header] = one
+    elif per_device:
+        found.each = one
+    else:
+        found.whole = one
 
 
 def _per_device(one: Figure, header: str, told: Contents, devices: int | None) -> bool | None:
@@ -108,14 +131,12 @@ def _memory_unit(header: str, told: Contents) -> str | None:
 
 def metrics(found: Figures) -> PublishedMetrics:
     """The figures by their fields; a throughput of unknown kind stands among the others."""
-    one, other = found.throughput, dict(found.other)
-    each = one if one is not None and (found.per_device or one.value is None) else None
-    whole = one if each is None and found.per_device is False else None
-    if one is not None and each is None and whole is None:
-        other["throughput"] = one
+    other = dict(found.other)
+    if found.uncertain is not None:
+        other["throughput"] = found.uncertain
     return PublishedMetrics(
-        tokens_per_second_per_device=each,
-        tokens_per_second=whole,
+        tokens_per_second_per_device=found.each,
+        tokens_per_second=found.whole,
         loss=found.loss,
         mfu=found.mfu,
         memory=found.memory,

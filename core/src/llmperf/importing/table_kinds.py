@@ -29,12 +29,12 @@ def table_of(block: Block, heading: str, kind: HeadingKind | None) -> Table:
 
 
 def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
-    """Each meaning stands once, but for evaluations; a second column of a meaning has none."""
+    """A second column of a meaning has none, but for evaluations and for throughput of one device and of all."""
     seen: set[str] = set()
     columns = []
     for header in headers:
         name = column_meaning(header)
-        if name in seen and name != "evaluation":
+        if name in seen and name not in ("evaluation", "throughput"):
             name = None
         seen.add(name or "")
         columns.append(Column(header=header, name=name))

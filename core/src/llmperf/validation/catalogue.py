@@ -31,7 +31,9 @@ _MODULES = (
     "shipped",
     "files",
     "submission",
+    "devices",
 )
+_OF_PUBLISHED = ("published_layout", "published_figures", "published_devices", "published_identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Rule:
     severity: Severity
     title: str
     subjects: tuple[str, ...] = ()
-    """`result`, `plan`: what `check` takes."""
+    """`result`, `plan`, `published`: what `check` takes."""
     check: Check | None = None
 
     def finding(self, path: str, message: str) -> Finding:
@@ -84,11 +86,16 @@ def reading_rule(code: str, severity: Severity, title: str) -> Rule:
 
 def catalogue() -> tuple[Rule, ...]:
     """Every rule of the core, by code."""
-    for module in _MODULES:
-        import_module(f"llmperf.validation.rules.{module}")
+    _load((*_MODULES, *_OF_PUBLISHED))
     return tuple(_RULES[code] for code in sorted(_RULES))
+
+
+def _load(modules: Iterable[str]) -> None:
+    for module in modules:
+        import_module(f"llmperf.validation.rules.{module}")
 
 
 def rules_for(subject: str) -> tuple[Rule, ...]:
     """The semantic rules over a kind of document."""
-    return tuple(one for one in catalogue() if subject in one.subjects)
+    _load(_OF_PUBLISHED if subject == "published" else _MODULES)
+    return tuple(_RULES[code] for code in sorted(_RULES) if subject in _RULES[code].subjects)

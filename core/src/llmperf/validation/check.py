@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,11 @@ from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.types.published import Published
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
-from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
+from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in, kind_of
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
+from llmperf.validation.repeated import Seen
 from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
-from llmperf.validation.submission import NAME as MANIFEST
 from llmperf.validation.submission import manifest_findings
 
 if TYPE_CHECKING:
@@ -67,43 +67,119 @@ def published_findings(published: Published) -> tuple[Finding, ...]:
     return tuple(finding for rule in rules_for("published") for finding in rule.findings(published))
 
 
+@dataclass
+class Validator:
+    """Judges documents one after the other, and knows which results it has seen."""
+
+    plugins: Plugins | None = None
+    """Those whose rules are applied beside the core's."""
+    seen: Seen = field(default_factory=Seen)
+
+    def validated(self, path: Path) -> Iterator[FileFindings]:
+        """A file, or every document in a folder and below it, each as soon as it is judged.
+
+        Links out of the folder are not followed.
+        """
+        judged = 0
+        try:
+            for document in documents_in(path):
+                for file in self._files_of(document):
+                    judged += 1
+                    yield file
+            if not judged:
+                raise UserError(NONE_FOUND)
+        except UserError as error:
+            yield _unreadable(path, None, error)
+
+    def _files_of(self, document: Document) -> Iterator[FileFindings]:
+        """The document, or what is in it where it is an archive."""
+        if document.kind != "archive":
+            yield from self._judged(document)
+            return
+        try:
+            with unpacked(document.path) as folder:
+                yield from [_renamed(file, folder, document.path) for file in self._submission(folder)]
+        except UserError as error:
+            yield _unreadable(document.path, "archive", error)
+
+    def _submission(self, folder: Path) -> Iterator[FileFindings]:
+        """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
+        try:
+            told = tuple(manifest_findings(folder))
+        except UserError as error:
+            told = (UNREADABLE.finding("", str(error)),)
+        yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
+        try:
+            for document in documents_in(folder):
+                if document.kind not in ("manifest", "archive"):
+                    yield from self._judged(document)
+        except UserError as error:
+            yield _unreadable(folder, None, error)
+
+    def _judged(self, document: Document) -> Iterator[FileFindings]:
+        """Findings of one document; nothing for Markdown in a folder that is no published document."""
+        try:
+            if document.kind == "readme":
+                told = self._readme_findings(document)
+            else:
+                told = tuple(self._document_findings(document))
+        except UserError as error:
+            yield _unreadable(document.path, document.kind, error)
+            return
+        if told is not None:
+            yield FileFindings(path=document.path, kind=document.kind, findings=told)
+
+    def _readme_findings(self, document: Document) -> tuple[Finding, ...] | None:
+        """None where nobody named the file and it is something else; UserError where it was named."""
+        from llmperf.validation.imported import read_readme
+
+        published = read_readme(document.path)
+        described = any(one.kind in ("hardware", "software") for one in published.sections)
+        if published.rows and (document.named or described):
+            return tuple(self._published(published, document.path))
+        if document.named:
+            raise UserError("expected a table of results (throughput, memory, ...), found none")
+        return None
+
+    def _document_findings(self, document: Document) -> Iterator[Finding]:
+        if document.kind == "record":
+            yield from _record_file_findings(document.path)
+            return
+        parsed = _parsed(document)
+        for key in parsed.repeated:
+            yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
+        broken = schema_findings(document.kind, parsed.value)
+        yield from broken
+        if not broken and not parsed.repeated:
+            yield from self._semantic_findings(document, parsed.value)
+
+    def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
+        typed: Any = convert(value, _TYPES[document.kind], str(document.path))
+        if isinstance(typed, Result):
+            yield from self._result(typed, document.path)
+        elif isinstance(typed, Plan):
+            yield from plan_findings(typed)
+        elif isinstance(typed, Published):
+            yield from self._published(typed, document.path)
+        elif typed.name != document.path.stem:
+            message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
+            yield MISNAMED.finding("/name", message)
+
+    def _result(self, result: Result, path: Path) -> Iterator[Finding]:
+        from llmperf.validation.run_folder import run_folder_findings
+
+        yield from findings(result, self.plugins)
+        yield from run_folder_findings(result, path.parent)
+        yield from self.seen.of_result(result, path)
+
+    def _published(self, published: Published, path: Path) -> Iterator[Finding]:
+        yield from published_findings(published)
+        yield from self.seen.of_published(published, path)
+
+
 def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
-    """A file, or every document of llmperf in a folder and below it; links out of the folder are not followed."""
-    return list(validated(path, plugins))
-
-
-def validated(path: Path, plugins: Plugins | None = None) -> Iterator[FileFindings]:
-    """The same one by one, each as soon as it is judged."""
-    try:
-        for document in documents_in(path):
-            yield from _files_of(document, plugins)
-    except UserError as error:
-        yield _unreadable(path, None, error)
-
-
-def _files_of(document: Document, plugins: Plugins | None) -> list[FileFindings]:
-    """The document, or what is in it where it is an archive."""
-    if document.kind != "archive":
-        return [_validate(document, plugins)]
-    try:
-        with unpacked(document.path) as folder:
-            return [_renamed(file, folder, document.path) for file in _submission(folder, plugins)]
-    except UserError as error:
-        return [_unreadable(document.path, "archive", error)]
-
-
-def _submission(folder: Path, plugins: Plugins | None) -> list[FileFindings]:
-    """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
-    try:
-        told = tuple(manifest_findings(folder))
-    except UserError as error:
-        told = (UNREADABLE.finding("", str(error)),)
-    manifest = FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
-    try:
-        found = [document for document in documents_in(folder) if document.kind not in ("manifest", "archive")]
-    except UserError as error:
-        return [manifest, _unreadable(folder, None, error)]
-    return [manifest, *(_validate(document, plugins) for document in found)]
+    """A file, or every document of llmperf in a folder and below it, judged by themselves."""
+    return list(Validator(plugins).validated(path))
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
@@ -117,27 +193,6 @@ def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings
     return FileFindings(path=path, kind=kind, findings=(UNREADABLE.finding("", message),))
 
 
-def _validate(document: Document, plugins: Plugins | None) -> FileFindings:
-    try:
-        told = tuple(_document_findings(document, plugins))
-    except UserError as error:
-        return _unreadable(document.path, document.kind, error)
-    return FileFindings(path=document.path, kind=document.kind, findings=told)
-
-
-def _document_findings(document: Document, plugins: Plugins | None) -> Iterator[Finding]:
-    if document.kind == "record":
-        yield from _record_file_findings(document.path)
-        return
-    parsed = _parsed(document)
-    for key in parsed.repeated:
-        yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
-    broken = schema_findings(document.kind, parsed.value)
-    yield from broken
-    if not broken and not parsed.repeated:
-        yield from _semantic_findings(document, parsed.value, plugins)
-
-
 def _parsed(document: Document) -> Parsed:
     if document.path.suffix == ".toml":
         from llmperf.cases.toml_file import read_toml
@@ -146,22 +201,6 @@ def _parsed(document: Document) -> Parsed:
         table = {"name": document.path.stem, **read_toml(document.path)}
         return from_toml(table, str(document.path))
     return parse_json(read_bytes(document.path), str(document.path))
-
-
-def _semantic_findings(document: Document, value: Any, plugins: Plugins | None) -> Iterator[Finding]:
-    typed: Any = convert(value, _TYPES[document.kind], str(document.path))
-    if isinstance(typed, Result):
-        from llmperf.validation.run_folder import run_folder_findings
-
-        yield from findings(typed, plugins)
-        yield from run_folder_findings(typed, document.path.parent)
-    elif isinstance(typed, Plan):
-        yield from plan_findings(typed)
-    elif isinstance(typed, Published):
-        yield from published_findings(typed)
-    elif typed.name != document.path.stem:
-        message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
-        yield MISNAMED.finding("/name", message)
 
 
 def _record_file_findings(path: Path) -> Iterator[Finding]:

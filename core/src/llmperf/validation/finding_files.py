@@ -14,10 +14,14 @@ from llmperf import rundir
 from llmperf.errors import UserError
 from llmperf.validation.archives import is_archive
 
-Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published"]
+Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published", "readme"]
 MAX_FILES = 200_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
+MAX_README_BYTES = 2 * 2**20
+MANIFEST = "manifest.json"
+NONE_FOUND = "no result, plan, records, case, model or published document in this folder"
+_THROUGHPUT = re.compile(r"tokens?\s*/|throughput|吞吐|mfu", re.IGNORECASE)
 _NAMED = re.compile(r'"schema"\s*:\s*"llmperf/(result|plan|published)/')
 
 
@@ -27,6 +31,8 @@ class Document:
 
     path: Path
     kind: Kind
+    named: bool = False
+    """Whether somebody gave this path, not a folder above it."""
 
 
 def documents_in(path: Path) -> Iterator[Document]:
@@ -41,24 +47,35 @@ def documents_in(path: Path) -> Iterator[Document]:
     kind = kind_of(path)
     if kind is None:
         known = "a result, a plan, records (.jsonl), a case or a model (.toml), an archive (.zip, .tar.gz)"
-        raise UserError(f"{path}: expected {known}")
-    yield Document(path, kind)
+        raise UserError(f"{path}: expected {known}, a published document (.md)")
+    yield Document(path, kind, named=True)
 
 
 def _in_folder(root: Path) -> Iterator[Document]:
     found = 0
     for path in _regular_files(root):
         kind = kind_of(path)
-        if kind is not None and (kind != "record" or _is_ours(path)):
-            found += 1
-            yield Document(path, kind)
+        if kind is None or (kind == "record" and not _is_ours(path)) or (kind == "readme" and not _is_handed_in(path)):
+            continue
+        found += 1
+        yield Document(path, kind)
     if not found:
-        raise UserError(f"{root}: no result, plan, records, case or model in this folder")
+        raise UserError(f"{root}: {NONE_FOUND}")
 
 
 def _is_ours(path: Path) -> bool:
     """Lines of JSON are common; in a folder those count that a run leaves under their names."""
     return path.name == rundir.MEMORY or (path.parent.name == rundir.RECORDS and path.name.startswith("rank-"))
+
+
+def _is_handed_in(path: Path) -> bool:
+    """Markdown with figures in a table, not what llmperf itself writes beside a result or a manifest."""
+    written = path.suffix == ".txt" or any((path.parent / name).exists() for name in (rundir.RESULT, MANIFEST))
+    try:
+        text = "" if written or path.stat().st_size > MAX_README_BYTES else path.read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return "|" in text and _THROUGHPUT.search(text) is not None
 
 
 def _regular_files(root: Path) -> Iterator[Path]:
@@ -89,7 +106,7 @@ def kind_of(path: Path) -> Kind | None:
         return _by_schema_name(path)
     if path.suffix == ".toml":
         return _by_keys(path)
-    return None
+    return "readme" if path.suffix in (".md", ".markdown", ".txt") else None
 
 
 def _beginning(path: Path) -> str:

@@ -105,7 +105,8 @@ def shown(value: Any) -> str:
         return f"an object of {len(value)} keys"
     if isinstance(value, (list, tuple)):
         return f"an array of {len(value)}"
-    text = json.dumps(value) if not isinstance(value, str) else json.dumps(value[: MAX_SHOWN + 1])
+    short = value[: MAX_SHOWN + 1] if isinstance(value, str) else value
+    text = printable(json.dumps(short, ensure_ascii=False))
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 

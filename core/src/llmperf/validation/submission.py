@@ -8,28 +8,29 @@ from pathlib import Path, PurePosixPath
 from llmperf.documents import convert, read_bytes, sha256
 from llmperf.types import Finding
 from llmperf.types.submission import Manifest
+from llmperf.validation.finding_files import MANIFEST
 from llmperf.validation.reading import parse_json, pointer, shown
 from llmperf.validation.rules.submission import ALTERED, EXTRA, MISSING, NO_MANIFEST
 from llmperf.validation.schema import schema_findings
 
-NAME = "manifest.json"
-
 
 def manifest_findings(folder: Path) -> Iterator[Finding]:
     """Whether the files of an unpacked archive are those that were packed; UserError if the manifest is not JSON."""
-    path = folder / NAME
+    path = folder / MANIFEST
     if not path.is_file():
-        yield NO_MANIFEST.finding("", f"expected {NAME} at the top of the archive, found none: made by llmperf pack")
+        yield NO_MANIFEST.finding(
+            "", f"expected {MANIFEST} at the top of the archive, found none: made by llmperf pack"
+        )
         return
-    value = parse_json(read_bytes(path), NAME).value
+    value = parse_json(read_bytes(path), MANIFEST).value
     broken = schema_findings("manifest", value)
     yield from broken
     if not broken:
-        yield from _file_findings(folder, convert(value, Manifest, NAME))
+        yield from _file_findings(folder, convert(value, Manifest, MANIFEST))
 
 
 def _file_findings(folder: Path, manifest: Manifest) -> Iterator[Finding]:
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {NAME}
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
     for name, expected in manifest.files.items():
         where = pointer(["files", name[:200]])
         if name not in present:  # a name that leaves the folder is among them as little

@@ -13,3 +13,4 @@ WRONG_TYPE = reading_rule("LP012", "error", "Each value has the type of its fiel
 OUT_OF_RANGE = reading_rule("LP013", "error", "Numbers are within their bounds")
 NOT_A_CHOICE = reading_rule("LP014", "error", "A choice is one of those there are")
 MISNAMED = reading_rule("LP015", "error", "A case or a model has the name of its file")
+REPEATED_RESULT = reading_rule("LP631", "warning", "A result is handed in once")

@@ -1,0 +1,89 @@
+"""What installed vendor plugins publish of their devices, as rules hold documents against it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from llmperf.errors import LlmperfError
+from llmperf.peaks import device_names, normalised
+from llmperf.plugins import Plugins, find, names
+from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
+
+MEMORY_SLACK = 0.08
+"""Relative; `80` is printed for 80 GB, for 79.6 GiB and for all between."""
+
+
+@dataclass(frozen=True, slots=True)
+class VendorCatalogue:
+    """The devices that one installed vendor plugin publishes."""
+
+    vendor: str
+    devices: tuple[tuple[DeviceInfo, Offers], ...]
+    plugins: Plugins
+
+    def exact(self, model: str) -> DeviceInfo | None:
+        """The device of that name or alias, compared whole; None for any other."""
+        return next((one for one, _ in self.devices if self._is(one, model)), None)
+
+    def _is(self, device: DeviceInfo, model: str) -> bool:
+        wanted = normalised(model, self.vendor)
+        return wanted in (normalised(name, self.vendor) for name in device_names(device))
+
+    def called(self, words: str, memory_gb: float | None) -> list[DeviceInfo]:
+        """Every device whose name has all these words, such as `A100`, with about that memory if it is given."""
+        wanted = set(_words(words)) - {self.vendor}
+        found = [one for one, _ in self.devices if any(wanted <= set(_words(name)) for name in device_names(one))]
+        return [one for one in found if memory_gb is None or about(one.memory_bytes, memory_gb)] if wanted else []
+
+    def peak(self, device: DeviceInfo, dtype: Precision) -> PeakFlops | None:
+        """What the vendor publishes for the device; None where it publishes nothing."""
+        found: PeakFlops | None = self.plugins.ask("llmperf_peak_flops", device_model=device.model, dtype=dtype)
+        return found
+
+    def precisions(self, device: DeviceInfo) -> tuple[Precision, ...]:
+        """What the device offers."""
+        return next((offers.precisions for one, offers in self.devices if one == device), ())
+
+
+def about(memory_bytes: int | None, printed_gb: float) -> bool:
+    """Whether a device of so many bytes may be called one of so many GB, binary or decimal; true where unknown."""
+    if memory_bytes is None:
+        return True
+    sizes = (memory_bytes / 2**30, memory_bytes / 1e9)
+    return min(sizes) * (1 - MEMORY_SLACK) <= printed_gb <= max(sizes) * (1 + MEMORY_SLACK)
+
+
+def _words(name: str) -> list[str]:
+    """`NVIDIA A100-SXM4-40GB` is nvidia, a100, sxm4, 40gb; other scripts than Latin are left out."""
+    return re.findall(r"[a-z0-9.]+", name.lower())
+
+
+@cache
+def installed_vendors() -> frozenset[str]:
+    """Names of the vendor plugins that are installed."""
+    return frozenset(names("vendor"))
+
+
+@cache
+def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
+    """What the vendor's plugin publishes; None where it is not installed, broken, or publishes nothing."""
+    if vendor not in installed_vendors():
+        return None
+    try:
+        plugins = Plugins([find("vendor", vendor)])
+        probes = list(plugins.ask("llmperf_catalogue")) if plugins.answers("llmperf_catalogue") else []
+    except LlmperfError:
+        return None
+    devices = tuple((device, probe.offers) for probe in probes for device in probe.devices)
+    return VendorCatalogue(vendor, devices, plugins) if devices else None
+
+
+def other_owners(model: str, vendor: str) -> Iterator[str]:
+    """Installed vendors, other than the given one, that publish a device of exactly that name."""
+    for name in sorted(installed_vendors()):
+        found = None if name == vendor else vendor_catalogue(name)
+        if found is not None and found.exact(model) is not None:
+            yield name

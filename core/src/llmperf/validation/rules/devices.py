@@ -1,0 +1,98 @@
+"""Results against what the vendor publishes of the device, as far as its plugin is installed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.types import Result
+from llmperf.types.devices import DeviceInfo
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.comparing import deviates, figure
+from llmperf.validation.devices import (
+    MEMORY_SLACK,
+    VendorCatalogue,
+    about,
+    installed_vendors,
+    other_owners,
+    vendor_catalogue,
+)
+from llmperf.validation.reading import shown
+
+
+def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
+    """The device as its vendor publishes it; None where the plugin is not installed or does not know the device."""
+    catalogue = vendor_catalogue(result.hardware.vendor)
+    device = catalogue.exact(result.hardware.device_model) if catalogue else None
+    return (catalogue, device) if catalogue and device else None
+
+
+@rule("LP307", "error", "A peak is the named device's own")
+def peak_of_the_device(result: Result) -> Iterator[Violation]:
+    """What the vendor publishes for this device and dtype, times the share of it that a rank had."""
+    if (known := _published(result)) is None:
+        return
+    peak = known[0].peak(known[1], result.contract.precision)
+    for index, mfu in enumerate(result.mfu):
+        path, found = f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second
+        if peak is None and found is not None:
+            none = f"expected null, {known[1].model} has no published {result.contract.precision} peak"
+            yield path, f"{none}, found {figure(found)}"
+        elif peak is not None and found is not None:
+            expected = peak.flops_per_second * result.hardware.device_share
+            yield from deviates(path, found, expected, f"{known[1].model}, {result.contract.precision}")
+
+
+@rule("LP407", "error", "Total memory is the named device's own")
+def memory_of_the_device(result: Result) -> Iterator[Violation]:
+    """Within what tools leave out of it."""
+    known = _published(result)
+    if known is None or (size := known[1].memory_bytes) is None:
+        return
+    for path, found in (
+        ("/hardware/device_memory_bytes", result.hardware.device_memory_bytes),
+        ("/metrics/device_memory_total_bytes", result.metrics.device_memory_total_bytes),
+    ):
+        if found is not None and not about(size, found / 2**30):
+            expected = f"expected {size} within {MEMORY_SLACK:.0%} ({known[1].model})"
+            yield path, f"{expected}, found {found}"
+
+
+@rule("LP408", "error", "The device offers the precision")
+def precision_of_the_device(result: Result) -> Iterator[Violation]:
+    """The vendor publishes which dtypes a device computes in."""
+    if (known := _published(result)) is None:
+        return
+    offered, found = known[0].precisions(known[1]), result.contract.precision
+    if offered and found not in offered:
+        yield "/contract/precision", f"expected one of {', '.join(offered)} ({known[1].model}), found {found}"
+
+
+@rule("LP608", "error", "A result is of one vendor throughout")
+def one_vendor(result: Result) -> Iterator[Violation]:
+    """The plugin that ran is the hardware's, and the device is not another vendor's."""
+    vendor, ran = result.hardware.vendor, [one.name for one in result.plugins if one.role == "vendor"]
+    if ran and vendor not in ran:
+        yield "/hardware/vendor", f"expected {shown(ran[0])}, the vendor plugin that ran, found {shown(vendor)}"
+    if _published(result) is None and vendor_catalogue(vendor) is not None:
+        for other in other_owners(result.hardware.device_model, vendor):
+            model = shown(result.hardware.device_model)
+            yield "/hardware/device_model", f"expected a device of {vendor}, found {model} of {other}"
+
+
+@rule("LP609", "warning", "The environment of a measured result is complete")
+def environment_is_complete(result: Result) -> Iterator[Violation]:
+    """What is needed to run it again: the driver of a device that has one, the packages of the ranks."""
+    if result.provenance != "measured" or result.hardware.simulated:
+        return
+    if result.hardware.driver is None and vendor_catalogue(result.hardware.vendor) is not None:
+        yield "/hardware/driver", f"expected the version of {result.hardware.vendor}'s driver, found null"
+    if result.status == "complete" and not result.software.packages:
+        yield "/software/packages", "expected what the ranks ran with, found none"
+
+
+@rule("LP902", "note", "The vendor's published figures are at hand")
+def vendor_is_installed(result: Result) -> Iterator[Violation]:
+    """Without its plugin, peak, memory and dtypes of the device are not held against anything."""
+    if result.hardware.vendor not in installed_vendors():
+        name = shown(result.hardware.vendor)
+        yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; its devices were not checked"

@@ -1,0 +1,109 @@
+"""Imported documents: throughput, MFU, loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import isfinite, log
+
+from llmperf.types.published import Figure, Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.rules.published_layout import place, world_size
+from llmperf.validation.rules.shipped import shipped_model
+
+FIGURES = {
+    "tokens_per_second_per_device": "throughput",
+    "tokens_per_second": "throughput",
+    "loss": "loss",
+    "mfu": "MFU",
+    "memory": "memory",
+}
+"""Fields of a row's metrics, by what their column is called in a message."""
+LOSS_OVER_UNTRAINED = 3.0
+"""Nats above ln(vocabulary) that a fresh model's loss may have; a published loss is one of a trained model."""
+
+
+@rule("LP211", "error", "An expression gives the figure that is printed beside it", "published")
+def expressions_hold(published: Published) -> Iterator[Violation]:
+    """`16.67 * 2048 / 8 = 4267`: rounded or cut off, with the row's own devices and sequence length."""
+    for index, row in enumerate(published.rows):
+        for path, figure in _expressions(row):
+            computed, path = figure.computed, f"/rows/{index}/metrics/{path}"
+            if computed is None or not isfinite(computed):
+                continue
+            if figure.printed is not None and not figure.admits(computed * figure.scale):
+                yield path, f"expected {computed:.6g} ({figure.expression}), found {figure.printed}, {place(row)}"
+
+
+def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
+    for name in ("tokens_per_second_per_device", "tokens_per_second", "loss", "mfu"):
+        figure = getattr(row.metrics, name)
+        if figure is not None and figure.expression is not None and figure.value is not None:
+            yield name, figure
+
+
+@rule("LP212", "error", "A throughput expression uses the row's devices and sequence length", "published")
+def expression_uses_the_row(published: Published) -> Iterator[Violation]:
+    """Sequences a second x sequence length / devices is token/p/s only with the row's own."""
+    for index, row in enumerate(published.rows):
+        name = "tokens_per_second_per_device" if row.metrics.tokens_per_second_per_device else "tokens_per_second"
+        figure = getattr(row.metrics, name)
+        parts = re.fullmatch(r"[\d.]+\s*\*\s*(\d+)\s*/\s*(\d+)", (figure and figure.expression) or "")
+        if parts is None:
+            continue
+        path = f"/rows/{index}/metrics/{name}/expression"
+        length, devices = row.batch.seq_len, world_size(row)
+        if length is not None and int(parts[1]) != length:
+            yield path, f"expected sequence length {length}, found {parts[1]} in {parts[0]!r}, {place(row)}"
+        if devices is not None and int(parts[2]) != devices:
+            yield path, f"expected {devices} devices, found {parts[2]} in {parts[0]!r}, {place(row)}"
+
+
+@rule("LP213", "error", "Published tokens/s are token/p/s x devices", "published")
+def totals_agree(published: Published) -> Iterator[Violation]:
+    """Where a table gives both."""
+    for index, row in enumerate(published.rows):
+        each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
+        if not each or not whole or each.value is None or whole.value is None or devices is None:
+            continue
+        low, high = each.bounds
+        if whole.bounds[1] < low * devices or whole.bounds[0] > high * devices:
+            expected = f"expected {each.value * devices:.6g} ({each.text} x {devices} devices)"
+            yield f"/rows/{index}/metrics/tokens_per_second", f"{expected}, found {whole.text}, {place(row)}"
+
+
+@rule("LP214", "warning", "A column of figures has one in each row", "published")
+def no_figure_withheld(published: Published) -> Iterator[Violation]:
+    """A throughput without the others cannot be checked, and a row without one says nothing."""
+    for index, row in enumerate(published.rows):
+        for name, called in FIGURES.items():
+            figure = getattr(row.metrics, name)
+            if figure is None:
+                continue
+            empty = not figure.used if name == "memory" else figure.value is None
+            if empty:
+                found = repr(figure.text) if figure.text else "an empty cell"
+                yield f"/rows/{index}/metrics/{name}", f"expected {called}, found {found}, {place(row)}"
+
+
+@rule("LP215", "warning", "A published row has a throughput", "published")
+def throughput_is_there(published: Published) -> Iterator[Violation]:
+    """A table of results without any column for it."""
+    for index, row in enumerate(published.rows):
+        each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
+        if each is None and whole is None and "throughput" not in row.metrics.other:
+            yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
+
+
+@rule("LP511", "error", "A published loss is that of a language model", "published")
+def loss_is_plausible(published: Published) -> Iterator[Violation]:
+    """Above 0, and not far above ln(vocabulary), which guessing gets."""
+    for index, row in enumerate(published.rows):
+        loss, model = row.metrics.loss, shipped_model(row.model) if row.model else None
+        if loss is None or loss.value is None:
+            continue
+        limit = log(model.vocab_size) + LOSS_OVER_UNTRAINED if model else None
+        if loss.value <= 0 or (limit is not None and loss.value > limit):
+            most = "" if model is None or limit is None else f" to {limit:.4g} (ln {model.vocab_size} + 3)"
+            message = f"expected more than 0{most} nats per token, found {loss.text}, {place(row)}"
+            yield f"/rows/{index}/metrics/loss", message

@@ -1,0 +1,216 @@
+"""The published documents get the findings they deserve and no other, and each rule catches its fault in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from llmperf import documents
+from llmperf.cases.library import library
+from llmperf.importing.document import import_document
+from llmperf.importing.library_match import Known
+from llmperf.types.published import Published
+from llmperf.validation.catalogue import rules_for
+from llmperf.validation.check import Validator, published_findings, read_published
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}
+MEGATRON, ZERO, LORA = "llama2_7b_megatron_deepspeed_a100", "baichuan2_13b_zero_h800", "llama2_7b_lora_a100"
+R300, PADDLE = "llama2_7b_zero_r300", "llama1_paddle_a100"
+KNOWN = Known.of(library())
+
+FOUND = {
+    MEGATRON: [
+        ("LP113", "/formula", "it holds with the world size 8 for data_parallel"),
+        ("LP611", "/sections/1/heading", "found H800"),
+        ("LP616", "/rows/1/metrics/aligned", ""),
+    ],
+    LORA: [
+        ("LP214", "/rows/0/metrics/mfu", "found '/'"),
+        ("LP314", "/rows/0/metrics/tokens_per_second_per_device", "TF32 could"),
+        ("LP614", "/sections", "the training framework's version"),
+        ("LP615", "/datasets/1", 'expected "openwebtext", as in line 52, found "samsum_dataset"'),
+    ],
+    ZERO: [("LP617", "/unread/0", "line 63")],
+    R300: [
+        ("LP214", "/rows/0/metrics/tokens_per_second_per_device", "an empty cell"),
+        ("LP214", "/rows/0/metrics/mfu", "an empty cell"),
+        ("LP611", "/configuration_names/0", "found A100"),
+    ],
+    PADDLE: [("LP613", f"/rows/{row}/hardware/device_memory", "found 40 GB") for row in (4, 5, 6, 7)],
+}
+"""Code, place and words of every finding. All of `PADDLE`'s arithmetic holds, as does all of `ZERO`."""
+
+
+def imported(text):
+    return import_document(text.encode(), "README.md", KNOWN)
+
+
+def told(published):
+    return [(one.code, one.path, one.message) for one in published_findings(published)]
+
+
+def test_all_documents_are_here():
+    assert SOURCES.keys() == FOUND.keys()
+    assert {path.name for path in (ROOT / "published").iterdir() if path.is_dir()} == SOURCES.keys()
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_published_document_gets_the_findings_it_deserves_and_no_other(name):
+    found = told(read_published(ROOT / "published" / name / "published.json"))
+    assert [(code, path) for code, path, _ in found] == [(code, path) for code, path, _ in FOUND[name]]
+    for (_, _, message), (_, _, words) in zip(found, FOUND[name], strict=True):
+        assert words in message
+    assert told(imported(SOURCES[name])) == found
+
+
+def replaced(pattern, instead, count=1):
+    """A fault put into a text; None where the text has no place for it."""
+
+    def fault(text):
+        changed = re.sub(pattern, instead, text, count=count)
+        return changed if changed != text else None
+
+    return fault
+
+
+ACCELERATOR = r"(- 加速卡型号: *)\S.*"
+SPEED = r"(\| *)(\d{4})( *\| *\d\.\d\d)"
+"""The throughput cell before a loss."""
+
+GRID = r"（(1x8|2x8|1x1)(?:\*80G)?）"
+
+
+def older_device(text):
+    """All of it on a V100 in bf16, which a V100 has not."""
+    if "nvidia" not in text.lower():
+        return None
+    changed = re.sub(ACCELERATOR, r"\1NVIDIA Tesla V100-SXM2-32GB", text)
+    changed = re.sub(r"A100单机|H800 2机", "V100 2机", changed).replace("*80G", "").replace("*40G", "")
+    return re.sub(r"fp16|fp32|amp\b", "bf16", changed)
+
+
+def default_set_again(text):
+    """The first row sets what is the default already."""
+    default = re.search(r"gradient_accumulate_steps.*?默认为(\d+)", text)
+    return replaced(r"\| */( *\| *\d{4} *\|)", rf"| GAS={default[1]} \1")(text) if default else None
+
+
+FAULTS = {
+    "LP111": [
+        replaced(r"(A100|H800|R300)( ?)(?:单机8卡|2机16卡)", r"\1\2单机4卡"),
+        replaced(r"TP4PP1DP2", "TP4PP1DP4"),
+    ],
+    "LP112": [
+        replaced(r"GBS=1024=4M", "GBS=4096=4M"),
+        replaced(r"=4M tokens", "=16M tokens"),
+        replaced(r"(globalbs=)2M", r"\g<1>4M"),
+        replaced(r"accumulate=64", "accumulate=32"),
+    ],
+    "LP113": [replaced(r"(恒等于local_batchsize)", r"\1*seqlength")],
+    "LP114": [replaced(r"config_TP2PP4", "config_TP4PP2"), replaced(r"SH2SP8A10080G", "SH2SP8A10040G")],
+    "LP115": [replaced(r"sharding_degree=8", "sharding_degree=3")],
+    "LP211": [replaced(r"= 4267", "= 4367"), replaced(r"16\.67 \*", "17.67 *")],
+    "LP212": [replaced(r"16\.67 \* 2048 / 8 = 4267", "16.67 * 4096 / 16 = 4267")],
+    "LP214": [replaced(SPEED, r"\1/\3"), replaced(r"16\.67 \* 2048 / 8 = 4267 tokens/s", "-")],
+    "LP215": [replaced(r"\| *(?:tokens?/p/s|throughput) *\|", "| comment |", count=0)],
+    "LP311": [
+        replaced(r"(\d)(\d)\.(\d)% *\|", r"0.\1\2\3% |"),
+        replaced(r"(\d\d)\.(\d)% *\|", r"\1\2% |"),
+        replaced(r"(\d)(\d)\.(\d)% *\|", r"\2\1.\3% |"),
+    ],
+    "LP313": [replaced(SPEED, r"\g<1>\g<2>0\3"), replaced(r"16\.67 \* 2048 / 8 = 4267", "166.7 * 2048 / 8 = 42675")],
+    "LP411": [
+        replaced(r"(\d\d)(?:\.\d)?/(32|40|80)", r"9\1/\2"),
+        replaced(r"/(32|40|80)( *\|)", r"/24\2"),
+        replaced(r"70\.09 \* 8 GB", "170.09 * 8 GB"),
+        replaced(GRID, r"（\1*24G）"),
+    ],
+    "LP412": [replaced(r"46\.80\\\*2 \+ ", ""), replaced(r"70\.09 \* 8 GB", "70.09 * 4 GB")],
+    "LP413": [older_device, lambda text: text.replace("fp16", "bf16") if "昆仑芯" in text else None],
+    "LP511": [replaced(r"(\d{4} *\| *|\| *)(\d)\.(\d\d)( *\|)", r"\1\2\3.0\4")],
+    "LP611": [
+        replaced(r"- ##### (?:H800|)软件环境", "- ##### H20软件环境"),
+        replaced(r"config_(?:A100|H800)x", "config_B200x"),
+    ],
+    "LP612": [replaced(ACCELERATOR, r"\1AMD Instinct MI300X"), replaced(r"(机器型号: *).*", r"\1Ascend Atlas 800")],
+    "LP613": [lambda text: re.sub(GRID, r"（\1*24G）", text, count=1) if re.search(r"[48]0GB", text) else None],
+    "LP614": [replaced(r" *- *加速卡驱动版本.*\n", ""), replaced(r" *- *OS版本.*\n", "")],
+    "LP615": [lambda text: text + "\n\n注：训练数据集为wikipedia_dump\n"],
+    "LP617": [replaced(r"(\* 性能指标)", "| a | b |\n|---|---|\n| 1 | 2 |\n\n\\1")],
+    "LP618": [replaced(r"(gradient_accumulate_steps.*?默认为)\d+", r"\g<1>3")],
+    "LP619": [default_set_again, replaced("MPE=512 LBS=12", "LBS=1")],
+    "LP903": [replaced(r"(?i)nvidia_?|昆仑芯", "", count=0)],
+}
+"""What is known to go wrong in such documents, put into those that have a place for it."""
+
+CASES = [
+    pytest.param(code, name, number, id=f"{code}-{name}-{number}")
+    for code, faults in FAULTS.items()
+    for number, fault in enumerate(faults)
+    for name, text in SOURCES.items()
+    if fault(text) is not None
+]
+
+
+@pytest.mark.parametrize(("code", "name", "number"), CASES)
+def test_a_fault_put_into_a_published_document_is_found_by_its_rule(code, name, number):
+    before = told(imported(SOURCES[name]))
+    after = told(imported(FAULTS[code][number](SOURCES[name])))
+    places = [(code, words) for code, _, words in before]
+    fresh = [one for one in after if (one[0], one[2]) not in places]
+    assert code in [one[0] for one in fresh], after
+
+
+IMPORTED_FAULTS = {
+    "LP621": {"/rows/0/variant": lambda value: not value},
+    "LP622": {"/rows/0/metrics/memory/text": lambda value: value + "0", "/rows/0/line": lambda value: value + 1},
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(("code", "pointer"), [(code, one) for code, all_ in IMPORTED_FAULTS.items() for one in all_])
+def test_a_change_after_the_import_is_found(name, code, pointer):
+    value = json.loads((ROOT / "published" / name / "published.json").read_text())
+    *folders, leaf = pointer[1:].split("/")
+    inner = value
+    for folder in folders:
+        inner = inner[int(folder)] if isinstance(inner, list) else inner[folder]
+    inner[leaf] = IMPORTED_FAULTS[code][pointer](inner[leaf])
+    assert code in [one[0] for one in told(documents.convert(value, Published, "published"))]
+
+
+RARE = {"LP213", "LP312", "LP616"}
+"""No published document has a place for these faults (two throughputs, another convention); their pages show them."""
+
+
+def test_every_rule_over_published_documents_is_shown_to_catch_its_fault():
+    assert {one.code for one in rules_for("published")} == FAULTS.keys() | IMPORTED_FAULTS.keys() | RARE | {"LP314"}
+    assert {case.values[0] for case in CASES} == set(FAULTS)
+
+
+def validated(path):
+    return {
+        file.path.relative_to(path).as_posix(): [one.code for one in file.findings]
+        for file in Validator().validated(path)
+    }
+
+
+def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
+    (tmp_path / "vendor").mkdir()
+    (tmp_path / "vendor" / "README.md").write_text(SOURCES[R300])
+    (tmp_path / "NOTES.md").write_text("| model | throughput |\n|---|---|\n| a | 3 tokens/s |\n")
+    (tmp_path / "README.md").write_text("# Throughput | and more\n")
+    assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
+
+
+def test_a_row_copied_under_another_name_is_found(tmp_path):
+    for name, text in (("a", SOURCES[ZERO]), ("b", SOURCES[ZERO].replace("H800", "H20")), ("c", SOURCES[ZERO])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(text)
+    found = validated(tmp_path)
+    assert "LP631" not in found["a/README.md"]
+    assert found["b/README.md"].count("LP631") == 2
+    assert "LP631" not in found["c/README.md"], "the same document again is no second submission"
