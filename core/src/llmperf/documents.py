@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from llmperf.errors import UserError
 
 T = TypeVar("T")
 
+_UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Larger plans and results are refused unread."""
 
@@ -24,8 +26,11 @@ def encode(document: Any) -> bytes:
 
 
 def encode_pretty(document: Any) -> bytes:
-    """Indented JSON with a newline at its end."""
-    return msgspec.json.format(encode(document), indent=2) + b"\n"
+    """Indented JSON with a newline at its end; characters that steer a terminal or hide text stand as escapes."""
+    data = msgspec.json.format(encode(document), indent=2) + b"\n"
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _UNSEEN.sub(lambda one: f"\\u{ord(one[0]):04x}", data.decode()).encode()
 
 
 def decode(data: bytes | str, kind: type[T], where: str) -> T:

@@ -10,7 +10,7 @@ from llmperf.validation.reading import printable as escaped
 
 UNKNOWN = "-"
 MAX_CELL = 400
-_MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+_MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]~"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
 def printable(text: str, limit: int = MAX_CELL) -> str:

@@ -116,7 +116,11 @@ def _csv_metrics(result: Result) -> Iterator[tuple[str, Any]]:
     yield "errors", sum(one.severity == "error" for one in result.findings)
 
 
+FORMULA_SIGNS = tuple("=+-@＝＋－＠")
+"""What formulas begin with; some spreadsheets take full-width signs too. A tab or a line end is no more there then."""
+
+
 def csv_harmless(value: str) -> str:
     """Text that no spreadsheet takes for a formula, on one line."""
     shown = cells.printable(value)
-    return f"'{shown}" if shown[:1] in ("=", "+", "-", "@") else shown
+    return f"'{shown}" if shown.startswith(FORMULA_SIGNS) else shown
