@@ -22,7 +22,7 @@ LAYERS = (
     {"planning"},
     {"launching", "measuring", "results", "importing"},
     {"validation", "reporting"},
-    {"running", "doctoring", "packing"},
+    {"running", "doctoring", "packing", "baselines"},
     {"cli"},
 )
 """Each may import itself and what stands before it. `builtin` ties the core's own answers to the hooks, lazily."""

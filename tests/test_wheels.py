@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requireme
 def test_every_member_builds(wheels):
     members = [*sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml")), ROOT / "core", ROOT / "schemas"]
     assert len(list(wheels.glob("*.whl"))) == len(members)
+
+
+def test_the_core_brings_the_pages_of_its_rules_and_the_published_results(wheels):
+    with zipfile.ZipFile(next(wheels.glob("llmperf_core-*.whl"))) as wheel:
+        names = wheel.namelist()
+    for data, ending in (("rules", ".md"), ("published", "/published.json")):
+        source = {"rules": ROOT / "docs" / "rules", "published": ROOT / "published"}[data]
+        shipped = {name for name in names if name.startswith(f"llmperf/data/{data}/") and name.endswith(ending)}
+        there = [path for path in source.rglob("*") if path.as_posix().endswith(ending)]
+        assert shipped == {f"llmperf/data/{data}/{path.relative_to(source).as_posix()}" for path in there}
+        assert there
 
 
 def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp_path):

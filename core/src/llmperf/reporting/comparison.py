@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from llmperf.reporting import cells
 from llmperf.results.comparison import Comparison
 from llmperf.results.groups import Group
 from llmperf.types import Result
+
+if TYPE_CHECKING:
+    from llmperf.baselines import Held
+
+MAX_LINE = 1000
+"""Characters."""
 
 Figure = Callable[[Result], float | None]
 
@@ -44,6 +51,20 @@ def verdict(found: Comparison) -> str:
     """One line on the throughput."""
     interval = "" if found.low is None else f", 95 % interval {found.low:.4f} to {found.high:.4f}"
     return f"token/p/s: {found.verdict}: ratio {found.ratio:.4f}{interval}; {found.why}"
+
+
+ONE_FIGURE = "a published row is one figure without its spread: whether a difference is significant cannot be told"
+
+
+def published_lines(held: Sequence[Held]) -> Iterator[str]:
+    """For each kind of runs the published row it is held against, or why there is none."""
+    for one in held:
+        kind = one.group.kind
+        who = f"{kind.case} on {kind.layout.nodes}x{kind.layout.devices_per_node} {kind.device}"
+        share = f"{one.share:.4f} of " if one.share is not None else ""
+        yield cells.printable(f"{who}: {share}{one.why}", MAX_LINE)
+    if any(one.share is not None for one in held):
+        yield ONE_FIGURE
 
 
 SUMMARY_HEADERS = ("case", "changes", "device", "layout", "runs", "best", "median", "spread", "of baseline")
