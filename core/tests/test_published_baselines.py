@@ -155,6 +155,7 @@ def test_two_groups_and_published_rows_at_once(measured, capsys):
     ("words", "told"),
     [
         ([], "expected B, or --baseline published"),
+        ([str(SHIPPED)], "expected runs, found imported documents; hold runs against them by --baseline"),
         (["--baseline", "publisched"], "publisched: no such file or folder"),
     ],
 )

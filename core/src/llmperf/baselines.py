@@ -55,9 +55,9 @@ class Held:
     """What was taken, or why nothing was, in a line."""
 
     def document(self) -> dict[str, object]:
-        """For programs; the group by its kind only."""
+        """For programs, without the group."""
         told = {"place": self.place, "tokens_per_second_per_device": self.figure, "share": self.share}
-        return {"kind": self.group.kind, **told, "differs": self.differs, "why": self.why}
+        return {**told, "differs": self.differs, "why": self.why}
 
 
 def published_at(path: Path) -> list[Baseline]:

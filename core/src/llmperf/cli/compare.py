@@ -57,9 +57,11 @@ def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str |
 def _complete(path: Path) -> list[Result]:
     """The complete results at a path that have a throughput; UserError if there is none."""
     from llmperf.errors import UserError
-    from llmperf.validation.check import read_results
+    from llmperf.validation.check import found_reportable
 
-    found = read_results(path)
+    found = [result for _, result in found_reportable([path])[0]]
+    if not found:
+        raise UserError(f"{path}: expected runs, found imported documents; hold runs against them by --baseline {path}")
     complete = [one for one in found if one.metrics.tokens_per_second_per_device and one.status == "complete"]
     if not complete:
         raise UserError(f"{path}: expected a complete run with a throughput, found none in {len(found)} results")
@@ -88,7 +90,7 @@ def _held(results: list[Result], baseline: str) -> list[Held]:
 
 
 def _documents(published: Mapping[str, Sequence[Held]]) -> dict[str, list[dict[str, object]]]:
-    return {name: [one.document() for one in held] for name, held in published.items()}
+    return {name: [{"kind": one.group.kind} | one.document() for one in held] for name, held in published.items()}
 
 
 def _print(sides: Mapping[str, list[Result]], found: Comparison | None, different: tuple[str, ...]) -> None:
