@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
 from llmperf.peaks import normalised
 from llmperf.planning.build import draft, run_id
@@ -12,7 +13,7 @@ from llmperf.planning.checks import memory_problems, padding_problems
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
-from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
+from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins import Plugins, find
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
 
@@ -50,6 +51,20 @@ def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
     (problem,) = padding_problems(padded, worker)
     assert problem.where == "contract.packing"
     assert problem.message.endswith("trains on packed sequences only: expected packed, found padded")
+
+
+def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, capsys, monkeypatch):
+    install("llmperf-acme", "acme", vendor("acme", 2).replace("vendor=", "simulated=True, vendor="))
+    assert this_machine(None).vendor == "cpu"
+    assert this_machine("acme").probe.simulated
+    assert call(["devices"]) == 0
+    assert "Acme A1 (simulated)" in capsys.readouterr().out
+    assert call(["plan", "--vendor", "acme"]) == 0
+    assert "Acme A1 (acme, simulated on this machine)" in capsys.readouterr().out
+    only = [one for one in probe_all()[0] if one.vendor == "acme"]
+    monkeypatch.setattr("llmperf.planning.vendors.probe_all", lambda: (only, []))
+    with pytest.raises(UserError, match="no device found: acme only plays one: --vendor acme takes it"):
+        this_machine(None)
 
 
 def test_an_accelerator_is_preferred_to_the_host(install):

@@ -29,7 +29,7 @@ def command(as_json: bool) -> None:
             (
                 one.vendor,
                 device.index,
-                device.model,
+                device.model + " (simulated)" * one.simulated,
                 gib(device.memory_bytes),
                 ", ".join(one.offers.precisions),
                 one.driver,

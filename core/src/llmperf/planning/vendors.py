@@ -48,7 +48,8 @@ def probe_all() -> tuple[list[Probe], list[str]]:
 def this_machine(vendor: str | None) -> Machine:
     """The devices here: the named vendor's, or the only accelerators there are, or else the host CPU.
 
-    Raises UserError when there are none, or when two vendors have accelerators and none was named.
+    Devices that are only played (`Probe.simulated`) are taken where their vendor is named, never otherwise. Raises
+    UserError when there are none, or when two vendors have accelerators and none was named.
     """
     if vendor is not None:
         seen = probe(vendor)
@@ -58,13 +59,14 @@ def this_machine(vendor: str | None) -> Machine:
             )
         return Machine(vendor, seen, 1, here=True)
     probes, broken = probe_all()
-    usable = [one for one in probes if one.devices]
+    usable = [one for one in probes if one.devices and not one.simulated]
     accelerators = [one for one in usable if one.devices[0].kind == "accelerator"]
     if len(accelerators) > 1:
         listed = ", ".join(one.vendor for one in accelerators)
         raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
     if not usable:
-        reasons = [*broken, *(line for one in probes for line in one.problems)]
+        played = [f"{one.vendor} only plays one: --vendor {one.vendor} takes it" for one in probes if one.devices]
+        reasons = [*broken, *(line for one in probes for line in one.problems), *played]
         hint = "; ".join(reasons) or "no vendor plugin is installed; install one with: uv pip install llmperf-cpu"
         raise UserError(f"no device found: {hint}")
     best = (accelerators or usable)[0]

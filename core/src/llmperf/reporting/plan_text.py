@@ -54,7 +54,8 @@ def facts(draft: Draft) -> Iterator[tuple[str, str]]:
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
     yield "model", f"{spec.model.name}, {draft.flops.parameters:,} parameters"
     yield "framework", spec.tuning.framework
-    where = "on this machine" if draft.machine.here else "from the catalogue, nothing can be started"
+    here = "simulated on this machine" if probe.simulated else "on this machine"
+    where = here if draft.machine.here else "from the catalogue, nothing can be started"
     yield (
         "devices",
         f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})",
