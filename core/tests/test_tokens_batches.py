@@ -115,6 +115,12 @@ def test_too_few_tokens_say_what_would_do(tokens_file):
     assert check_data(spec, None) == ()
 
 
+def test_batches_can_be_closed_twice(tokens_file):
+    batches = llmperf.open_batches(make_plan(make_spec(path=tokens_file)), 0)
+    batches.close()
+    batches.close()
+
+
 def test_repeat_begins_again_in_another_order(tokens_file):
     spec = make_spec(steps=4, path=tokens_file, repeat=True)
     assert check_data(spec, make_plan(spec).batch) == ()

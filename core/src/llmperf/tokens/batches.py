@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,9 @@ class TokenBatches:
         return self._step_learnt[1]
 
     def close(self) -> None:
-        """Let the files go."""
-        del self._samples
+        """Let the files go; a second time there are none."""
+        with suppress(AttributeError):
+            del self._samples
 
     def __enter__(self) -> TokenBatches:
         return self
