@@ -23,6 +23,7 @@ LAYERS = (
     {"launching", "measuring", "results", "importing"},
     {"validation", "reporting"},
     {"running", "doctoring", "packing", "baselines"},
+    {"testing"},
     {"cli"},
 )
 """Each may import itself and what stands before it. `builtin` ties the core's own answers to the hooks, lazily."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "summary": "Best, median and spread of many runs, by kind.",
     "align": "Hold the loss of runs against a reference, step by step.",
     "doctor": "Say what is missing here for which plugin, and what mends it.",
+    "check-plugin": "Check that an installed plugin keeps its contract.",
     "completion": "Print the shell's completion script.",
 }
 
@@ -42,7 +43,7 @@ class Lazy(click.Group):
         """Import one command's module."""
         if name not in COMMANDS:
             return None
-        module = f"{name}_" if iskeyword(name) else name
+        module = f"{name}_" if iskeyword(name) else name.replace("-", "_")
         command: click.Command = import_module(f"llmperf.cli.{module}").command
         return command
 

@@ -1,0 +1,1 @@
+"""The checks: plain functions of a subject, by what they are about."""

@@ -1,0 +1,126 @@
+"""A framework plugin that is checked: what it plans and how it trains, tried once for all checks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmperf.errors import LlmperfError
+from llmperf.planning.build import draft
+from llmperf.planning.draft import Draft
+from llmperf.planning.environment import worker_env
+from llmperf.planning.request import Request
+from llmperf.testing.check import ContractError, Skip
+from llmperf.testing.subject import Subject, answered
+from llmperf.testing.trials import Ends, Trained, leave_with_an_error, train
+from llmperf.types import Plan, RunSpec, WorkerPlan
+
+TEXT = "the quick brown fox jumps over the lazy dog. " * 400
+"""What is trained on: so little that any model learns it within steps."""
+CONTRACT = (
+    "model=llama_tiny",
+    "dataset=repeated-sentence",
+    "seq_len=64",
+    "global_batch=4",
+    "micro_batch=2",
+    "steps=12",
+    "warmup_steps=1",
+    "lr=5e-3",
+)
+ADAPTERS = ("contract.lora.rank=8",)
+"""What the default case needs for a framework that trains adapters only."""
+RANKS = 2
+
+
+class FrameworkSubject(Subject):
+    """One installed framework plugin, and the devices that it is tried on."""
+
+    def __init__(self, name: str, vendor: str | None = None, settings: tuple[str, ...] = ()) -> None:
+        super().__init__("framework", name, vendor, settings)
+        self._folder = tempfile.TemporaryDirectory(prefix="llmperf-check-")
+
+    @property
+    def folder(self) -> Path:
+        """For the files of its runs; goes with the subject."""
+        return Path(self._folder.name)
+
+    @property
+    def draft(self) -> Draft:
+        """The default case on a tiny model: as it is, or with adapters where it trains nothing else."""
+        return self.once("draft", self._drafted)
+
+    def _drafted(self) -> Draft:
+        plain = self.drafted()
+        if any(one.where == "contract.lora" for one in plain.problems):
+            with_adapters = self.drafted(*ADAPTERS)
+            return plain if with_adapters.problems else with_adapters
+        return plain
+
+    def drafted(self, *more: str) -> Draft:
+        """A draft of the default case with further settings; ContractError if the plugin raises."""
+        text = self.folder / "text.txt"
+        text.write_text(TEXT)
+        data = (f"data.path={text}", "data.format=text", "data.repeat=true")
+        wanted = Request(
+            case="default",
+            vendor=self.vendor,
+            framework=self.name,
+            settings=(*CONTRACT, *data, *self.settings, *more),
+            sketch=True,
+        )
+        try:
+            return draft(wanted)
+        except LlmperfError as error:
+            raise Skip(f"the default case cannot be tried: {error}") from None
+        except Exception as error:
+            raise ContractError(f"planning the default case raised {type(error).__name__}: {error}") from error
+
+    def answer(self, change: Any = None, spec: RunSpec | None = None) -> Any:
+        """Its answer to `llmperf_plan_workers` for the default case or another spec; another `change` asks again."""
+        drafted = self.draft
+        asked = drafted.spec if spec is None else spec
+        return answered(self, change, "llmperf_plan_workers", spec=asked, probe=drafted.machine.probe)
+
+    @property
+    def worker(self) -> WorkerPlan:
+        """Its part of the plan of the default case."""
+        return self.answer()  # type: ignore[no-any-return]
+
+    def plan(self) -> Plan:
+        """The plan of the default case; Skip where there is none."""
+        if self.draft.plan is None:
+            raise Skip("the default case cannot be laid out here")
+        return self.draft.plan
+
+    def runnable(self) -> Plan:
+        """The plan with its variables; Skip where it cannot run here."""
+        plan = self.plan()
+        if plan.problems:
+            problem = plan.problems[0]
+            raise Skip(f"the default case cannot run here: {problem.where}: {problem.message}")
+        assert self.draft.plugins is not None
+        return replace(plan, env=worker_env(plan, self.draft.plugins))
+
+    @property
+    def trained(self) -> Trained:
+        """A real run of the default case."""
+        return self.once("trained", self._train)
+
+    def _train(self) -> Trained:
+        plan, plugins = self.runnable(), self.draft.plugins
+        assert plugins is not None
+        return train(plan, plugins, self.folder / "run")
+
+    @property
+    def ends(self) -> Ends:
+        """How its ranks leave with an error after some steps; Skip if they run a script."""
+        if self.worker.script is not None:
+            raise Skip("its ranks run an external script, which has no trainer to leave")
+        return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends"))
+
+    def losses(self) -> Mapping[int, float]:
+        """Mean of the ranks' losses at each step of the run."""
+        return self.trained.losses
