@@ -1,0 +1,95 @@
+"""Ten thousand mutated results: each gets findings or one clear error, and none a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import llmperf_schemas
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from llmperf.validation.check import Validator
+
+PUBLISHED = sorted((Path(__file__).parents[2] / "published").glob("*/published.json"))
+TEXTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
+DOCUMENTS = [llmperf_schemas.example("result"), *(json.loads(path.read_text()) for path in PUBLISHED)]
+INSTEAD = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+    | st.sampled_from([-1, 0, 1, 2**53, 1e308, 5e-324, "/", "0", "\x1b[31m", "昆仑芯", "A100", [], {}])
+)  # fmt: skip
+PIECES = st.text(max_size=8) | st.sampled_from(["|", "*", "0", "/", "\n", "9" * 30])
+MANY = settings(
+    max_examples=10_000, deadline=None, database=None, phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+FEW = settings(MANY, max_examples=100)
+
+
+def places(value, path=()):
+    """The path of everything in a document."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+PLACES = [list(places(document)) for document in DOCUMENTS]
+
+
+@st.composite
+def mutated_json(draw):
+    """A document with one to three values replaced or taken out."""
+    number = draw(st.integers(0, len(DOCUMENTS) - 1))
+    document = json.loads(json.dumps(DOCUMENTS[number]))
+    for _ in range(draw(st.integers(1, 3))):
+        *folders, leaf = draw(st.sampled_from(PLACES[number]))
+        try:
+            inner = document
+            for folder in folders:
+                inner = inner[folder]
+            if isinstance(inner, dict) and draw(st.booleans()) and draw(st.booleans()):
+                del inner[leaf]
+            else:
+                inner[leaf] = draw(INSTEAD)
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change has taken the place away
+    return "result.json" if number == 0 else "published.json", json.dumps(document)
+
+
+@st.composite
+def mutated_text(draw):
+    """A published document with a piece replaced, doubled or cut out."""
+    text = draw(st.sampled_from(TEXTS)).read_text()
+    for _ in range(draw(st.integers(1, 4))):
+        begin = draw(st.integers(0, len(text)))
+        end = begin + draw(st.integers(0, 40))
+        text = (
+            text[:begin]
+            + draw(st.text(max_size=8) | st.sampled_from(["|", "*", "0", "/", "\n", "9" * 30]))
+            + text[end:]
+        )
+    return "README.md", text
+
+
+def judged_without_a_traceback(folder, name, text):
+    path = folder / name
+    path.write_text(text, encoding="utf-8", errors="replace")
+    (file,) = Validator().validated(path)
+    for one in file.findings:
+        assert one.code.startswith("LP")
+        assert "\n" not in one.message
+    return file
+
+
+@FEW
+@given(mutated_json() | mutated_text())
+def test_a_mutated_result_gets_findings_or_a_clear_error(tmp_path, document):
+    judged_without_a_traceback(tmp_path, *document)
+
+
+@pytest.mark.slow
+@MANY
+@given(mutated_json() | mutated_text())
+def test_ten_thousand_mutated_results(tmp_path, document):
+    judged_without_a_traceback(tmp_path, *document)
