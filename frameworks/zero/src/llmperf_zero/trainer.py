@@ -101,6 +101,8 @@ class ZeroTrainer(TorchTrainer):
     def close(self) -> None:
         """Take the engine apart, let the data go, and leave the process group if it was made here."""
         self._feed.close()
-        self._engine.destroy()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.destroy()
         if self._joins:
             leave_ranks()

@@ -74,6 +74,8 @@ class PipelineTrainer(TorchTrainer):
         """Take the engine apart, let the data go, and leave the process group if it was made here."""
         if self._feed is not None:
             self._feed.close()
-        self._engine.destroy()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.destroy()
         if self._joins:
             leave_ranks()
