@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ from llmperf.errors import UserError
 
 T = TypeVar("T")
 
-_UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_UNSEEN = "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Larger plans and results are refused unread."""
 
@@ -30,7 +29,7 @@ def encode_pretty(document: Any) -> bytes:
     data = msgspec.json.format(encode(document), indent=2) + b"\n"
     if data.isascii() and b"\x7f" not in data:
         return data
-    return _UNSEEN.sub(lambda one: f"\\u{ord(one[0]):04x}", data.decode()).encode()
+    return re.sub(_UNSEEN, lambda one: f"\\u{ord(one[0]):04x}", data.decode()).encode()
 
 
 def decode(data: bytes | str, kind: type[T], where: str) -> T:
@@ -82,6 +81,8 @@ def sha256(path: Path) -> str:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, then rename it; UserError where that cannot be done."""
+    import tempfile  # 3 ms, which those who only read need not spend
+
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

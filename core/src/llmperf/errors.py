@@ -13,7 +13,6 @@ Any other exception is a bug and keeps its traceback.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class LlmperfError(Exception):
@@ -46,6 +45,8 @@ class RunFailed(LlmperfError):
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:
     """The error for a name that is not one of `choices`, with the nearest of them offered."""
+    from difflib import get_close_matches
+
     names = sorted(choices)
     near = get_close_matches(found.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
     if near:

@@ -94,6 +94,8 @@ def _code(file: FileFindings) -> int:
 
 def _check_codes(prefixes: Sequence[str], option: str) -> None:
     """UserError for what is the beginning of no rule's code; plugins' codes cannot be known here."""
+    if not prefixes:
+        return
     from llmperf.errors import unknown
     from llmperf.validation.catalogue import catalogue
 

@@ -11,7 +11,6 @@ from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
 from llmperf.types import Case, Finding, Model, Plan, Result
-from llmperf.types.published import Published
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in, kind_of
@@ -19,12 +18,12 @@ from llmperf.validation.reading import Parsed, from_toml, parse_json, printable,
 from llmperf.validation.repeated import Seen
 from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
-from llmperf.validation.submission import manifest_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
+    from llmperf.types.published import Published
 
-_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model, "published": Published}
+_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +104,8 @@ class Validator:
     def _submission(self, folder: Path) -> Iterator[FileFindings]:
         """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
         try:
+            from llmperf.validation.submission import manifest_findings
+
             told = tuple(manifest_findings(folder))
         except UserError as error:
             told = (UNREADABLE.finding("", str(error)),)
@@ -154,12 +155,12 @@ class Validator:
             yield from self._semantic_findings(document, parsed.value)
 
     def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
-        typed: Any = convert(value, _TYPES[document.kind], str(document.path))
+        typed: Any = convert(value, _type_of(document.kind), str(document.path))
         if isinstance(typed, Result):
             yield from self._result(typed, document.path)
         elif isinstance(typed, Plan):
             yield from plan_findings(typed)
-        elif isinstance(typed, Published):
+        elif document.kind == "published":
             yield from self._published(typed, document.path)
         elif typed.name != document.path.stem:
             message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
@@ -191,6 +192,15 @@ def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
 def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:
     message = str(error).removeprefix(f"{path}: ")
     return FileFindings(path=path, kind=kind, findings=(UNREADABLE.finding("", message),))
+
+
+def _type_of(kind: Kind) -> type:
+    """The dataclass of a kind of document; that of published ones, which takes its time, only where there are any."""
+    if kind == "published":
+        from llmperf.types.published import Published
+
+        return Published
+    return _TYPES[kind]
 
 
 def _parsed(document: Document) -> Parsed:
@@ -302,5 +312,5 @@ def read_published(path: Path) -> Published:
     value = parse_json(read_bytes(path), str(path)).value
     for one in schema_findings("published", value):
         raise UserError(printable(f"{path}:{one.path}: {one.message}"))
-    published: Published = convert(value, Published, str(path))
+    published: Published = convert(value, _type_of("published"), str(path))
     return published

@@ -9,7 +9,7 @@ from functools import cache
 
 from llmperf.errors import LlmperfError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Plugins, find, names
+from llmperf.plugins import Found, Plugins, discover, find, names
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 
 MEMORY_SLACK = 0.08
@@ -62,9 +62,14 @@ def _words(name: str) -> list[str]:
 
 
 @cache
+def _found() -> tuple[Found, ...]:
+    return tuple(discover())
+
+
+@cache
 def installed_vendors() -> frozenset[str]:
     """Names of the vendor plugins that are installed."""
-    return frozenset(names("vendor"))
+    return frozenset(names("vendor", _found()))
 
 
 @cache
@@ -73,7 +78,7 @@ def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
     if vendor not in installed_vendors():
         return None
     try:
-        plugins = Plugins([find("vendor", vendor)])
+        plugins = Plugins([find("vendor", vendor, _found())])
         probes = list(plugins.ask("llmperf_catalogue")) if plugins.answers("llmperf_catalogue") else []
     except LlmperfError:
         return None

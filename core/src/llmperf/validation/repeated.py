@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmperf.types import Finding, Result
-from llmperf.types.published import Published, PublishedRow
 from llmperf.validation.rules.documents import REPEATED_RESULT
+
+if TYPE_CHECKING:
+    from llmperf.types.published import Published, PublishedRow
 
 
 @dataclass

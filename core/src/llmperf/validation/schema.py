@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -158,5 +157,7 @@ def _choice_message(found: Any, choices: list[Any]) -> str:
 def _nearest(found: Any, choices: list[str]) -> str:
     if not isinstance(found, str) or len(found) > 100:
         return ""
+    from difflib import get_close_matches
+
     near = get_close_matches(found, choices, n=1, cutoff=0.6)
     return f"; did you mean {shown(near[0])}?" if near else ""
