@@ -16,6 +16,7 @@ from llmperf.types import Finding, Plan, Result
 from llmperf.types.published import Published
 from llmperf.validation.catalogue import catalogue, rules_for
 from llmperf.validation.check import findings, plan_findings, published_findings
+from llmperf.validation.schema import schema_findings
 
 PAGES = Path(__file__).parents[2] / "docs" / "rules"
 DOCUMENT = PAGES / "example.md"
@@ -129,27 +130,10 @@ def test_rules_hold_for_plans_too(code, values):
     assert code in [rule.code for rule in rules_for("plan")]
 
 
-def imported(example, **metrics):
-    """The example as if typed from a published table: rounded, without steps or curve."""
-    example |= {"provenance": "imported", "loss_curve": [], "files": {}, "fix_hp": [], "variant": False}
-    gone = dict.fromkeys(("window_seconds", "step_seconds", "first_loss", "tokens_per_second", "known_entropy"))
-    example["metrics"] |= {**gone, "measured_steps": 0, "measured_tokens": 0, "rank_memory": [], **metrics}
-    return example
-
-
-def test_an_imported_row_may_lack_figures(example):
-    row = imported(example, tokens_per_second_per_device=None)
-    for mfu in row["mfu"]:
-        mfu["value"] = None
-    assert judged(row) == ()
-
-
-def test_an_imported_row_is_held_to_its_own_figures(example):
-    row = imported(example)
-    row["mfu"][0]["value"] = 0.302
-    assert judged(row) == ()
-    row["mfu"][0]["value"] = 0.33
-    assert [one.code for one in judged(row)] == ["LP301"]
+def test_a_result_cannot_be_passed_off_as_imported(example):
+    """Published tables are documents of their own kind; a result is held to its plan and records always."""
+    example["provenance"] = "imported"
+    assert [one.code for one in schema_findings("result", example)] == ["LP014"]
 
 
 def test_a_failed_run_is_held_to_what_it_did(example):

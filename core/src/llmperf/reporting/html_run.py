@@ -94,7 +94,7 @@ def curves(folder: Path | None, result: Result) -> Mapping[str, Any] | None:
         every = max(1, -(-len(points) // MAX_POINTS))
         kept = points[::every]
         found["loss"] = {"x": [point.step for point in kept], "middle": [point.loss for point in kept]}
-    if folder is not None and result.provenance == "measured" and (folder / rundir.PLAN).is_file():
+    if folder is not None and (folder / rundir.PLAN).is_file():
         found |= {name: _rounded(band) for name, band in asdict(read_series(folder)).items() if band["x"]}
     return found or None
 

@@ -216,8 +216,8 @@ class Result:
     """When the plan was made: UTC, ISO 8601."""
     finished: str
     """When the run ended: UTC, ISO 8601."""
-    provenance: Literal["measured", "imported"]
-    """Measured by llmperf, or taken from a published table."""
+    provenance: Literal["measured"]
+    """Measured by llmperf. What is taken from a published table is a document of its own kind, `published`."""
     status: Literal["complete", "failed", "aborted"]
     """Whether all steps were done."""
     failure: Failure | None

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types import Result
 from llmperf.validation.catalogue import Violation
 
 EXACT = 1e-6
 """Relative; what is left of a recomputed figure after JSON."""
-ROUNDED = 0.01
-"""Relative; published tables round their figures."""
-
-
-def tolerance(result: Result) -> float:
-    """How far a figure may be from the one it is recomputed to."""
-    return ROUNDED if result.provenance == "imported" else EXACT
 
 
 def close(found: float, expected: float, relative: float = EXACT) -> bool:

@@ -27,7 +27,7 @@ def run_folder_findings(result: Result, folder: Path) -> list[Finding]:
 
     Nothing to say where the result lies by itself, without a plan beside it.
     """
-    if result.provenance == "imported" or not _regular(folder / rundir.PLAN):
+    if not _regular(folder / rundir.PLAN):
         return []
     told = list(_file_findings(result, folder))
     if not any(_is_link(path) for path in _sources(folder)):

@@ -22,7 +22,7 @@ def finite(result: Result) -> Iterator[Violation]:
     if result.status != "complete":
         return
     for index, point in enumerate(result.loss_curve):
-        if point.nonfinite is not None or (point.loss is None and result.provenance == "measured"):
+        if point.nonfinite is not None or point.loss is None:
             found = point.nonfinite or "null"
             yield f"/loss_curve/{index}/loss", f"expected a number (status is complete), found {found[:20]}"
             return
@@ -47,7 +47,7 @@ def above_entropy(result: Result) -> Iterator[Violation]:
 def first_loss_untrained(result: Result) -> Iterator[Violation]:
     """Logits of fresh weights are nearly normal, so the loss begins at ln(vocabulary) plus half their variance."""
     found = result.metrics.first_loss
-    if found is None or result.contract.lora is not None or result.provenance == "imported":
+    if found is None or result.contract.lora is not None:
         return
     variance = logit_variance(result.model)
     expected = math.log(result.model.vocab_size) + variance / 2
@@ -87,5 +87,5 @@ def every_step(result: Result) -> Iterator[Violation]:
             expected = f"steps in rising order below {steps}"
             yield f"/loss_curve/{index}/step", f"expected {expected}, found {point.step} after {before}"
             return
-    if result.status == "complete" and result.provenance == "measured" and len(curve) != steps:
+    if result.status == "complete" and len(curve) != steps:
         yield "/loss_curve", f"expected {steps} points (contract.steps), found {len(curve)}"

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from llmperf.types import Result
 from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import deviates, differs, figure, tolerance
+from llmperf.validation.comparing import deviates, differs, figure
 
 STEP_TIME_SLACK = 0.1
 """Step times come from device events, the window from the host's clock."""
@@ -22,14 +22,14 @@ def throughput_per_device(result: Result) -> Iterator[Violation]:
         expected = metrics.measured_tokens / metrics.window_seconds / devices
         because = f"{metrics.measured_tokens} tokens / {figure(metrics.window_seconds)} s / {devices} devices"
         path = "/metrics/tokens_per_second_per_device"
-        yield from deviates(path, found, expected, because, tolerance(result))
+        yield from deviates(path, found, expected, because)
 
 
 @rule("LP202", "error", "Measured tokens are measured steps x tokens per step")
 def measured_tokens(result: Result) -> Iterator[Violation]:
     """No token is counted that was not trained on; padding is not."""
     metrics, batch = result.metrics, result.batch
-    if result.status == "complete" and result.provenance == "measured":
+    if result.status == "complete":
         found, path = metrics.measured_tokens, "/metrics/measured_tokens"
         because = f"{metrics.measured_steps} steps x {batch.tokens_per_step} tokens"
         expected = metrics.measured_steps * batch.tokens_per_step
@@ -45,7 +45,7 @@ def measured_steps(result: Result) -> Iterator[Violation]:
     contract, found = result.contract, result.metrics.measured_steps
     expected = max(contract.steps - contract.warmup_steps, 0)
     because = f"{contract.steps} steps, {contract.warmup_steps} of them warm-up"
-    if result.status == "complete" and result.provenance == "measured":
+    if result.status == "complete":
         yield from differs("/metrics/measured_steps", found, expected, because)
     elif found > expected:
         yield "/metrics/measured_steps", f"expected at most {expected} ({because}), found {found}"
@@ -58,7 +58,7 @@ def throughput_together(result: Result) -> Iterator[Violation]:
     each, found = metrics.tokens_per_second_per_device, metrics.tokens_per_second
     if each is not None and found is not None:
         because = f"{figure(each)} x {devices} devices"
-        yield from deviates("/metrics/tokens_per_second", found, each * devices, because, tolerance(result))
+        yield from deviates("/metrics/tokens_per_second", found, each * devices, because)
 
 
 @rule("LP205", "error", "Step statistics are in order")
@@ -93,7 +93,7 @@ def clock(result: Result) -> Iterator[Violation]:
     for path, text, time in (("/created", result.created, created), ("/finished", result.finished, finished)):
         if time is None:
             yield path, f"expected a UTC time such as 2026-01-15T09:30:00+00:00, found {text[:40]!r}"
-    if created is None or finished is None or result.provenance == "imported":
+    if created is None or finished is None:
         return
     elapsed, window = (finished - created).total_seconds(), result.metrics.window_seconds
     if elapsed < 0:
@@ -107,14 +107,14 @@ def clock(result: Result) -> Iterator[Violation]:
 def energy_per_token(result: Result) -> Iterator[Violation]:
     """What a token cost follows from the measured energy and the measured tokens."""
     metrics = result.metrics
-    energy, tokens, near = metrics.energy_joules, metrics.measured_tokens, tolerance(result)
+    energy, tokens = metrics.energy_joules, metrics.measured_tokens
     if not energy or not tokens:
         return
     figures = (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy))
     for name, expected in figures:
         if (found := getattr(metrics, name)) is not None:
             because = f"{figure(energy)} J, {tokens} tokens"
-            yield from deviates(f"/metrics/{name}", found, expected, because, near)
+            yield from deviates(f"/metrics/{name}", found, expected, because)
 
 
 def _time(text: str) -> datetime | None:
