@@ -47,11 +47,12 @@ def command(
 
     made: list[Outcome] = []
     for found in _named(name):
-        subject = subject_of(found.role, name, vendor, settings)
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
-        with click.progressbar(
-            outcomes(subject, fast=fast), length=count, label=f"{found.role} {name}", file=sys.stderr
-        ) as bar:
+        label = f"{found.role} {name}"
+        with (
+            subject_of(found.role, name, vendor, settings) as subject,
+            click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
+        ):
             made += bar
     if as_json:
         print_json({"plugin": name, "checks": made, **_counts(made)})

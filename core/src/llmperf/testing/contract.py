@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
@@ -33,16 +34,18 @@ class _Contract:
     role: ClassVar[Role]
 
     @pytest.fixture(scope="class")
-    def subject(self, request: pytest.FixtureRequest) -> Subject:
+    @classmethod
+    def subject(cls) -> Iterator[Subject]:
         """The installed plugin; all checks of a class share what is found out about it."""
-        kind = request.cls
-        name = getattr(kind, "plugin", None)
+        name = getattr(cls, "plugin", None)
         if not isinstance(name, str):
-            pytest.fail(f'{kind.__name__}: expected plugin = "the name of the plugin"', pytrace=False)
+            pytest.fail(f'{cls.__name__}: expected plugin = "the name of the plugin"', pytrace=False)
         try:
-            return subject_of(kind.role, name, getattr(kind, "vendor", None), getattr(kind, "settings", ()))
+            subject = subject_of(cls.role, name, getattr(cls, "vendor", None), getattr(cls, "settings", ()))
         except PluginError as error:
             pytest.fail(str(error), pytrace=False)
+        with subject:
+            yield subject
 
 
 class VendorContract(_Contract):

@@ -47,6 +47,10 @@ class FrameworkSubject(Subject):
         """For the files of its runs; goes with the subject."""
         return Path(self._folder.name)
 
+    def close(self) -> None:
+        """Let the runs go."""
+        self._folder.cleanup()
+
     @property
     def draft(self) -> Draft:
         """The default case on a tiny model: as it is, or with adapters where it trains nothing else."""

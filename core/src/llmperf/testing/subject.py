@@ -34,6 +34,15 @@ class Subject:
         self.settings = settings
         self._kept: dict[Any, tuple[Any, BaseException | None]] = {}
 
+    def close(self) -> None:
+        """Let what was made for the checks go."""
+
+    def __enter__(self) -> Subject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
     def role(self) -> Role:
         """The plugin's."""

@@ -1,0 +1,9 @@
+"""The `lora` plugin does what every framework plugin must."""
+
+from __future__ import annotations
+
+from llmperf.testing import FrameworkContract
+
+
+class TestLora(FrameworkContract):
+    plugin = "lora"

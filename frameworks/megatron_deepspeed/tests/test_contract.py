@@ -1,0 +1,9 @@
+"""The `megatron_deepspeed` plugin does what every framework plugin must."""
+
+from __future__ import annotations
+
+from llmperf.testing import FrameworkContract
+
+
+class TestMegatronDeepspeed(FrameworkContract):
+    plugin = "megatron_deepspeed"

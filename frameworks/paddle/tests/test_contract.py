@@ -1,0 +1,9 @@
+"""The `paddle` plugin does what every framework plugin must."""
+
+from __future__ import annotations
+
+from llmperf.testing import FrameworkContract
+
+
+class TestPaddle(FrameworkContract):
+    plugin = "paddle"

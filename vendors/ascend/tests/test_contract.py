@@ -1,0 +1,9 @@
+"""The `ascend` plugin does what every vendor plugin must."""
+
+from __future__ import annotations
+
+from llmperf.testing import VendorContract
+
+
+class TestAscend(VendorContract):
+    plugin = "ascend"
