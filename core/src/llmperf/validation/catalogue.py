@@ -33,7 +33,7 @@ _MODULES = (
     "submission",
     "devices",
 )
-_OF_PUBLISHED = ("published_layout", "published_figures", "published_devices", "published_identity")
+_OF_PUBLISHED = ("published_layout", "published_figures", "published_mfu", "published_devices", "published_identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

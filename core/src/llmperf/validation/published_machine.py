@@ -1,0 +1,53 @@
+"""Which of its vendor's devices a published row may have been run on, and in which dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llmperf.types.devices import DeviceInfo, Precision
+from llmperf.types.published import Published, PublishedRow
+from llmperf.validation.devices import VendorCatalogue, vendor_catalogue
+
+HALF: tuple[Precision, ...] = ("bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The devices that a row may have been run on, of which there are several where it names only a family."""
+
+    catalogue: VendorCatalogue
+    devices: Sequence[DeviceInfo]
+
+    def peaks(self, dtypes: Sequence[Precision]) -> list[float]:
+        """FLOP/s, without those that are unknown."""
+        found = [self.catalogue.peak(device, dtype) for device in self.devices for dtype in dtypes]
+        return sorted({one.flops_per_second for one in found if one is not None})
+
+
+def machine_of(published: Published, row: PublishedRow) -> Machine | None:
+    """None where the vendor's plugin is not installed or does not publish the device."""
+    catalogue = vendor_catalogue(published.vendor) if published.vendor else None
+    if catalogue is None:
+        return None
+    model = row.hardware.device_model
+    exact = catalogue.exact(model) if model else None
+    memory = row.hardware.device_memory
+    found = [exact] if exact else catalogue.called(row.hardware.device or model or "", memory)
+    return Machine(catalogue, found) if found else None
+
+
+def dtypes_of(row: PublishedRow) -> tuple[Precision, ...]:
+    """Those a row may mean: `amp` is either of 16 bits."""
+    if row.precision:
+        return (row.precision,)
+    words = (row.precision_text or "").lower()
+    return HALF if "amp" in words or "mixed" in words or "混合" in words else ()
+
+
+def rows_on_known_devices(published: Published) -> Iterator[tuple[int, PublishedRow, Machine]]:
+    """Index, row and devices of each row whose devices are known."""
+    for index, row in enumerate(published.rows):
+        machine = machine_of(published, row)
+        if machine is not None:
+            yield index, row, machine

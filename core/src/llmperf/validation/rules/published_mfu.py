@@ -1,0 +1,137 @@
+"""Imported documents: MFU and throughput against the peak that the vendor publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.types.published import Figure, Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.published_machine import Machine, dtypes_of, rows_on_known_devices
+from llmperf.validation.rules.published_layout import place, world_size
+from llmperf.validation.rules.shipped import shipped_case, shipped_model
+from llmperf.validation.rules.utilisation import count
+
+CONVENTIONS = ("nominal", "exact", "palm", "causal", "hfu")
+
+
+def _flops(row: PublishedRow) -> dict[str, float]:
+    """FLOPs per token of the row's model by convention, as far as its facts are known."""
+    model = shipped_model(row.model) if row.model else None
+    case = shipped_case(row.case) if row.case else None
+    if model is None or (row.framework == "lora") != (case is not None and case.contract.lora is not None):
+        return {}
+    if case is None:
+        return {"nominal": 6.0 * model.nominal_parameters}
+    counted = count(model, case.contract, case.tuning)
+    alike = row.batch.seq_len == case.contract.seq_len
+    names = CONVENTIONS if alike else ("nominal", "exact")
+    return {} if counted is None else {name: float(counted.of(name).flops) for name in names}
+
+
+@rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak", "published")
+def published_mfu(published: Published) -> Iterator[Violation]:
+    """To the printed digits, by any convention and for any of the devices that the row may mean."""
+    for index, row, machine in rows_on_known_devices(published):
+        mfu, each = row.metrics.mfu, _each(row)
+        if mfu is None or mfu.value is None or each is None:
+            continue
+        flops, peaks = _flops(row), machine.peaks(dtypes_of(row))
+        if not flops or not peaks or any(_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
+            continue
+        value = each.value or 0.0
+        share = value * flops["nominal"] / peaks[-1]
+        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal"
+        hint = _hint(mfu, each, flops["nominal"], machine, row)
+        found = f"expected {100 * share:.3g} % ({because}), found {mfu.text}{hint}, {place(row)}"
+        yield f"/rows/{index}/metrics/mfu", found
+
+
+def _each(row: PublishedRow) -> Figure | None:
+    """Throughput of one device, printed or computed from that of all; None where it is withheld."""
+    each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
+    if each is not None and each.value is not None:
+        return each
+    if whole is None or whole.value is None or not devices:
+        return None
+    return Figure(text=f"{whole.text} / {devices}", value=whole.value / devices)
+
+
+def _agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
+    """Whether some throughput that is printed so gives some share that is."""
+    (low, high), (least, most) = each.bounds, mfu.bounds
+    slack = 1e-9 * most
+    return low * flops / peak <= most + slack and high * flops / peak >= least - slack
+
+
+def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: PublishedRow) -> str:
+    """What the printed figure would be right for, where that can be told."""
+    value, peaks = mfu.value or 0.0, machine.peaks(dtypes_of(row))
+    for factor in (100, 0.01):
+        moved = Figure(text="", value=value * factor, printed=mfu.printed, scale=mfu.scale * factor)
+        if any(_agrees(moved, each, flops, peak) for peak in peaks):
+            return "; a hundredfold of it" if factor < 1 else "; a hundredth of it"
+    for device, _ in machine.catalogue.devices:
+        for dtype in ("fp16", "bf16", "tf32", "fp32"):
+            peak = machine.catalogue.peak(device, dtype)
+            if peak is not None and _agrees(mfu, each, flops, peak.flops_per_second):
+                return f", which is right for the {dtype} peak of {device.model}"
+    doubled = any(_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
+    return ", which is right for twice the peak, as with sparsity" if doubled else ""
+
+
+@rule("LP312", "warning", "A published MFU is by the nominal convention", "published")
+def mfu_is_nominal(published: Published) -> Iterator[Violation]:
+    """A figure by another convention must not be held against the others."""
+    for index, row, machine in rows_on_known_devices(published):
+        mfu, each = row.metrics.mfu, _each(row)
+        if mfu is None or mfu.value is None or each is None:
+            continue
+        flops, peaks = _flops(row), machine.peaks(dtypes_of(row))
+        by = [name for name, one in flops.items() if any(_agrees(mfu, each, one, peak) for peak in peaks)]
+        if by and "nominal" not in by:
+            found = f"found {mfu.text}, which is that of {by[0]}, {place(row)}"
+            yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
+
+
+@rule("LP313", "error", "No published device computes faster than its peak", "published")
+def within_the_peak(published: Published) -> Iterator[Violation]:
+    """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
+    for index, row in enumerate(published.rows):
+        mfu = row.metrics.mfu
+        if mfu is not None and mfu.value is not None and mfu.bounds[0] > 1:
+            yield f"/rows/{index}/metrics/mfu", f"expected at most 100 %, found {mfu.text}, {place(row)}"
+    for index, row, machine in rows_on_known_devices(published):
+        dtypes = dtypes_of(row)
+        peaks = machine.peaks((*dtypes, "tf32") if "fp32" in dtypes else dtypes)
+        computed = _computed(row)
+        if peaks and computed and computed > peaks[-1]:
+            expected = f"expected at most {peaks[-1] / 1e12:.4g} TFLOP/s ({'/'.join(dtypes)})"
+            path = f"/rows/{index}/metrics/tokens_per_second_per_device"
+            yield path, f"{expected}, found {_spent(row)}, {place(row)}"
+
+
+@rule("LP314", "warning", "A row that says fp32 is not faster than fp32", "published")
+def truly_fp32(published: Published) -> Iterator[Violation]:
+    """TF32 is another dtype; a row that used it has to say so."""
+    for index, row, machine in rows_on_known_devices(published):
+        single, computed = machine.peaks(("fp32",)), _computed(row)
+        reduced = machine.peaks(("tf32",))
+        if row.precision != "fp32" or not single or not computed or computed <= single[-1]:
+            continue
+        if reduced and computed <= reduced[-1]:
+            expected = f"expected at most {single[-1] / 1e12:.4g} TFLOP/s (fp32)"
+            path = f"/rows/{index}/metrics/tokens_per_second_per_device"
+            yield path, f"{expected}, found {_spent(row)}; TF32 could, {place(row)}"
+
+
+def _computed(row: PublishedRow) -> float | None:
+    """FLOP/s of one device, nominal; the least that the printed throughput stands for."""
+    each, flops = _each(row), _flops(row).get("nominal")
+    return None if each is None or flops is None else each.bounds[0] * flops
+
+
+def _spent(row: PublishedRow) -> str:
+    each, flops = _each(row), _flops(row)["nominal"]
+    assert each is not None
+    value = each.value or 0.0
+    return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"
