@@ -36,6 +36,23 @@ def test_everything_known_is_told():
     assert told == "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  1 min 15 s left"
 
 
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (None, "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  42 s left"),
+        (90, "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  42 s left"),
+        (79, "measuring 3/9 loss 8.1235 1,234 token/p/s MFU 25.0 % mem 1.00 GiB 42 s left"),
+        (75, "measuring 3/9 loss 8.1235 1,234 token/p/s MFU 25.0 % 42 s left"),
+        (60, "measuring 3/9 loss 8.1235 1,234 token/p/s 42 s left"),
+        (30, "measuring 3/9 42 s left"),
+        (9, "measuring 3/9 42 s left"),
+    ],
+)
+def test_a_narrow_terminal_is_told_what_matters_most(width, told):
+    known = {"loss": 8.12345, "tokens_per_second_per_device": 1234.5, "mfu": 0.25, "memory_used_bytes": 2**30}
+    assert progress_text(progress(**known, seconds_left=42.0), width) == told
+
+
 def test_what_is_unknown_is_left_out():
     assert progress_text(progress()) == "measuring  step 3/9"
 
@@ -54,10 +71,8 @@ def test_a_terminal_has_one_line_rewritten_and_cleared():
     os.close(leader)
     assert out == "done\n"
     assert "\n" not in shown
-    assert [part.split("  loss")[0] for part in shown.split("\r") if part.strip()] == [
-        "measuring  step 3/9",
-        "measuring  step 4/9",
-    ]
+    assert [part.split(" loss")[0] for part in shown.split("\r") if part.strip()] == ["measuring 3/9", "measuring 4/9"]
+    assert shown.count("1 min 15 s left") == 2
     assert shown.endswith(" \r")
 
 

@@ -24,9 +24,9 @@ class ProgressLine:
 
     def show(self, progress: Progress) -> None:
         """Show where the run is."""
-        text = progress_text(progress)
-        if self._live:
-            width = shutil.get_terminal_size().columns - 1
+        width = shutil.get_terminal_size().columns - 1 if self._live else None
+        text = progress_text(progress, width)
+        if width is not None:
             sys.stderr.write("\r" + text[:width].ljust(min(len(self._last_text), width)))
             sys.stderr.flush()
             self._last_text = text[:width]
@@ -49,20 +49,33 @@ class ProgressLine:
         self.clear()
 
 
-def progress_text(progress: Progress) -> str:
-    """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  MFU 17.9 %  mem 0.71 GiB  12 s left`."""
-    parts = [progress.phase, f"step {progress.step}/{progress.steps}"]
-    if progress.loss is not None:
-        parts.append(f"loss {progress.loss:.4f}")
-    if progress.tokens_per_second_per_device is not None:
-        parts.append(f"{progress.tokens_per_second_per_device:,.0f} token/p/s")
-    if progress.mfu is not None:
-        parts.append(f"MFU {100 * progress.mfu:.1f} %")
-    if progress.memory_used_bytes is not None:
-        parts.append(f"mem {progress.memory_used_bytes / 2**30:.2f} GiB")
-    if progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left")
-    return "  ".join(parts)
+def progress_text(progress: Progress, width: int | None = None) -> str:
+    """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  MFU 17.9 %  mem 0.71 GiB  12 s left`.
+
+    Where that is wider than `width`, it is set closer (`measuring 12/30 loss 8.101`); if it still is, memory, MFU, pace
+    and loss are left out, in this order, until it fits.
+    """
+    parts = {
+        "phase": progress.phase,
+        "step": f"step {progress.step}/{progress.steps}",
+        "loss": _known("loss {:.4f}", progress.loss),
+        "pace": _known("{:,.0f} token/p/s", progress.tokens_per_second_per_device),
+        "mfu": _known("MFU {:.1f} %", progress.mfu, 100),
+        "memory": _known("mem {:.2f} GiB", progress.memory_used_bytes, 2**-30),
+        "left": None if progress.seconds_left is None else f"{duration(progress.seconds_left)} left",
+    }
+    told = [(name, part) for name, part in parts.items() if part is not None]
+    text = "  ".join(part for _, part in told)
+    for left_out in (None, "memory", "mfu", "pace", "loss"):
+        if width is None or len(text) <= width:
+            break
+        told = [(name, part) for name, part in told if name != left_out]
+        text = " ".join(part.removeprefix("step ") for _, part in told)
+    return text
+
+
+def _known(form: str, value: float | None, factor: float = 1) -> str | None:
+    return None if value is None else form.format(factor * value)
 
 
 def duration(seconds: float) -> str:
