@@ -42,7 +42,7 @@ def test_everything_known_is_told():
         (None, "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  42 s left"),
         (90, "measuring  step 3/9  loss 8.1235  1,234 token/p/s  MFU 25.0 %  mem 1.00 GiB  42 s left"),
         (79, "measuring 3/9 loss 8.1235 1,234 token/p/s MFU 25.0 % mem 1.00 GiB 42 s left"),
-        (75, "measuring 3/9 loss 8.1235 1,234 token/p/s MFU 25.0 % 42 s left"),
+        (74, "measuring 3/9 loss 8.1235 1,234 token/p/s MFU 25.0 % 42 s left"),
         (60, "measuring 3/9 loss 8.1235 1,234 token/p/s 42 s left"),
         (30, "measuring 3/9 42 s left"),
         (9, "measuring 3/9 42 s left"),
