@@ -22,7 +22,7 @@ LAYERS = (
     {"planning"},
     {"launching", "measuring", "results", "importing"},
     {"validation", "reporting"},
-    {"running", "doctoring", "packing", "baselines"},
+    {"running", "doctoring", "packing", "baselines", "scaffold"},
     {"testing"},
     {"cli"},
 )

@@ -27,6 +27,7 @@ COMMANDS = {
     "summary": "Best, median and spread of many runs, by kind.",
     "align": "Hold the loss of runs against a reference, step by step.",
     "doctor": "Say what is missing here for which plugin, and what mends it.",
+    "new": "Make a plugin package for a vendor or a framework, to go on from.",
     "check-plugin": "Check that an installed plugin keeps its contract.",
     "completion": "Print the shell's completion script.",
 }

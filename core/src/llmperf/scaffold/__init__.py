@@ -1,0 +1,1 @@
+"""`llmperf new`: a complete plugin package from a name."""
