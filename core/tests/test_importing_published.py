@@ -13,7 +13,7 @@ from llmperf.cli.main import cli
 from llmperf.importing.document import import_document
 from llmperf.importing.library_match import Known
 from llmperf.reporting.published_markdown import published_markdown
-from llmperf.validation.check import found_published
+from llmperf.validation.reading_results import found_published
 
 DOCUMENTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
 SHIPPED = Path(__file__).parents[2] / "published"

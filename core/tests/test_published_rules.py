@@ -11,9 +11,11 @@ from llmperf import documents
 from llmperf.cases.library import library
 from llmperf.importing.document import import_document
 from llmperf.importing.library_match import Known
+from llmperf.reporting.findings import github, sarif, text
 from llmperf.types.published import Published
 from llmperf.validation.catalogue import rules_for
-from llmperf.validation.check import Validator, published_findings, read_published
+from llmperf.validation.check import Validator, published_findings
+from llmperf.validation.reading_results import read_published
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}
@@ -206,10 +208,19 @@ def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
     assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
 
 
+def test_findings_in_a_readme_stand_at_its_lines(tmp_path):
+    (tmp_path / "README.md").write_text(SOURCES[R300])
+    (file,) = Validator().validated(tmp_path)
+    assert f"{tmp_path}/README.md:57:/rows/0/metrics/mfu: LP214 warning" in text([file])
+    assert f"::warning file={tmp_path}/README.md,line=57,title=LP214::" in github([file])
+    places = [one["locations"][0]["physicalLocation"] for one in json.loads(sarif([file]))["runs"][0]["results"]]
+    assert [one["region"]["startLine"] for one in places] == [57, 57, 33]
+
+
 def test_a_row_copied_under_another_name_is_found(tmp_path):
-    for name, text in (("a", SOURCES[ZERO]), ("b", SOURCES[ZERO].replace("H800", "H20")), ("c", SOURCES[ZERO])):
+    for name, written in (("a", SOURCES[ZERO]), ("b", SOURCES[ZERO].replace("H800", "H20")), ("c", SOURCES[ZERO])):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_text(text)
+        (tmp_path / name / "README.md").write_text(written)
     found = validated(tmp_path)
     assert "LP631" not in found["a/README.md"]
     assert found["b/README.md"].count("LP631") == 2

@@ -13,8 +13,8 @@ from llmperf.results.fit import differences, misfits, throughput
 from llmperf.results.groups import Group
 from llmperf.types.published import Published, PublishedRow
 from llmperf.types.result import Result
-from llmperf.validation.check import found_published
 from llmperf.validation.devices import vendor_catalogue
+from llmperf.validation.reading_results import found_published
 
 SHIPPED = Path(__file__).parent / "data" / "published"
 """The documents that llmperf ships."""

@@ -47,7 +47,8 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 
 def _checked(run: Path) -> Result:
-    from llmperf.validation.check import read_run_result, validate_path
+    from llmperf.validation.check import validate_path
+    from llmperf.validation.reading_results import read_run_result
 
     if not (run / rundir.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {rundir.RESULT}, found none")

@@ -57,7 +57,7 @@ def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str |
 def _complete(path: Path) -> list[Result]:
     """The complete results at a path that have a throughput; UserError if there is none."""
     from llmperf.errors import UserError
-    from llmperf.validation.check import found_reportable
+    from llmperf.validation.reading_results import found_reportable
 
     found = [result for _, result in found_reportable([path])[0]]
     if not found:

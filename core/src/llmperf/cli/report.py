@@ -36,7 +36,7 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     """
     from llmperf.documents import write_bytes
     from llmperf.plugins import load_for
-    from llmperf.validation.check import found_reportable
+    from llmperf.validation.reading_results import found_reportable
 
     results, published = found_reportable(paths)
     reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]

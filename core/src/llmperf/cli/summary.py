@@ -41,7 +41,7 @@ def command(
     """
     from llmperf.errors import UserError
     from llmperf.results.groups import grouped
-    from llmperf.validation.check import read_results
+    from llmperf.validation.reading_results import read_results
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
@@ -60,7 +60,7 @@ def _baselines(baseline: str | None) -> tuple[list[Group], list[Baseline]]:
     """Kinds of runs, or published rows where there are no runs; UserError where there is neither."""
     from llmperf.baselines import SHIPPED, published_at
     from llmperf.results.groups import grouped
-    from llmperf.validation.check import found_reportable
+    from llmperf.validation.reading_results import found_reportable
 
     if baseline is None:
         return [], []

@@ -46,6 +46,7 @@ def github(files: Files) -> str:
     lines = []
     for file, one in _all(files):
         place, title = _escaped(str(file.path), ",:"), _escaped(one.code, ",:")
+        place += f",line={file.lines[one.path]}" if one.path in file.lines else ""
         message = _escaped(f"{one.path}: {one.message}")
         lines.append(f"::{COMMANDS[one.severity]} file={place},title={title}::{message}\n")
     return "".join(lines)
@@ -75,10 +76,10 @@ def _rule(rule: Rule) -> Mapping[str, Any]:
 
 
 def _sarif_result(file: FileFindings, one: Finding) -> Mapping[str, Any]:
-    where = {
-        "physicalLocation": {"artifactLocation": {"uri": encodable(file.path.as_posix())}},
-        "logicalLocations": [{"fullyQualifiedName": one.path}],
-    }
+    place: dict[str, Any] = {"artifactLocation": {"uri": encodable(file.path.as_posix())}}
+    if one.path in file.lines:
+        place["region"] = {"startLine": file.lines[one.path]}
+    where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": one.path}]}
     message = {"text": encodable(one.message)}
     return {"ruleId": one.code, "level": LEVELS[one.severity], "message": message, "locations": [where]}
 
@@ -108,7 +109,8 @@ def _xml(value: str) -> str:
 
 
 def _line(file: FileFindings, one: Finding) -> str:
-    return printable(f"{file.path}:{one.path}: {one.code} {one.severity} {one.message}")
+    line = f"{file.lines[one.path]}:" if one.path in file.lines else ""
+    return printable(f"{file.path}:{line}{one.path}: {one.code} {one.severity} {one.message}")
 
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
-from llmperf.rundir import RESULT
 from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
-from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in, kind_of
-from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
+from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in
+from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
+from llmperf.validation.record_files import record_file_findings
 from llmperf.validation.repeated import Seen
-from llmperf.validation.rules.documents import CUT_OFF, MISNAMED, REPEATED_KEY, UNREADABLE
-from llmperf.validation.schema import MAX_FINDINGS, schema_findings
+from llmperf.validation.rules.documents import MISNAMED, REPEATED_KEY, UNREADABLE
+from llmperf.validation.schema import schema_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -34,6 +34,8 @@ class FileFindings:
     kind: Kind | None = None
     """None where the file could not be told or read."""
     findings: tuple[Finding, ...]
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Of a published document: the line that each finding's pointer stands for."""
 
     @property
     def unreadable(self) -> bool:
@@ -121,30 +123,29 @@ class Validator:
         """Findings of one document; nothing for Markdown in a folder that is no published document."""
         try:
             if document.kind == "readme":
-                told = self._readme_findings(document)
+                yield from self._readme(document)
             else:
                 told = tuple(self._document_findings(document))
+                yield FileFindings(path=document.path, kind=document.kind, findings=told)
         except UserError as error:
             yield _unreadable(document.path, document.kind, error)
-            return
-        if told is not None:
-            yield FileFindings(path=document.path, kind=document.kind, findings=told)
 
-    def _readme_findings(self, document: Document) -> tuple[Finding, ...] | None:
-        """None where nobody named the file and it is something else; UserError where it was named."""
-        from llmperf.validation.imported import read_readme
+    def _readme(self, document: Document) -> Iterator[FileFindings]:
+        """A published document; of other Markdown nothing, unless somebody named it, which is a UserError."""
+        from llmperf.validation.imported import line_of, read_readme
 
         published = read_readme(document.path)
         described = any(one.kind in ("hardware", "software") for one in published.sections)
         if published.rows and (document.named or described):
-            return tuple(self._published(published, document.path))
-        if document.named:
+            told = tuple(self._published(published, document.path))
+            lines = {one.path: line for one in told if (line := line_of(published, one.path))}
+            yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines)
+        elif document.named:
             raise UserError("expected a table of results (throughput, memory, ...), found none")
-        return None
 
     def _document_findings(self, document: Document) -> Iterator[Finding]:
         if document.kind == "record":
-            yield from _record_file_findings(document.path)
+            yield from record_file_findings(document.path)
             return
         parsed = _parsed(document)
         for key in parsed.repeated:
@@ -186,7 +187,7 @@ def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindin
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
     """With its place in the archive for a path, not the folder it was unpacked to."""
     told = (replace(one, message=one.message.replace(str(folder), str(archive))) for one in file.findings)
-    return FileFindings(path=archive / file.path.relative_to(folder), kind=file.kind, findings=tuple(told))
+    return replace(file, path=archive / file.path.relative_to(folder), findings=tuple(told))
 
 
 def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:
@@ -211,106 +212,3 @@ def _parsed(document: Document) -> Parsed:
         table = {"name": document.path.stem, **read_toml(document.path)}
         return from_toml(table, str(document.path))
     return parse_json(read_bytes(document.path), str(document.path))
-
-
-def _record_file_findings(path: Path) -> Iterator[Finding]:
-    lines = read_bytes(path).split(b"\n")
-    told = 0
-    for number, line in enumerate(lines):
-        whole = number < len(lines) - 1
-        for finding in _line_findings(line, number, whole, path):
-            yield finding
-            told += 1
-        if told >= MAX_FINDINGS:
-            return
-
-
-def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterator[Finding]:
-    if not line.strip():
-        return
-    try:
-        parsed = parse_json(line, str(path))
-    except UserError as error:
-        if whole:
-            raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
-        yield CUT_OFF.finding(f"/{number}", "the last line is cut off")
-        return
-    for finding in schema_findings("record", parsed.value):
-        yield Finding(
-            code=finding.code,
-            severity=finding.severity,
-            path=f"/{number}{finding.path}",
-            message=finding.message,
-        )
-
-
-def read_results(path: Path) -> list[Result]:
-    """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
-    return [result for _, result in found_results(path)]
-
-
-def found_results(path: Path) -> list[tuple[Path, Result]]:
-    """The same, each with the file it was read from."""
-    if not path.is_dir() or (path / RESULT).is_file():
-        file = path / RESULT if path.is_dir() else path
-        return [(file, read_result(file))]
-    found = [(one.path, read_result(one.path)) for one in documents_in(path) if one.kind == "result"]
-    if not found:
-        raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
-    return found
-
-
-def read_run_result(run: Path) -> Result:
-    """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
-    return read_result(run / RESULT if run.is_dir() else run)
-
-
-def read_result(path: Path) -> Result:
-    """A result from a file, held against its schema; UserError with the first thing that is wrong."""
-    value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("result", value):
-        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
-    result: Result = convert(value, Result, str(path))
-    return result
-
-
-def found_published(path: Path) -> list[tuple[Path, Published]]:
-    """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
-    found = [one.path for one in documents_in(path) if one.kind == "published"]
-    return [(file, read_published(file)) for file in found]
-
-
-def found_reportable(
-    paths: Sequence[Path],
-) -> tuple[tuple[tuple[Path, Result], ...], tuple[tuple[Path, Published], ...]]:
-    """The results and the imported documents at some paths; UserError where there is neither."""
-    results: list[tuple[Path, Result]] = []
-    published: list[tuple[Path, Published]] = []
-    for path in paths:
-        found = len(results) + len(published)
-        for one in _reportable(path):
-            if one.kind == "published":
-                published.append((one.path, read_published(one.path)))
-            elif one.kind == "result":
-                results.append((one.path, read_result(one.path)))
-        if found == len(results) + len(published):
-            raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
-    return tuple(results), tuple(published)
-
-
-def _reportable(path: Path) -> Iterator[Document]:
-    """The result of a run folder alone; a file that does not say what it is, for a result."""
-    if path.is_dir() and not (path / RESULT).is_file():
-        yield from documents_in(path)
-    else:
-        file = path / RESULT if path.is_dir() else path
-        yield Document(file, "published" if file.is_file() and kind_of(file) == "published" else "result")
-
-
-def read_published(path: Path) -> Published:
-    """An imported document, held against its schema; UserError with the first thing that is wrong."""
-    value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("published", value):
-        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
-    published: Published = convert(value, _type_of("published"), str(path))
-    return published

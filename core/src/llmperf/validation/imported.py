@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from llmperf.cases.library import library
 from llmperf.documents import read_bytes
@@ -24,6 +25,16 @@ def _known() -> Known:
 def read_readme(path: Path) -> Published:
     """What a published document says; it may have no rows. UserError for what is no UTF-8 text or too large."""
     return import_document(read_bytes(path, MAX_BYTES), str(path), _known())
+
+
+def line_of(published: Published, pointer: str) -> int | None:
+    """The source's line that a JSON pointer into the document stands for; None where it stands for the whole."""
+    inner: Any = published
+    line: int | None = None
+    for part in pointer.split("/")[1:]:
+        inner = inner[int(part)] if isinstance(inner, tuple) else getattr(inner, part, None)
+        line = getattr(inner, "line", line)
+    return line
 
 
 def rows_again(published: Published) -> list[PublishedRow]:

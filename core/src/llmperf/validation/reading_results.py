@@ -1,0 +1,92 @@
+"""Results and imported documents from files and folders, each held against its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmperf.documents import convert, read_bytes
+from llmperf.errors import UserError
+from llmperf.rundir import RESULT
+from llmperf.types import Result
+from llmperf.validation.finding_files import Document, documents_in, kind_of
+from llmperf.validation.reading import parse_json, printable
+from llmperf.validation.schema import schema_findings
+
+if TYPE_CHECKING:
+    from llmperf.types.published import Published
+
+
+def read_results(path: Path) -> list[Result]:
+    """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
+    return [result for _, result in found_results(path)]
+
+
+def found_results(path: Path) -> list[tuple[Path, Result]]:
+    """The same, each with the file it was read from."""
+    if not path.is_dir() or (path / RESULT).is_file():
+        file = path / RESULT if path.is_dir() else path
+        return [(file, read_result(file))]
+    found = [(one.path, read_result(one.path)) for one in documents_in(path) if one.kind == "result"]
+    if not found:
+        raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
+    return found
+
+
+def read_run_result(run: Path) -> Result:
+    """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
+    return read_result(run / RESULT if run.is_dir() else run)
+
+
+def read_result(path: Path) -> Result:
+    """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    value = parse_json(read_bytes(path), str(path)).value
+    for one in schema_findings("result", value):
+        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
+    result: Result = convert(value, Result, str(path))
+    return result
+
+
+def found_published(path: Path) -> list[tuple[Path, Published]]:
+    """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
+    found = [one.path for one in documents_in(path) if one.kind == "published"]
+    return [(file, read_published(file)) for file in found]
+
+
+def found_reportable(
+    paths: Sequence[Path],
+) -> tuple[tuple[tuple[Path, Result], ...], tuple[tuple[Path, Published], ...]]:
+    """The results and the imported documents at some paths; UserError where there is neither."""
+    results: list[tuple[Path, Result]] = []
+    published: list[tuple[Path, Published]] = []
+    for path in paths:
+        found = len(results) + len(published)
+        for one in _reportable(path):
+            if one.kind == "published":
+                published.append((one.path, read_published(one.path)))
+            elif one.kind == "result":
+                results.append((one.path, read_result(one.path)))
+        if found == len(results) + len(published):
+            raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
+    return tuple(results), tuple(published)
+
+
+def _reportable(path: Path) -> Iterator[Document]:
+    """The result of a run folder alone; a file that does not say what it is, for a result."""
+    if path.is_dir() and not (path / RESULT).is_file():
+        yield from documents_in(path)
+    else:
+        file = path / RESULT if path.is_dir() else path
+        yield Document(file, "published" if file.is_file() and kind_of(file) == "published" else "result")
+
+
+def read_published(path: Path) -> Published:
+    """An imported document, held against its schema; UserError with the first thing that is wrong."""
+    value = parse_json(read_bytes(path), str(path)).value
+    for one in schema_findings("published", value):
+        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
+    from llmperf.types.published import Published
+
+    published: Published = convert(value, Published, str(path))
+    return published
