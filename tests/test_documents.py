@@ -35,6 +35,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "runs" / "20261121-030405-default-cpu-zero-ab12"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(llmperf_schemas.example("result")))
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     assert words[0] in COMMANDS
     if words[0] == "run":
         words = [*words, "--dry-run"]
