@@ -48,7 +48,7 @@ def assignments(text: str) -> Assignments:
     for one in _ASSIGNMENT.finditer(remaining):
         _enter(one["name"].strip(), one["value"].strip("\"'"), found)
     leftover = _ASSIGNMENT.sub(",", remaining)
-    found.rest += [word for part in re.split(r"[,;()]", leftover) if (word := part.strip(" =\"'."))]
+    found.rest += [word for part in re.split(r"[,;()]", leftover) if not withheld(word := part.strip(" =\"'."))]
     return found
 
 

@@ -37,13 +37,20 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     each = int(grid[2]) if grid else devices // nodes if devices and nodes and not devices % nodes else None
     return PublishedHardware(
         configuration=text,
-        device=device[1].strip() if device else None,
+        device=_device_name(device, words, nodes) if device else None,
         device_model=device_model,
         nodes=nodes or None,
         devices_per_node=each or None,
         devices=devices,
         device_memory=memory or None,
     )
+
+
+def _device_name(found: re.Match[str], words: str, nodes: int | None) -> str:
+    """`H1004机` is 4 machines with H100: the count of machines may stand at the name without a space."""
+    name, count = found[1].strip(), str(nodes or "")
+    joined = count and name.endswith(count) and re.match(r"[机台]", words[found.end() :])
+    return name.removesuffix(count) if joined and re.search(r"\d", name.removesuffix(count)) else name
 
 
 def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:

@@ -61,8 +61,8 @@ def framework_name(told: Contents) -> str | None:
     trained += (told.text("general", "model") or "").lower()
     if re.search(r"(?<![a-z])lora(?![a-z])", optimisation):
         return "lora"
-    if "megatron" in trained:
-        return "megatron_deepspeed"
+    if "megatron" in trained:  # alone it is another framework, for which there is no plugin
+        return "megatron_deepspeed" if "deepspeed" in trained else None
     if "paddle" in trained:
         return "paddle"
     if "deepspeed" in trained or re.search(r"(?<![a-z])zero[- ]?(?:dp|[0-3])", trained):

@@ -55,8 +55,9 @@ def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: i
     found = Figures()
     for header, name, text in _cells(columns, row):
         if name == "aligned":
-            found.aligned = truth(text)
-            if found.aligned is None and not withheld(text):
+            said = _without_remark(text)
+            found.aligned = truth(said)
+            if found.aligned is None and not withheld(said):
                 found.problems.append((text, f"expected true or false under {header!r}"))
         elif name == "memory":
             found.memory = memory(text, _memory_unit(header, told))
@@ -65,6 +66,11 @@ def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: i
         elif name not in CONTEXT:
             _enter_number(found, header, name, text, told, devices)
     return found
+
+
+def _without_remark(text: str) -> str:
+    """`True (the baseline)` and `/, for reference only` without what is in brackets or behind the comma."""
+    return re.sub(r"[(,].*", "", normal(text))
 
 
 def _cells(columns: Sequence[Column], row: TableRow) -> Iterator[tuple[str, str | None, str]]:

@@ -15,6 +15,11 @@ from llmperf.types.published import Entry, Note, Section, SectionKind, Table, Un
 
 _LABELLED = re.compile(r"([^:：\n]{1,60}?)\s*[:：]\s*(.*)", re.DOTALL)
 _BATCH = re.compile(r"([^,，:：=]{1,80}?)\s*(?:恒等于|等于|[,，:：=]|\s(?:equals|is always|is)\s)\s*(.*)", re.DOTALL)
+_REMARK = re.compile(r"(?:注意?|备注|值得注意的是|notes?|remarks?)\s*[:：,，]", re.IGNORECASE)
+"""How a remark among the lines of a section begins."""
+_PACKAGE = re.compile(r"[\w.\-]+\s*==\s*[\w.\-+]+")
+_HERE = re.compile(r"(?:在)?本case中\s*[,，]\s*|in this case\s*,\s*", re.IGNORECASE)
+"""What may stand before a label."""
 _UNLABELLED = {"parallelism": "technique", "optimisation": "scheme"}
 """What a line without a label tells of in a section of free text."""
 
@@ -122,6 +127,9 @@ def _enter_table(block: Block, place: _Place, told: Contents) -> None:
 
 def _enter_line(block: Block, place: _Place, told: Contents) -> None:
     text = plain(in_one_line(block.text))
+    if _REMARK.match(text):
+        told.notes.append(Note(line=block.line, text=block.text))
+        return
     entry = _batch_entry(block, text) if place.kind == "batch" else _entry(block, text, place.kind)
     place.entries.append(entry)
     if entry.name is None:
@@ -132,6 +140,8 @@ def _enter_line(block: Block, place: _Place, told: Contents) -> None:
 def _entry(block: Block, text: str, kind: HeadingKind | None) -> Entry:
     """`label: text`; without a known label a strategy is all text."""
     found, free = _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
+    if kind == "software" and _PACKAGE.fullmatch(text):
+        free = "dependencies"
     name = meaning(found[1]) if found else None
     if found is None or (name is None and free):
         return Entry(line=block.line, label="", name=free, text=text)
@@ -140,7 +150,9 @@ def _entry(block: Block, text: str, kind: HeadingKind | None) -> Entry:
 
 def _batch_entry(block: Block, text: str) -> Entry:
     """`micro_batchsize, LBS for short, ..., 1 by default`; the label ends at the first sign or word that says so."""
-    found = _BATCH.fullmatch(text)
+    here = _HERE.match(text)
+    before = here.end() if here else 0
+    found = _BATCH.fullmatch(text, before)
     if found is None:
         return Entry(line=block.line, label="", name=None, text=text)
-    return Entry(line=block.line, label=found[1], name=meaning(found[1]), text=found[2])
+    return Entry(line=block.line, label=text[:before] + found[1], name=meaning(found[1]), text=found[2])

@@ -26,13 +26,16 @@ _ZERO = re.compile(
 )
 _STAGE = re.compile(r"(?:stage|o)?[\s_-]*([0-3])", re.IGNORECASE)
 _PRECISION = re.compile(
-    r"(?<![a-z0-9])(?:(bf16|bfloat16)|(fp16|float16|half)|(tf32)|(fp32|float32|single))(?![a-z0-9])", re.IGNORECASE
+    r"(?<![a-z0-9])(?:(bf16|bfloat16)|(fp16|float16|half)|(tf32)|(fp32|float32|single)"
+    r"|(fp8|float8|mxfp\d|fp4|int8))(?![a-z0-9])",
+    re.IGNORECASE,
 )
 _TRUTHS = {
     **dict.fromkeys(("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed"), False),
 }
-_PRECISIONS = ("bf16", "fp16", "tf32", "fp32")
+_PRECISIONS = ("bf16", "fp16", "tf32", "fp32", None)
+"""By the groups of the pattern; the last are none that a run has for its own, and fix none beside another."""
 
 
 def default_of(text: str) -> int | None:
@@ -142,14 +145,7 @@ def precision_in(text: str | None) -> str | None:
 
 def truth(text: str | None) -> bool | None:
     """`True`, `yes`, `是`; None for what is neither that nor its opposite."""
-    word = normal(text or "").lower().strip(" .")
-    if word in ("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"):
-        return True
-    return (
-        False
-        if word in ("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed")
-        else None
-    )
+    return _TRUTHS.get(normal(text or "").lower().strip(" ."))
 
 
 def told(text: str | None) -> str | None:

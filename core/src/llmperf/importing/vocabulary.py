@@ -20,7 +20,7 @@ HEADINGS: tuple[tuple[HeadingKind, str], ...] = (
     ("notes", r"补充|附表|附录|说明$|^注|备注|下载|checkpoint|supplement|remark|^notes?$|download|appendix"),
     ("title", r"配置与运行|configuration and (?:running|results)|running information"),
     ("hardware", r"硬件环境|硬件配置|hardware"),
-    ("software", r"软件环境|软件配置|software"),
+    ("software", r"软件环境|软件配置|依赖环境|software|dependencies"),
     ("environment", r"环境配置|环境信息|environment"),
     ("parallelism", r"并行策略|parallel\w* strateg|^parallelism"),
     ("optimisation", r"优化策略|优化方案|optimi[sz]ation"),
@@ -56,6 +56,8 @@ LABELS: dict[str, str] = {
     "framework": "训练框架版本 训练框架 框架版本 framework frameworkversion trainingframework trainingframeworkversion",
     "dependencies": "依赖软件版本 依赖软件 依赖 dependencies dependencyversion dependentsoftware dependencyversions",
     "python": "python版本 python pythonversion",
+    "compiler": "训练编译器版本 编译器版本 compiler compilerversion",
+    "toolkit": "cuda cuda版本 cudaversion rocm cann toolkit toolkitversion",
     # parallelism and optimisation
     "technique": "并行技术 technique paralleltechnique paralleltechnology paralleltechniques",
     "implementer": "实施者 implementer implementor implementedby",
@@ -73,8 +75,8 @@ LABELS: dict[str, str] = {
     "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total",
     "throughput": "吞吐量 吞吐 token/p/s tokens/p/s token/s/p tokens/s/p tps throughput token/gpu/s tokens/gpu/s "
     "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec",
-    "loss": "损失值 损失 loss trainingloss finalloss",
-    "mfu": "计算使用率 mfu modelflopsutilization modelflopsutilisation",
+    "loss": "损失值 损失 loss trainingloss finalloss lmloss lmlossvalue",
+    "mfu": "计算使用率 计算卡使用率 mfu modelflopsutilization modelflopsutilisation",
     "aligned": "是否精度对齐 精度对齐 aligned lossaligned accuracyaligned precisionaligned alignment",
     # tables
     "item": "指标名称 指标 item metric metricname name indicator",
@@ -117,7 +119,8 @@ SETTINGS = frozenset(
 """Meanings that a row may set."""
 
 _EVALUATION = re.compile(
-    r"\bacc|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测"
+    r"\bacc|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
+    r"|(?:训练|验证|测试)结果"
 )
 
 

@@ -1,0 +1,144 @@
+"""Forms that published documents of other vendors and models have: made-up documents with each of them."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.cases.library import library
+from llmperf.importing.document import import_document
+from llmperf.importing.library_match import Known
+from llmperf.reporting.published_markdown import cell, published_markdown
+
+HEAD = "### Vendor 配置与运行信息参考\n#### 环境配置\n- ##### 硬件环境\n  - 加速卡型号: X1\n"
+COLUMNS = ("配置", "precision", "parallel", "fix_hp", "token/p/s", "lm loss value", "是否精度对齐", "mem", "MFU")
+PLAIN = {
+    "配置": "X1单机8卡（1x8）", "precision": "bf16", "parallel": "PP1DP8TP1", "fix_hp": "/", "token/p/s": "100",
+    "lm loss value": "8.5", "是否精度对齐": "/", "mem": "30/64", "MFU": "30.25%",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def read():
+    known = Known.of(library())
+    return lambda text: import_document(text.encode(), "README.md", known)
+
+
+def table(*rows):
+    lines = ["* 性能指标", "", "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    return "\n".join([*lines, *("| " + " | ".join((PLAIN | row)[name] for name in COLUMNS) + " |" for row in rows)])
+
+
+def only_row(read, **cells):
+    document = read(HEAD + table(cells))
+    return document.rows[0], [one.reason for one in document.unread]
+
+
+@pytest.mark.parametrize(
+    ("text", "aligned", "unread"),
+    [
+        ("True(作为基线)", True, []), ("True（the baseline）", True, []), ("False, see below", False, []),
+        ("\\*（仅供性能参考）", None, []), ("/,仅供性能参考", None, []), ("*（仅供性能参考）*", None, []),
+        ("doing", None, ["expected true or false under '是否精度对齐'"]),
+    ],
+)  # fmt: skip
+def test_alignment_with_a_remark(text, aligned, unread, read):
+    row, reasons = only_row(read, 是否精度对齐=text)
+    assert (row.metrics.aligned, reasons) == (aligned, unread)
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("bf16", "bf16"),
+        ("bf16+fp8", None),
+        ("fp8", None),
+        ("fp16/bf16", None),
+        ("int8", None),
+        ("BF16 混合精度", "bf16"),
+    ],
+)
+def test_a_second_dtype_beside_the_first_fixes_none(text, precision, read):
+    row, _ = only_row(read, precision=text)
+    assert (row.precision, row.precision_text) == (precision, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "nodes", "each"),
+    [
+        ("X1004机32卡（4x8）", "X100", 4, 8), ("X100四机32卡（4x8）", "X100", 4, 8),
+        ("X100-55机440卡（55x8）", "X100", 55, 8), ("X100二机16卡（2x8）", "X100", 2, 8),
+        ("X14机32卡（4x8）", "X1", 4, 8), ("X4 机器 (4x8)", "X4", 4, 8), ("\\*单机8卡（1x8）", None, 1, 8), ("X1单机8卡（1x8）（pretrain）", "X1", 1, 8),
+        ("Atlas 800T A2单机8卡（1x8）", "Atlas 800T", 1, 8),
+    ],
+)  # fmt: skip
+def test_machines(text, device, nodes, each, read):
+    where = only_row(read, 配置=text)[0].hardware
+    assert (where.device, where.nodes, where.devices_per_node) == (device, nodes, each)
+
+
+def test_ranges_and_failures_are_told_and_kept(read):
+    row, reasons = only_row(read, MFU="25.4%-50.6%", mem="OOM")
+    assert (row.metrics.mfu, row.metrics.memory) == (None, None)
+    assert reasons == ["expected an amount of memory under 'mem'", "expected a number under 'MFU'"]
+
+
+def test_a_mark_behind_a_setting_is_not_part_of_it(read):
+    row, reasons = only_row(read, fix_hp="gbs=1760\\*")
+    assert (row.claims[0].global_batch.value, reasons) == (1760, [])
+
+
+def test_degrees_in_any_order_and_experts(read):
+    layout = only_row(read, parallel="PP2DP2EP4TP8")[0].parallelism
+    degrees = (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel, layout.other)
+    assert degrees == (8, 2, 2, {"EP": 4})
+
+
+def test_the_loss_of_a_language_model_is_a_loss(read):
+    assert only_row(read)[0].metrics.loss.value == 8.5
+
+
+def test_megatron_alone_is_not_megatron_deepspeed(read):
+    strategy = "- ##### 并行策略\n  - 实施者：{}\n"
+    for implementer, framework in (("Megatron-LM", None), ("Megatron Deepspeed", "megatron_deepspeed")):
+        document = read(HEAD + strategy.format(implementer) + table({}))
+        assert document.rows[0].framework == framework
+
+
+def test_remarks_among_labels_and_packages_without_one(read):
+    text = (
+        HEAD + "- ##### 依赖环境\n  - sentencepiece==0.2.0\n  - 训练编译器版本：y\n"
+        "  - 注：另一个版本会不同\n  - 值得注意的是，此版本尚未实现重叠\n" + table({})
+    )
+    document = read(text)
+    assert document.unread == ()
+    assert document.entry("dependencies", "software").text == "sentencepiece==0.2.0"
+    assert [one.text for one in document.notes] == ["注：另一个版本会不同", "值得注意的是，此版本尚未实现重叠"]
+
+
+@pytest.mark.parametrize("before", ["在本case中，", "In this case, ", ""])
+def test_a_label_may_have_words_before_it(before, read):
+    document = read(HEAD + f"* 输入批尺寸\n  1. {before}data_parallel_size=world_size/TPsize/PPsize。\n" + table({}))
+    entry = document.entry("data_parallel", "batch")
+    assert (entry.label, entry.text) == (f"{before.strip()}{' ' * before.endswith(' ')}data_parallel_size",
+                                         "world_size/TPsize/PPsize。")  # fmt: skip
+    assert document.unread == ()
+
+
+def test_results_of_benchmarks_are_evaluations(read):
+    text = (
+        HEAD + "* 通用指标\n\n| 指标名称 | 指标值 | 特殊说明 |\n|---|---|---|\n| MMMU（val）结果 | acc(推理/验证) | |\n"
+    )
+    document = read(text + table({}))
+    assert document.entry("evaluation", "general").label == "MMMU（val）结果"
+    assert document.unread == ()
+
+
+@pytest.mark.parametrize("raw", ["a<br>b<br/>c<BR />d", "p3>p2>p1", "Task 1 & 2", "not this!", "&lt;", "~", "\\*"])
+def test_what_does_no_harm_in_a_cell_comes_back_as_it_was(raw, read):
+    assert cell(raw) == raw
+    document = read(HEAD + table({"fix_hp": raw}))
+    assert f"| {raw} |" in published_markdown(document, "zh")
+
+
+@pytest.mark.parametrize("raw", ["<br onclick=x>", "<b>", "<br", "< br>", "<brx>", "<br><script>"])
+def test_other_tags_do_not(raw):
+    assert "<" not in cell(raw)
