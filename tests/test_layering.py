@@ -33,7 +33,7 @@ PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"}
 SHARED = {"llmperf_pytorch", "llmperf_zero"}
 """Frameworks that others may build on: what torch frameworks share, and what those on DeepSpeed share."""
 
-PLUGINS = sorted(path for role in ("vendors", "frameworks") for path in (ROOT / role).glob("*/src/*"))
+PLUGINS = sorted(path for role in ("vendors", "frameworks", "examples") for path in (ROOT / role).glob("*/src/*"))
 
 
 def level(part: str) -> int | None:

@@ -1,0 +1,1 @@
+"""llmperf vendor plugin `acme`."""

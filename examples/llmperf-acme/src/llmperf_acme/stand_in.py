@@ -1,0 +1,83 @@
+"""A device that is only played, so that everything runs before there is a real one: it computes on the host CPU.
+
+Results say `simulated`, and no peak is known. Delete this file, and all that says `stand-in`, once your devices show.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from llmperf.types import DeviceInfo, Offers, Probe
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+MODEL = "Acme stand-in"
+
+
+def probe(reason: str) -> Probe:
+    """One played device that any number of ranks can share, and why there is no real one."""
+    return Probe(
+        vendor="acme",
+        devices=(DeviceInfo(index=0, model=MODEL, memory_bytes=None, kind="cpu", divisible=True),),
+        offers=Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend=StandIn.collective_backend),
+        simulated=True,
+        problems=(f"{reason}; {MODEL} computes on the host CPU, and results say that it is simulated",),
+    )
+
+
+def worker_env(plan: Plan) -> Mapping[str, str]:
+    """Each rank's share of the host's cores."""
+    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // plan.layout.devices_per_node))}
+
+
+class Now:
+    """A reading of the host's clock: on a CPU work is done when a call returns."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def ready(self) -> bool:
+        """Always."""
+        return True
+
+    def seconds_since(self, earlier: Now) -> float:
+        """Seconds between two events."""
+        return self._at - earlier._at
+
+
+class StandIn:
+    """The host CPU in a device's place."""
+
+    torch_device: str | None = "cpu"
+    paddle_place: str | None = None
+    collective_backend = "gloo"
+
+    def event(self) -> Now:
+        """Now."""
+        return Now()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def peak_memory_bytes(self) -> int | None:
+        """Unknown: there is no device memory."""
+        return None
+
+    def reset_peak_memory(self) -> None:
+        """Nothing to reset."""
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+    def __enter__(self) -> StandIn:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
