@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from llmperf.cli.main import call
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "llmperf-acme"
+UV = os.environ.get("UV") or shutil.which("uv")
 NOT_OURS = {"__pycache__", ".pytest_cache", ".venv", "dist", "runs"}
 
 
@@ -23,3 +30,50 @@ def test_the_example_is_what_a_new_vendor_is(tmp_path, capsys):
     assert sorted(made) == sorted(kept)
     stale = [name for name in made if made[name] != kept[name]]
     assert not stale, "remove examples/llmperf-acme and run: llmperf new vendor acme --out examples"
+
+
+def run(*argv: str | Path, cwd: Path, site: Path | None = None) -> str:
+    """What a command prints, with the packages in `site` installed beside llmperf."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env |= {} if site is None else {"PYTHONPATH": str(site)}
+    done = subprocess.run([str(word) for word in argv], cwd=cwd, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a new vendor and a new framework, and `site`, where both are installed; nothing is fetched."""
+    if UV is None:
+        pytest.skip("needs uv, which builds and installs the packages")
+    folder = tmp_path_factory.mktemp("made")
+    for kind, name in (("vendor", "acme"), ("framework", "my-loop")):
+        run(sys.executable, "-m", "llmperf", "new", kind, name, cwd=folder)
+    install = [UV, "pip", "install", "-q", "--offline", "--no-deps", "--no-build-isolation", "--python", sys.executable]
+    run(*install, "--target", "site", "./llmperf-acme", "./llmperf-my-loop", cwd=folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_new_vendor_is_chosen_by_name_runs_the_default_case_and_says_that_it_is_simulated(made):
+    llmperf = [sys.executable, "-m", "llmperf"]
+    plan = json.loads(run(*llmperf, "plan", "--json", cwd=made, site=made / "site"))["plan"]
+    assert plan["vendor"] != "acme"
+    settings = ["--set", "model=llama_tiny", "--set", "steps=6", "--set", "warmup_steps=2"]
+    printed = run(*llmperf, "run", "--vendor", "acme", *settings, "--json", cwd=made, site=made / "site")
+    result = json.loads(printed)["result"]
+    assert (result["status"], result["tuning"]["framework"]) == ("complete", "zero")
+    hardware = result["hardware"]
+    assert (hardware["vendor"], hardware["device_model"], hardware["simulated"]) == ("acme", "Acme stand-in", True)
+    assert {one["value"] for one in result["mfu"]} == {None}
+    assert [one["code"] for one in result["findings"]] == ["LP605"]
+    assert "acme_default.toml" in json.dumps(result["fix_hp"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["llmperf-acme", "llmperf-my-loop"])
+def test_a_new_package_passes_its_own_tests(package, made):
+    """The contract, and for a framework the same losses as plain PyTorch's, on one rank and on two."""
+    out = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=made / package, site=made / "site")
+    assert " passed" in out
+    assert "failed" not in out

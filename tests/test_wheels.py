@@ -48,7 +48,8 @@ def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requireme
 
 
 def test_every_member_builds(wheels):
-    members = [*sorted(path.parent for path in ROOT.glob("*/*/pyproject.toml")), ROOT / "core", ROOT / "schemas"]
+    plugins = [path.parent for role in ("vendors", "frameworks") for path in ROOT.glob(f"{role}/*/pyproject.toml")]
+    members = [*plugins, ROOT / "core", ROOT / "schemas"]
     assert len(list(wheels.glob("*.whl"))) == len(members)
 
 
@@ -67,6 +68,8 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     llmperf = environment(tmp_path / "env", wheels, ("llmperf-core", "llmperf-schemas", "llmperf-cpu"))
     assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
     assert "default" in call(llmperf, "cases").stdout
+    call(llmperf, "new", "vendor", "acme", cwd=tmp_path)
+    assert (tmp_path / "llmperf-acme" / ".github" / "workflows" / "test.yml").is_file()
     assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
     plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
     assert "2 ranks = TP1 x PP1 x DP2" in plan
