@@ -29,6 +29,13 @@ def test_help_and_version(capsys):
     assert run(capsys, "--version")[1].startswith("llmperf 0.")
 
 
+def test_no_command_is_bad_input_that_is_told_the_commands(capsys):
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: llmperf [OPTIONS] COMMAND")
+    assert err.count("\n") > len(COMMANDS)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_examples(capsys, command):
     code, out, _ = run(capsys, command, "--help")
@@ -47,11 +54,17 @@ def test_lists_are_also_json(capsys, command):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["rum"], "llmperf: llmperf: unknown command 'rum'; did you mean 'run'?"),
-        (["plan", "defualt"], "llmperf: case: unknown case 'defualt'; did you mean 'default'?"),
-        (["plan", "--vendor", "cpuu"], "llmperf: plugins: unknown vendor 'cpuu'; did you mean 'cpu'?"),
+        (["rum"], "llmperf: unknown command 'rum'; did you mean 'run'?"),
+        (["plan", "defualt"], "llmperf: unknown case 'defualt'; did you mean 'default'?"),
+        (["plan", "--vendor", "cpuu"], "llmperf: unknown vendor 'cpuu'; did you mean 'cpu'?"),
         (["plan", "--set", "mirco_batch=1"], "did you mean 'micro_batch'?"),
         (["plan", "--on", "A100-SXM4-40G:1x8"], "did you mean 'NVIDIA A100-SXM4-40GB'?"),
+        (
+            ["plan", "--on", "A100:1x8"],
+            "expected one of: NVIDIA A100 80GB PCIe, NVIDIA A100-PCIE-40GB, NVIDIA A100-SXM4",
+        ),
+        (["plan", "--on", "H801:1x8"], "did you mean 'NVIDIA H800'?"),
+        (["plan", "--on", "abacus:1x8"], "unknown device model 'abacus'; expected one of: AMD Instinct MI210, "),
         (["plan", "--on", "A100-SXM4-40GB"], "expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8"),
         (["plan", "--devices", "0"], "0 is not in the range"),
         (["run", "--repeat", "many"], "'many' is not a valid integer range"),

@@ -88,6 +88,48 @@ def test_a_broken_or_empty_vendor_does_not_stop_the_others(install):
         this_machine("empty")
 
 
+PROBES = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_probe():\n    {}\n"
+BAD_VENDORS = {
+    "raises RuntimeError('boom')": ("raise RuntimeError('boom')", "cannot be imported: RuntimeError: boom"),
+    "leaves": ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+    "raises when asked": (
+        PROBES.format("raise OSError('no\\ndriver')"),
+        "raised OSError: no driver (llmperf_odd.py, line 4)",
+    ),
+    "leaves when asked": (PROBES.format("raise SystemExit(3)"), "raised SystemExit: 3 (llmperf_odd.py, line 4)"),
+    "answers nonsense": (PROBES.format("return {}"), "expected a Probe of llmperf_probe, found dict"),
+    "answers nothing": ("", "does not answer llmperf_probe"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_VENDORS.values(), ids=BAD_VENDORS)
+def test_what_one_vendor_gets_wrong_is_told_and_stops_only_its_own_runs(install, capsys, source, reason):
+    install("llmperf-odd", "odd", source)
+    for words, code in ((["devices"], 0), (["doctor"], 1), (["plan"], 0), (["plan", "--vendor", "odd"], 2)):
+        assert call(words) == code
+        out, err = capsys.readouterr()
+        assert "vendor 'odd' (llmperf-odd)" in out + err
+        assert reason in out + err
+    assert this_machine(None).vendor == "cpu"
+
+
+def test_a_catalogue_that_raises_stops_only_plans_from_it(install, capsys):
+    install("llmperf-odd", "odd", PROBES.format("raise OSError('gone')").replace("probe", "catalogue"))
+    elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
+    assert call(elsewhere) == 0
+    assert call([*elsewhere, "--vendor", "odd"]) == 2
+    assert "llmperf_catalogue raised OSError: gone (llmperf_odd.py, line 4)" in capsys.readouterr().err
+
+
+def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):
+    install("llmperf-one", "same", vendor("same", 1))
+    install("llmperf-two", "same", vendor("same", 1))
+    assert call(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "mend: uv pip uninstall llmperf-one" in out
+    assert "mend: uv pip uninstall llmperf-two" in out
+
+
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
     install("llmperf-acme", "acme", vendor("acme", 1))
     sketch = draft(Request(case="default"))

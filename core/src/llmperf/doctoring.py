@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
-from llmperf.errors import PluginError
+from llmperf.errors import PluginError, UserError
+from llmperf.planning.vendors import asked
 from llmperf.plugins import PUBLISHED, Found, Plugins, discover, find
 
 
@@ -41,21 +42,33 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         find(found.role, found.name)
         plugins = Plugins([found])
     except PluginError as error:
-        yield Diagnosis(subject, "broken", str(error), f"uv pip install --reinstall {found.distribution}")
+        yield Diagnosis(subject, "broken", str(error), _mend(found))
         return
     missing = missing_requirements(found.distribution)
     if missing:
         message = f"{found.distribution} needs {', '.join(missing)}"
         yield Diagnosis(subject, "broken", message, f"uv pip install {' '.join(missing)}")
         return
-    if plugins.answers("llmperf_probe"):
-        yield from _devices(subject, plugins)
+    if found.role == "vendor":
+        yield from _devices(subject, found, plugins)
     else:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
 
 
-def _devices(subject: str, plugins: Plugins) -> Iterator[Diagnosis]:
-    probe = plugins.ask("llmperf_probe")
+def _mend(found: Found) -> str:
+    """What to do about a plugin that cannot be loaded."""
+    rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
+    if len(rivals) > 1:
+        return f"uv pip uninstall {found.distribution}"
+    return f"uv pip install --upgrade --reinstall {found.distribution}"
+
+
+def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
+    try:
+        probe = asked(found, plugins)
+    except UserError as error:
+        yield Diagnosis(subject, "broken", str(error), _mend(found))
+        return
     if probe.devices:
         yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
     elif not probe.problems:

@@ -44,13 +44,16 @@ class RunFailed(LlmperfError):
 
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not one of `choices`, with the nearest of them offered."""
+    """The error for a name that is not one of `choices`, with the nearest of them offered.
+
+    `where` is empty where the name alone says it.
+    """
     from difflib import get_close_matches
 
-    names = sorted(choices)
+    names, where = sorted(choices), where and f"{where}: "
     near = get_close_matches(found.lower(), [name.lower() for name in names], n=1, cutoff=0.5)
     if near:
         nearest = next(name for name in names if name.lower() == near[0])
-        return UserError(f"{where}: unknown {kind} {found!r}; did you mean {nearest!r}?")
+        return UserError(f"{where}unknown {kind} {found!r}; did you mean {nearest!r}?")
     listed = ", ".join(names) if names else "none"
-    return UserError(f"{where}: unknown {kind} {found!r}; expected one of: {listed}")
+    return UserError(f"{where}unknown {kind} {found!r}; expected one of: {listed}")

@@ -83,7 +83,7 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
     if (package := published_package(role, name)) is not None:
         raise PluginError(f"{role} {name!r} is not installed; install it with: uv pip install {package}")
     known = {one.name for one in of_role} | {published for kind, published in PUBLISHED if kind == role}
-    raise PluginError(str(unknown("plugins", role, name, known)))
+    raise PluginError(str(unknown("", role, name, known)))
 
 
 PUBLISHED = {
@@ -110,8 +110,8 @@ def load(found: Found) -> ModuleType:
     """Import a plugin's module; PluginError with the cause if that fails."""
     try:
         return import_module(found.module)
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # one that calls sys.exit() must not end us without a word
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise PluginError(f"{found.role} {found.name!r} ({found.distribution}) cannot be imported: {cause}") from error
 
 

@@ -51,7 +51,7 @@ class Library:
             return read_named(Path(name), Case)
         paths = self.paths("cases")
         if name not in paths:
-            raise unknown("case", "case", name, paths)
+            raise unknown("", "case", name, paths)
         return read_named(paths[name], Case)
 
     def overlays(self) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -53,7 +53,7 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Offer the nearest name for an unknown command."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise unknown("llmperf", "command", args[0], COMMANDS)
+            raise unknown("", "command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -99,6 +99,9 @@ def call(arguments: list[str] | None = None) -> int:
         return done.exit_code
     except click.exceptions.Abort:
         return _say("interrupted", 130)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except Refused as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.output import print_json
-from llmperf.cli.request import request, request_options
+from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
     from llmperf.planning.draft import Draft
@@ -39,6 +39,7 @@ def show(sketch: Draft, as_json: bool) -> int:
     """Print a draft; exit code 2 if something does not fit together."""
     from llmperf.reporting.plan_text import plan_document, plan_text
 
+    say_what_was_left_out(sketch)
     if as_json:
         print_json(plan_document(sketch))
     else:

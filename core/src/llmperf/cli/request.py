@@ -10,6 +10,7 @@ import click
 from llmperf.cli.output import case_names, json_option, plugin_names
 
 if TYPE_CHECKING:
+    from llmperf.planning.draft import Draft
     from llmperf.planning.request import Request
 
 OPTIONS = (
@@ -47,3 +48,9 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
         stall_seconds=options["stall_timeout"],
         startup_seconds=options["startup_timeout"],
     )
+
+
+def say_what_was_left_out(draft: Draft) -> None:
+    """Tell on standard error which vendor plugins could not be asked for devices, so that a CPU is no surprise."""
+    for line in draft.machine.left_out:
+        click.echo(f"left out: {line}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.output import print_json
-from llmperf.cli.request import request, request_options
+from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
     from llmperf.planning.draft import Draft
@@ -61,6 +61,7 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
     from llmperf.reporting.summary import result_table
     from llmperf.running import measure, refuse_problems
 
+    say_what_was_left_out(sketch)
     refuse_problems(sketch)
     click.echo(headline(sketch), err=True)
     results = []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
 
-from llmperf.errors import PluginError, UserError, unknown
+from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Plugins, find, names
+from llmperf.plugins import Found, Plugins, find, names
 from llmperf.types.devices import Probe
 
 
@@ -21,6 +24,8 @@ class Machine:
     nodes: int
     here: bool
     """False when it was only named with `--on`: nothing can be started."""
+    left_out: tuple[str, ...] = ()
+    """One line for each vendor plugin that could not be asked and so was not chosen from."""
 
     @property
     def divisible(self) -> bool:
@@ -30,8 +35,42 @@ class Machine:
 
 def probe(vendor: str) -> Probe:
     """What one vendor plugin sees here; PluginError if it cannot be used."""
-    seen: Probe = Plugins([find("vendor", vendor)]).ask("llmperf_probe")
+    found = find("vendor", vendor)
+    return asked(found, Plugins([found]))
+
+
+def asked(found: Found, plugins: Plugins) -> Probe:
+    """What a loaded vendor plugin sees here.
+
+    PluginError if it answers no `llmperf_probe`, raises, or gives something else than a Probe: every run asks every
+    vendor, and the fault of one must not stop the runs of the others.
+    """
+    if not plugins.answers("llmperf_probe"):
+        raise PluginError(f"{_who(found)} does not answer llmperf_probe")
+    seen = _answer(found, plugins, "llmperf_probe")
+    if not isinstance(seen, Probe):
+        raise PluginError(f"{_who(found)}: expected a Probe of llmperf_probe, found {type(seen).__name__}")
     return seen
+
+
+def _who(found: Found) -> str:
+    return f"vendor {found.name!r} ({found.distribution})"
+
+
+def _answer(found: Found, plugins: Plugins, hook: str) -> Any:
+    try:
+        return plugins.ask(hook)
+    except LlmperfError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{_who(found)}: {hook} raised {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
+    place = extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said} ({Path(place.filename).name}, line {place.lineno})"
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:
@@ -40,7 +79,7 @@ def probe_all() -> tuple[list[Probe], list[str]]:
     for name in names("vendor"):
         try:
             seen.append(probe(name))
-        except PluginError as error:
+        except LlmperfError as error:
             broken.append(str(error))
     return seen, broken
 
@@ -70,7 +109,7 @@ def this_machine(vendor: str | None) -> Machine:
         hint = "; ".join(reasons) or "no vendor plugin is installed; install one with: uv pip install llmperf-cpu"
         raise UserError(f"no device found: {hint}")
     best = (accelerators or usable)[0]
-    return Machine(best.vendor, best, 1, here=True)
+    return Machine(best.vendor, best, 1, here=True, left_out=tuple(broken))
 
 
 ON = re.compile(r"(?P<model>.+):(?P<nodes>[1-9]\d{0,5})x(?P<devices>[1-9]\d{0,5})")
@@ -87,17 +126,31 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
         if normalised(match["model"], owner) in called:
             devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
             return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
-    raise unknown("--on", "device model", match["model"], {entry.devices[0].model for _, entry in known})
+    raise unknown_device(match["model"], known)
+
+
+def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
+    """The error for a device that is in no catalogue: offers those whose names have it in them, or the nearest."""
+    from difflib import get_close_matches
+
+    called = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
+    wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
+    within = {full for short, full in called.items() if any(one and one in short for one in wanted)}
+    near = {called[one] for one in get_close_matches(min(wanted, key=len), called, n=1, cutoff=0.6)}
+    fitting = sorted(within or near or called.values())
+    offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
+    return UserError(f"--on: unknown device model {model!r}; {offered}")
 
 
 def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
     """Each model that the named vendor, or any that can be loaded, has in its catalogue."""
     for name in [vendor] if vendor else names("vendor"):
         try:
-            plugins = Plugins([find("vendor", name)])
-        except PluginError:
+            found = find("vendor", name)
+            plugins = Plugins([found])
+            entries = _answer(found, plugins, "llmperf_catalogue") if plugins.answers("llmperf_catalogue") else ()
+        except LlmperfError:
             if vendor:
                 raise
             continue
-        if plugins.answers("llmperf_catalogue"):
-            yield from ((name, entry) for entry in plugins.ask("llmperf_catalogue"))
+        yield from ((name, entry) for entry in entries)
