@@ -83,7 +83,8 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     cls=Lazy,
     epilog=EXAMPLES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    invoke_without_command=True,
+    invoke_without_command=True,  # to show the help
+    subcommand_metavar="COMMAND [ARGS]...",
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 @click.pass_context
