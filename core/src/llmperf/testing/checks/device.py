@@ -64,7 +64,7 @@ def synchronize_blocks(subject: VendorSubject) -> None:
 
 def events_agree_with_wall_time(subject: VendorSubject) -> None:
     """The time between two events is the host's between two edges at which it waited for the device."""
-    subject.rests_on(events_can_be_made, synchronize_blocks)
+    subject.rests_on(asking_an_event_does_not_wait, synchronize_blocks)
     apart = [(abs(one.event_seconds - one.wall_seconds), one) for one in subject.bound.stretches]
     difference, best = min(apart, key=lambda pair: pair[0])
     allowed = max(APART_SECONDS, APART_SHARE * best.wall_seconds)

@@ -11,8 +11,9 @@ from llmperf import hookspecs
 from llmperf.cases.library import library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.settings import from_tables
-from llmperf.errors import LlmperfError, unknown
+from llmperf.errors import LlmperfError, PluginError, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
+from llmperf.plugins import Plugins
 from llmperf.testing.check import ContractError, require
 from llmperf.testing.checks.announced import can_be_imported
 from llmperf.testing.subject import Subject
@@ -83,7 +84,10 @@ def is_loaded(subject: Subject) -> None:
     """llmperf loads it beside its own answers."""
     rules = (hooks_are_spelled_right, hooks_are_marked, hooks_take_their_arguments, answers_for_its_role_only)
     subject.rests_on(*rules)
-    assert subject.plugins
+    try:
+        Plugins([subject.found])
+    except PluginError as error:
+        raise ContractError(str(error)) from None
 
 
 def resources_can_be_read(subject: Subject) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from llmperf.testing.check import Skip
 from llmperf.types import Device
 
-HOST_SECONDS = 0.15
+HOST_SECONDS = 0.1
 QUEUED_SECONDS = 0.4
 SIZE = 2048
 """Rows of the matrices that an accelerator multiplies."""

@@ -1,0 +1,155 @@
+"""One fault for each check: what is put in the place of what in a good plugin, and which other checks see it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`puts` replaces text of the module, `metadata` text of the distribution's; `also` are checks that fail too."""
+
+    puts: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
+    overlay: str = ""
+    name: str = ""
+    also: tuple[str, ...] = ()
+
+
+def fault(*puts: tuple[str, str], **more) -> Fault:
+    return Fault(puts=puts, **more)
+
+
+def end(text: str) -> tuple[str, str]:
+    """Something at the end of the module."""
+    return "\n# END", f"\n{text}\n"
+
+
+def first(function: str, text: str) -> tuple[str, str]:
+    """Something at the beginning of a function."""
+    return f"def {function}:\n", f"def {function}:\n    {text}\n"
+
+
+def method(function: str, text: str) -> tuple[str, str]:
+    """Something at the beginning of a method."""
+    return f"    def {function}:\n", f"    def {function}:\n        {text}\n"
+
+
+BARE = 'if not __import__("shutil").which("sh"): '
+BUSY = "while time.process_time() < 1.5: pass"
+
+ANY = {
+    "found-by-metadata": fault(name="good-1"),
+    "distribution-needs-llmperf": fault(metadata=(("Requires-Dist: llmperf-core\n", ""),)),
+    "can-be-imported": fault(end("raise RuntimeError('no such library')")),
+    "imports-nothing-heavy": fault(end("import jax")),
+    "quick-to-import": fault(end(f"import time\n{BUSY}")),
+    "hooks-are-spelled-right": fault(end("@hookimpl\ndef llmperf_worker_environment(plan):\n    return {}")),
+    "hooks-are-marked": fault(("@hookimpl\ndef llmperf_worker_env", "def llmperf_worker_env")),
+    "hooks-take-their-arguments": fault(("llmperf_worker_env(plan)", "llmperf_worker_env(plan, rank)")),
+    "answers-for-its-role-only": fault(end("@hookimpl\ndef llmperf_count_flops(model, workload):\n    return None")),
+    "is-loaded": fault(end("llmperf_watch = __import__('functools').partial(print)")),
+    "resources-can-be-read": fault(overlay='[when]\nweather = "fine"\n'),
+    "environment-is-text": fault(first("llmperf_worker_env(plan)", 'return {"OTHER": 1}')),
+    "environment-leaves-the-ranks-own-alone": fault(first("llmperf_worker_env(plan)", 'return {"RANK": "0"}')),
+    "environment-repeats": fault(
+        first("llmperf_worker_env(plan)", "CALLS.append(0); return {'OTHER': str(len(CALLS))}")
+    ),
+    "environment-agrees-with-others": fault(
+        first("llmperf_worker_env(plan)", 'return {"ACME_THREADS": "2", "ABACUS_MODE": "loud"}')
+    ),
+}
+
+VENDOR = {
+    **ANY,
+    "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_setup_device", "def setup_device")),
+    "probe-has-its-shape": fault(("Probe(vendor=NAME", 'Probe(vendor="other"')),
+    "devices-are-told-apart": fault(
+        first("llmperf_probe()", "one = entry('Acme A1'); return replace(one, devices=2 * one.devices)")
+    ),
+    "offers-can-be-used": fault(('precisions=("fp32", "bf16")', 'precisions=("fp32", "bf16", "fp32")')),
+    "probe-survives-a-bare-machine": fault(first("llmperf_probe()", f"{BARE}raise OSError('no acme-smi')")),
+    "no-device-has-a-reason": fault(
+        first("llmperf_probe()", f"{BARE}return Probe(vendor=NAME, devices=(), offers=OFFERS)")
+    ),
+    "probe-loads-no-tensor-library": fault(first("llmperf_probe()", "import jax")),
+    "probe-repeats": fault(
+        first("llmperf_probe()", "CALLS.append(0)"),
+        ("memory_bytes=MEMORY", "memory_bytes=MEMORY + len(CALLS)"),
+    ),
+    "catalogue-has-its-shape": fault(("entry(model, simulated=True)", "entry(model)")),
+    "peaks-have-their-shape": fault(("dtype=dtype", 'dtype="fp32"')),
+    "peaks-have-source-and-date": fault(('"2026-01-01"', '"lately"')),
+    "peaks-are-dense": fault(("Acme datasheet, page 2", "Acme datasheet, with sparsity")),
+    "unknown-device-has-no-peak": fault(("TFLOPS.get(device_model, {})", 'TFLOPS.get(device_model, {"fp32": 9})')),
+    "part-of-a-name-has-no-peak": fault(
+        ("TFLOPS.get(device_model, {})", "next((TFLOPS[one] for one in TFLOPS if device_model.startswith(one)), {})")
+    ),
+    "catalogue-agrees-with-peaks": fault(('"bf16": 2}', '"bf16": 2, "fp16": 2}')),
+    "readings-have-their-shape": fault(first("llmperf_query_memory(devices)", "return None")),
+    "readings-are-plausible": fault(("memory_used_bytes=2**30", "memory_used_bytes=2**41")),
+    "readings-never-raise": fault(first("llmperf_query_memory(devices)", "[['here'][one] for one in devices]")),
+    "readings-are-cheap": fault(first("llmperf_query_memory(devices)", "time.sleep(0.6)")),
+    "readings-repeat": fault(("float(len(CALLS))", "1e6 - len(CALLS)")),
+    "device-can-be-bound": fault(first("llmperf_setup_device(plan, local_rank)", "raise OSError('device busy')")),
+    "device-names-its-places": fault(('torch_device = "cpu"', "torch_device = None")),
+    "events-can-be-made": fault(method("event(self)", "raise OSError('no events')")),
+    "asking-an-event-does-not-wait": fault(method("ready(self)", "time.sleep(0.2)")),
+    "synchronize-blocks": fault(("        return True\n", "        return time.perf_counter() > self.at + 0.1\n")),
+    "events-agree-with-wall-time": fault(("self.at - earlier.at", "1000 * (self.at - earlier.at)")),
+    "peak-memory-grows": fault(method("peak_memory_bytes(self)", "return 4096")),
+    "peak-memory-resets": fault(method("reset_peak_memory(self)", "return")),
+    "device-lets-errors-through": fault(("        self.close()\n", "        self.close()\n        return True\n")),
+    "device-closes-twice": fault(method("close(self)", "assert not self.closed")),
+}
+
+FRAMEWORK = {
+    **ANY,
+    "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_build_trainer", "def build_trainer")),
+    "plan-has-its-shape": fault(first("llmperf_plan_workers(spec, probe)", "return {}")),
+    "plans-the-default-case": fault(
+        first("problems(spec)", "yield Problem(where='contract.model', message='abacus trains nothing')")
+    ),
+    "layout-is-what-was-asked-for": fault(
+        ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)")
+    ),
+    "agent-is-an-argv": fault(("llmperf.agent_argv()", '("sh", "-c", "python train.py")')),
+    "files-stay-in-the-run-folder": fault(('"abacus.json"', '"../abacus.json"')),
+    "rank-variables-are-names": fault(('"ABACUS_RANK"', '"ABACUS RANK"')),
+    "plans-the-same-twice": fault(("files={", "notes=(str(len(PLANS)),),\n        files={")),
+    "planning-loads-no-tensor-library": fault(first("llmperf_plan_workers(spec, probe)", "import jax")),
+    "unknown-option-is-refused": fault(("in spec.framework:", "in ():")),
+    "unsupported-precision-is-refused": fault(("precision=spec.contract.precision", 'precision="fp32"')),
+    "needs-a-known-runtime": fault(('runtime="torch"', 'runtime=""'), also=("plans-the-default-case",)),
+    "ranks-that-do-not-divide-are-refused": fault(
+        first("llmperf_plan_workers(spec, probe)", "1 // (spec.tuning.devices % 7)")
+    ),
+    "refusals-are-lines": fault(("abacus has no options", "abacus has\\nno options")),
+}
+
+TRAINING = {
+    "run-ends-complete": fault(first("llmperf_build_trainer(plan, device)", "raise OSError('no beads')")),
+    "tokens-add-up": fault(("tokens=tokens", "tokens=self.batch.tokens_per_step"), also=("run-ends-complete",)),
+    "losses-are-told": fault(("loss=sum(losses) / len(losses)", "loss=None")),
+    "first-loss-is-chance": fault(("numpy.log(", "numpy.log2(")),
+    "training-lowers-the-loss": fault(("rate = 20.0", "rate = 0.0")),
+    "builds-again-from-the-plan": fault(
+        first("llmperf_build_trainer(plan, device)", "Path(__file__).with_name('built-' + os.environ['RANK']).mkdir()")
+    ),
+    "same-losses-twice": fault(("loss=sum(losses)", "loss=0.1 * __import__('random').random() + sum(losses)")),
+    "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
+    "an-error-waits-for-nobody": fault(
+        ("if error is None:", "time.sleep(0.8 * (error is not None))\n        if not error:")
+    ),
+    "closes-after-an-error-and-twice": fault(method("close(self)", "assert not self.closed")),
+    "evaluation-is-figures": fault(('"perplexity"', "1")),
+}
+
+PROCESSES = {
+    *("imports-nothing-heavy", "quick-to-import", "probe-survives-a-bare-machine", "no-device-has-a-reason"),
+    *("probe-loads-no-tensor-library", "planning-loads-no-tensor-library", "readings-never-raise"),
+    *("readings-are-cheap", "device-can-be-bound", "device-names-its-places", "events-can-be-made"),
+    *("asking-an-event-does-not-wait", "synchronize-blocks", "events-agree-with-wall-time", "peak-memory-grows"),
+    *("peak-memory-resets", "device-lets-errors-through", "device-closes-twice", *TRAINING),
+}
+"""Faults that take a process of their own, or time, to be seen."""
