@@ -143,3 +143,16 @@ def test_what_does_no_harm_in_a_cell_comes_back_as_it_was(raw, read):
 @pytest.mark.parametrize("raw", ["<br onclick=x>", "<b>", "<br", "< br>", "<brx>", "<br><script>"])
 def test_other_tags_do_not(raw):
     assert "<" not in cell(raw)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "row", "same"),
+    [
+        ("NVIDIA_A100-SXM4-40GB", "A100单机8卡（1x8）", True), ("NVIDIA_A100-SXM4-40GB", "H100单机8卡（1x8）", False),
+        ("NVIDIA_A100-SXM4-40GB", "A10单机8卡（1x8）", False), ("昆仑芯AI加速卡R300", "R300单机8卡（1x8）", True),
+        ("BI-V150 64G", "BI_V150 1x8", True), ("H800-80GB", "单机8卡（1x8）", True), ("a800", "A800 (1x8*80G)", True),
+    ],
+)  # fmt: skip
+def test_the_environment_s_accelerator_is_the_row_s_unless_that_names_another(accelerator, row, same, read):
+    document = read(HEAD.replace("X1", accelerator) + table({"配置": row}))
+    assert document.rows[0].hardware.device_model == (accelerator if same else None)

@@ -174,10 +174,18 @@ def configuration(found: Cells, line: int) -> ConfigurationName | None:
 
 
 def machine(found: Cells, contents: Contents) -> PublishedHardware:
-    """Its configuration cell, with the accelerator of the environment unless the two have not the same memory."""
+    """Its configuration cell, with the accelerator of the environment unless name or memory say that it is another."""
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if told(entry.text)}
     model = models.pop() if len(models) == 1 else None
     where = hardware(found.by_name.get("configuration") or found.by_name.get("device"), model)
     size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
     other = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
-    return replace(where, device_model=None) if other else where
+    return replace(where, device_model=None) if other or not _names(model, where.device) else where
+
+
+def _names(model: str | None, device: str | None) -> bool:
+    """Whether an accelerator may be what a row calls `device`: `NVIDIA_A100-SXM4-40GB` is an A100, and no A10."""
+    if model is None or device is None:
+        return True
+    letters = r"[\s_-]*".join(map(re.escape, re.sub(r"[\s_-]+", "", device)))
+    return re.search(rf"{letters}(?!\d)", normal(model), re.IGNORECASE) is not None
