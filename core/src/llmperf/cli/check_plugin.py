@@ -45,8 +45,11 @@ def command(
     """
     from llmperf.testing.running import checks_of, outcomes, subject_of
 
+    named = _named(name)
+    if (vendor or settings) and not any(one.role == "framework" for one in named):
+        raise click.UsageError(f"--vendor and --set are for frameworks; {name} is a {named[0].role}")
     made: list[Outcome] = []
-    for found in _named(name):
+    for found in named:
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
         label = f"{found.role} {name}"
         with (

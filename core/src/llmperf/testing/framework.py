@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError
 from llmperf.planning.build import draft
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
+from llmperf.planning.vendors import this_machine
 from llmperf.testing.check import ContractError, Skip
 from llmperf.testing.subject import Subject, answered
 from llmperf.testing.trials import Ends, Trained, leave_with_an_error, train
@@ -36,10 +38,16 @@ RANKS = 2
 
 
 class FrameworkSubject(Subject):
-    """One installed framework plugin, and the devices that it is tried on."""
+    """One installed framework plugin, and the devices that it is tried on.
+
+    UserError for settings that make no sense, or a vendor that was named and has no device here.
+    """
 
     def __init__(self, name: str, vendor: str | None = None, settings: tuple[str, ...] = ()) -> None:
         super().__init__("framework", name, vendor, settings)
+        from_command_line(settings)
+        if vendor is not None:
+            this_machine(vendor)
         self._folder = tempfile.TemporaryDirectory(prefix="llmperf-check-")
 
     @property
