@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import llmperf
-from llmperf import hookspecs, types
+from llmperf import hookspecs, testing, types
+from llmperf.testing.running import checks_of
 
 RECORD = Path(__file__).parent / "public_surface" / "surface.json"
 
@@ -51,12 +52,19 @@ def name_shape(value: Any) -> dict[str, Any]:
     return {"arguments": parameters(value)} if inspect.isfunction(value) else {}
 
 
+def contract_shape(kind: Any) -> dict[str, Any]:
+    """What a subclass sets, and the checks that it gets."""
+    attributes = sorted(name for one in kind.__mro__ for name in inspect.get_annotations(one) if name != "role")
+    return {"attributes": attributes, "checks": [one.name for one in checks_of(kind.role)]}
+
+
 def present_surface() -> dict[str, dict[str, dict[str, Any]]]:
     """Hooks, types and names of `llmperf`, by their names."""
     return {
         "hooks": {name: hook_shape(name) for name in hookspecs.spec_names()},
         "types": {name: type_shape(getattr(types, name)) for name in sorted(types.__all__)},
         "names": {name: name_shape(getattr(llmperf, name)) for name in sorted(llmperf.__all__)},
+        "testing": {name: contract_shape(getattr(testing, name)) for name in sorted(testing.__all__)},
     }
 
 
