@@ -45,11 +45,20 @@ def _announced(distribution: metadata.Distribution) -> Iterator[Found]:
     """The plugins of one distribution. Most have none, and are not parsed, which takes most of the time."""
     if f"{PROJECT}." not in (distribution.read_text("entry_points.txt") or ""):
         return
-    told = distribution.metadata
+    name, version = _name_and_version(distribution)
     for entry in distribution.entry_points:
         if (parsed := _group(entry.group)) is not None:
             role, api_version = parsed
-            yield Found(entry.name, role, entry.value, told["Name"], told["Version"], api_version)
+            yield Found(entry.name, role, entry.value, name, version, api_version)
+
+
+def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    """From the head of its metadata; parsing all of it, description included, takes ten times as long."""
+    head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
+    told = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
+    if len(told) == 2:
+        return told["Name"].strip(), told["Version"].strip()
+    return distribution.metadata["Name"], distribution.version
 
 
 def _group(group: str) -> tuple[Role, int] | None:
