@@ -6,14 +6,11 @@ from types import SimpleNamespace
 import pytest
 from llmperf.errors import PluginError
 from llmperf_acme import device, smi
-from llmperf_acme.plugin import (
-    llmperf_peak_flops,
-    llmperf_probe,
-    llmperf_query_memory,
-    llmperf_setup_device,
-)
+from llmperf_acme.plugin import llmperf_peak_flops, llmperf_probe, llmperf_query_memory, llmperf_setup_device
 
 ROWS = "0, Acme A1, UUID-0, 1.2, 65536, 1024, 50, 300, 60\n1, Acme A1, UUID-1, 1.2, 65536, 0, 0, 90.5, 35\n"
+REAL = SimpleNamespace(probe=SimpleNamespace(simulated=False))
+"""As much of a plan for real devices as binding one needs."""
 
 
 @pytest.fixture
@@ -52,8 +49,7 @@ def test_readings_are_of_whole_devices_and_unknown_where_there_is_none(tool):
 @pytest.mark.parametrize("row", ["0, Acme A1", ROWS.splitlines()[0].replace("1024", "99999"), "no devices were found"])
 def test_a_row_that_does_not_fit_is_shown_and_not_guessed_at(tool, row):
     tool(row + "\n")
-    (problem,) = llmperf_probe().problems
-    assert row in problem
+    assert row in llmperf_probe().problems[0]
 
 
 def test_a_device_that_nobody_knows_has_no_peak():
@@ -91,8 +87,7 @@ def torch(monkeypatch):
 
 
 def test_a_rank_is_bound_to_its_device_through_torch(torch):
-    plan = SimpleNamespace(probe=SimpleNamespace(simulated=False))
-    with llmperf_setup_device(plan, 3) as bound:
+    with llmperf_setup_device(REAL, 3) as bound:
         assert bound.torch_device == f"{device.NAMESPACE}:3"
         first, second = bound.event(), bound.event()
         assert second.seconds_since(first) == 0.25
@@ -103,13 +98,4 @@ def test_a_rank_is_bound_to_its_device_through_torch(torch):
 def test_without_the_extension_there_is_one_line(torch, monkeypatch):
     monkeypatch.setitem(sys.modules, device.EXTENSION, None)
     with pytest.raises(PluginError, match="cannot be imported"):
-        device.torch_device(0)
-
-
-def test_the_stand_in_says_that_it_is_one(tmp_path, monkeypatch):  # stand-in: delete this test with it
-    monkeypatch.setenv("PATH", str(tmp_path))
-    probe = llmperf_probe()
-    assert (probe.simulated, [one.kind for one in probe.devices]) == (True, ["cpu"])
-    assert "is not installed" in probe.problems[0]
-    assert llmperf_peak_flops(probe.devices[0].model, "fp32") is None
-    assert llmperf_setup_device(SimpleNamespace(probe=probe), 0).torch_device == "cpu"
+        llmperf_setup_device(REAL, 0)

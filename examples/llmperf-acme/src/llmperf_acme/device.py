@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from llmperf import AcceleratorDevice
 from llmperf.errors import PluginError
 
-from llmperf_acme import stand_in
 from llmperf_acme.catalogue import COLLECTIVES
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 EXTENSION = "torch_acme"
 """The module that teaches torch your devices; it is imported for what it registers. Edit it to be yours."""
@@ -22,15 +17,11 @@ SIDE = 1024
 """Of the matrices whose product shows whether the runtime's events tell time."""
 
 
-def setup_device(plan: Plan, local_rank: int) -> Device:
-    """The device of a local rank among those that are visible, made the current one."""
-    if plan.probe.simulated:  # stand-in
-        return stand_in.StandIn()
-    return torch_device(local_rank)
+def bind(local_rank: int) -> AcceleratorDevice:
+    """The device of a local rank among those that are visible, made the current one.
 
-
-def torch_device(local_rank: int) -> AcceleratorDevice:
-    """The same through torch; PluginError where the extension cannot be imported."""
+    PluginError where the extension cannot be imported.
+    """
     import torch
 
     try:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from llmperf_acme import stand_in
-
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
@@ -16,7 +14,5 @@ VISIBLE = "ACME_VISIBLE_DEVICES"
 
 def worker_env(plan: Plan) -> Mapping[str, str]:
     """The planned devices."""
-    if plan.probe.simulated:  # stand-in
-        return stand_in.worker_env(plan)
     used = plan.probe.devices[: plan.layout.devices_per_node]
     return {VISIBLE: ",".join(str(one.index) for one in used)}

@@ -24,9 +24,12 @@ def llmperf_resources() -> Iterable[Path]:
 @hookimpl
 def llmperf_probe() -> Probe:
     """The devices of one model that the tool shows and the visibility variable allows."""
+    from llmperf_acme import stand_in  # stand-in
     from llmperf_acme.probe import probe
 
-    return probe()
+    seen = probe()
+    seen = stand_in.played(seen)  # stand-in
+    return seen
 
 
 @hookimpl
@@ -48,8 +51,11 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which devices the ranks see."""
+    from llmperf_acme import stand_in  # stand-in
     from llmperf_acme.environment import worker_env
 
+    if plan.probe.simulated:  # stand-in
+        return stand_in.worker_env(plan)  # stand-in
     return worker_env(plan)
 
 
@@ -64,6 +70,9 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Bind this rank to its device; torch is imported in there, in the worker only."""
-    from llmperf_acme.device import setup_device
+    from llmperf_acme import stand_in  # stand-in
+    from llmperf_acme.device import bind
 
-    return setup_device(plan, local_rank)
+    if plan.probe.simulated:  # stand-in
+        return stand_in.StandIn()  # stand-in
+    return bind(local_rank)

@@ -7,7 +7,6 @@ import os
 from llmperf import of_one_model, visible_devices
 from llmperf.types import DeviceInfo, Probe
 
-from llmperf_acme import stand_in
 from llmperf_acme.catalogue import offers_of, table
 from llmperf_acme.environment import VISIBLE
 from llmperf_acme.smi import COMMAND, Row, rows
@@ -18,7 +17,7 @@ def probe() -> Probe:
     try:
         seen = rows()
     except OSError as error:
-        return stand_in.probe(str(error))  # stand-in; then: return _none(str(error))
+        return _none(str(error))
     devices, problems = of_one_model(visible_devices([_device(one) for one in seen], os.environ.get(VISIBLE)), VISIBLE)
     if not devices:
         return _none(f"{COMMAND[0]} shows no device, or {VISIBLE} hides all of them")

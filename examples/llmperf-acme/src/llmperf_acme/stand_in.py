@@ -1,6 +1,7 @@
 """A device that is only played, so that everything runs before there is a real one: it computes on the host CPU.
 
-Results say `simulated`, and no peak is known. Delete this file, and all that says `stand-in`, once your devices show.
+Results say `simulated`, and no peak is known. Once your devices show, delete this file, its test, and every line of
+plugin.py that ends with `# stand-in`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
 MODEL = "Acme stand-in"
 
 
-def probe(reason: str) -> Probe:
-    """One played device that any number of ranks can share, and why there is no real one."""
+def played(seen: Probe) -> Probe:
+    """What is seen; where that is no device, one that is played and that any number of ranks can share."""
+    if seen.devices:
+        return seen
     return Probe(
         vendor="acme",
         devices=(DeviceInfo(index=0, model=MODEL, memory_bytes=None, kind="cpu", divisible=True),),
         offers=Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend=StandIn.collective_backend),
         simulated=True,
-        problems=(f"{reason}; {MODEL} computes on the host CPU, and results say that it is simulated",),
+        problems=(*seen.problems, f"{MODEL} computes on the host CPU, and results say that it is simulated"),
     )
 
 
