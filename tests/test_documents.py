@@ -16,6 +16,8 @@ from llmperf.cli.main import COMMANDS, call
 from llmperf.plugins import Found, Plugins
 
 ROOT = Path(__file__).parents[1]
+GUIDE = ROOT / "docs" / "vendors.md"
+"""Its commands follow from one another: tests/test_vendor_guide.py."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
@@ -24,7 +26,8 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 def commands() -> list[list[str]]:
     """Every llmperf command of the documents' shell blocks, once."""
-    blocks = [block for path in DOCUMENTS for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL)]
+    documents = [path for path in DOCUMENTS if path != GUIDE]
+    blocks = [block for path in documents for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL)]
     found = {" ".join(match.split()) for block in blocks for match in COMMAND.findall(block)}
     return [shlex.split(command)[1:] for command in sorted(found)]
 
