@@ -10,7 +10,7 @@ from llmperf.types.published import ConfigurationName, PublishedHardware
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
 _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,5})(?![\d.])")
 _DEVICE = re.compile(
-    r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10})",
+    r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
     re.IGNORECASE,
 )
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)

@@ -135,8 +135,7 @@ class Validator:
         from llmperf.validation.imported import line_of, read_readme
 
         published = read_readme(document.path)
-        described = any(one.kind in ("hardware", "software") for one in published.sections)
-        if published.rows and (document.named or described):
+        if published.rows and (document.named or _is_handed_in(published)):
             told = tuple(self._published(published, document.path))
             lines = {one.path: line for one in told if (line := line_of(published, one.path))}
             yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines)
@@ -182,6 +181,13 @@ class Validator:
 def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
     """A file, or every document of llmperf in a folder and below it, judged by themselves."""
     return list(Validator(plugins).validated(path))
+
+
+def _is_handed_in(published: Published) -> bool:
+    """Whether a document tells of a machine and of throughput, as one about other models or matters does not."""
+    described = any(one.kind in ("hardware", "software") for one in published.sections)
+    names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
+    return described and "throughput" in names
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:

@@ -58,7 +58,7 @@ def about(memory_bytes: int | None, printed_gb: float) -> bool:
 
 def _words(name: str) -> list[str]:
     """`NVIDIA A100-SXM4-40GB` is nvidia, a100, sxm4, 40gb; other scripts than Latin are left out."""
-    return re.findall(r"[a-z0-9.]+", name.lower())
+    return re.findall(r"[a-z0-9.+]+", name.lower())
 
 
 @cache

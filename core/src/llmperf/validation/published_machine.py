@@ -38,9 +38,9 @@ def machine_of(published: Published, row: PublishedRow) -> Machine | None:
 
 
 def dtypes_of(row: PublishedRow) -> tuple[Precision, ...]:
-    """Those a row may mean: `amp` is either of 16 bits."""
+    """Those a row may mean: `amp` is either of 16 bits, and TF32 is often called fp32."""
     if row.precision:
-        return (row.precision,)
+        return ("fp32", "tf32") if row.precision == "fp32" else (row.precision,)
     words = (row.precision_text or "").lower()
     return HALF if "amp" in words or "mixed" in words or "混合" in words else ()
 

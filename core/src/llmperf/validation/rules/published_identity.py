@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from llmperf.importing.cell_text import normal
+from llmperf.importing.cell_text import normal, withheld
 from llmperf.importing.vendor_names import vendors_named
 from llmperf.types.published import Entry, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.reading import shown
 from llmperf.validation.rules.published_layout import place
 
-NAME = re.compile(r"(?<![A-Za-z0-9.])([A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])")
+NAME = re.compile(
+    r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"
+)
 """What accelerators are called in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
 NEEDED = {
     "accelerator": ("hardware", "the accelerator"),
@@ -26,7 +28,7 @@ NEEDED = {
 @rule("LP611", "warning", "A document names one accelerator throughout", "published")
 def one_accelerator(published: Published) -> Iterator[Violation]:
     """Another device's name in a heading, a configuration's name or a row is what a copied table leaves behind."""
-    accelerators = [entry.text for _, entry in _entries(published, "accelerator")]
+    accelerators = [entry.text for _, entry in _entries(published, "accelerator") if not withheld(entry.text)]
     if not accelerators:
         return
     known = _squeezed(" ".join(accelerators))
@@ -100,8 +102,10 @@ def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
 def environment_is_complete(published: Published) -> Iterator[Violation]:
     """What is needed to run it again."""
     for name, (section, called) in NEEDED.items():
-        if published.entry(name, section) is None:  # type: ignore[arg-type]
-            yield "/sections", f"expected {called} in the {section} environment, found none"
+        entry = published.entry(name, section)  # type: ignore[arg-type]
+        if entry is None or withheld(entry.text):
+            found = "none" if entry is None else f"{shown(entry.text)}, line {entry.line}"
+            yield "/sections", f"expected {called} in the {section} environment, found {found}"
 
 
 @rule("LP615", "warning", "The data set is the same wherever it is named", "published")

@@ -29,12 +29,9 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
     """`2x8` are 16 devices, and tensor x pipeline x data parallel are as many ranks."""
     for index, row in enumerate(published.rows):
         where, layout, world = row.hardware, row.parallelism, world_size(row)
-        if where.devices and world != where.devices:
-            counted = f"{where.nodes} x {where.devices_per_node}"
-            yield (
-                f"/rows/{index}/hardware/devices",
-                f"expected {world} ({counted}), found {where.devices}, {place(row)}",
-            )
+        if where.devices and where.devices not in (world, where.devices_per_node):
+            expected = f"expected {world} ({where.nodes} x {where.devices_per_node}) or {where.devices_per_node} a node"
+            yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
         degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
         if world is None:
             continue

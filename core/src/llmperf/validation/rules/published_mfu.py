@@ -102,7 +102,7 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics/mfu", f"expected at most 100 %, found {mfu.text}, {place(row)}"
     for index, row, machine in rows_on_known_devices(published):
         dtypes = dtypes_of(row)
-        peaks = machine.peaks((*dtypes, "tf32") if "fp32" in dtypes else dtypes)
+        peaks = machine.peaks(dtypes)
         computed = _computed(row)
         if peaks and computed and computed > peaks[-1]:
             expected = f"expected at most {peaks[-1] / 1e12:.4g} TFLOP/s ({'/'.join(dtypes)})"
