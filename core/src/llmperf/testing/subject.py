@@ -82,7 +82,13 @@ class Subject:
     @property
     def module(self) -> ModuleType:
         """The plugin's module; whatever importing it raises."""
-        return self.once("module", lambda: import_module(self.found.module))
+        return self.once("module", self._import)
+
+    def _import(self) -> ModuleType:
+        try:
+            return import_module(self.found.module)
+        except SystemExit as error:
+            raise ImportError(f"it calls sys.exit({error.code!r})") from error
 
     @cached_property
     def plugins(self) -> Plugins:
@@ -100,7 +106,7 @@ class Subject:
 
     @property
     def fresh(self) -> Fresh:
-        """What a fresh interpreter sees of it."""
+        """What a fresh interpreter sees of it; ContractError if that hangs or dies, which this process is spared."""
         words = [self.role, self.name, *(word for one in self.settings for word in ("--set", one))]
         return self.once("fresh", lambda: observe("fresh", words, Fresh, seconds=FRESH_SECONDS, env={}))
 

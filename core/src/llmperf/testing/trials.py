@@ -59,9 +59,11 @@ class Ends:
 
 
 def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
-    """Run a plan in a new folder as `llmperf run` does."""
+    """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
     patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
     result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
+    if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
+        raise KeyboardInterrupt
     return Trained(plan=patient, result=result, steps=read_run(run).by_step)
 
 

@@ -36,6 +36,7 @@ def distribution_needs_llmperf(subject: Subject) -> None:
 
 def can_be_imported(subject: Subject) -> None:
     """Importing its module raises nothing."""
+    assert subject.fresh
     try:
         assert subject.module
     except Exception as error:

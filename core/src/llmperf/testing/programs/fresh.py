@@ -44,7 +44,7 @@ def seen(found: plugins.Found, settings: tuple[str, ...]) -> Fresh:
     began = time.process_time()
     try:
         import_module(found.module)
-    except Exception:
+    except (Exception, SystemExit):
         return start
     seconds = time.process_time() - began
     imported = replace(start, import_cpu_seconds=seconds, heavy_imports=tuple(sorted(loaded() - before)))
