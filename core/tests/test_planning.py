@@ -214,6 +214,11 @@ def test_a_broken_vendor_does_not_stop_a_plan_for_anothers_device(install):
         machine_elsewhere("A100-SXM4-40GB:1x8", "broken")
 
 
+def test_a_vendor_without_a_catalogue_says_so():
+    with pytest.raises(UserError, match="unknown device model 'A1'; the vendors asked have no device"):
+        machine_elsewhere("A1:1x8", "cpu")
+
+
 def test_an_unknown_device_has_no_peak_and_says_so(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
     plan = draft(Request(case="default")).plan

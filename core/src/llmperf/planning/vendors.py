@@ -133,6 +133,8 @@ def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
     """The error for a device that is in no catalogue: offers those whose names have it in them, or the nearest."""
     from difflib import get_close_matches
 
+    if not known:
+        return UserError(f"--on: unknown device model {model!r}; the vendors asked have no device in their catalogues")
     called = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
     within = {full for short, full in called.items() if any(one and one in short for one in wanted)}
