@@ -63,10 +63,26 @@ def test_unknown_is_a_dash_never_zero(example):
     assert shown["MFU (nominal) *"] == "-"
     assert shown["peak"] == "-"
     assert shown["memory of a device, GiB"] == "-/- in use by all, of total"
-    assert shown["loss"] == "- -> -"
+    assert shown["loss"] == "-"
+    assert shown["measured"] == "0 steps"
     assert shown["status"].startswith("failed: exception, rank 1: x | y")
     assert "| Example CPU, 2 cores 1x2 |" in render_markdown(result)
     assert "| - | - | -/- | - |" in render_markdown(result)
+
+
+@pytest.mark.parametrize(
+    ("rank", "reason", "message", "told"),
+    [
+        (1, "killed", "rank 1 was killed by SIGKILL", "failed: rank 1 was killed by SIGKILL"),
+        (None, "interrupted", "interrupted by SIGINT", "failed: interrupted by SIGINT"),
+        (1, "hung", "rank 1 is at x.py in f", "failed: hung, rank 1: rank 1 is at x.py in f"),
+        (1, "killed", "rank 12 was killed", "failed: killed, rank 1: rank 12 was killed"),
+    ],
+)
+def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
+    document = without_figures(example)
+    document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message}
+    assert rows(result_table(typed(document)))["status"] == told
 
 
 def test_findings_stand_below_the_table(example):

@@ -30,6 +30,8 @@ def _status(result: Result) -> str:
     if result.failure is None:
         return result.status
     failure = result.failure
+    if failure.reason in failure.message and (failure.rank is None or f"rank {failure.rank} " in failure.message):
+        return f"{result.status}: {failure.message}"
     rank = "" if failure.rank is None else f", rank {failure.rank}"
     return f"{result.status}: {failure.reason}{rank}: {failure.message}"
 
@@ -56,8 +58,9 @@ def _figures(result: Result) -> Iterator[Row]:
     steps = metrics.step_seconds
     if steps is not None:
         yield "step, s", f"{steps.median:.4f} median, {steps.p5:.4f} p5, {steps.p95:.4f} p95"
-    yield "measured", f"{metrics.measured_steps} steps in {cells.number(metrics.window_seconds, 2)} s"
-    yield "loss", f"{cells.number(metrics.first_loss, 4)} -> {cells.number(metrics.final_loss, 4)}{_entropy(result)}"
+    window = "" if metrics.window_seconds is None else f" in {metrics.window_seconds:,.2f} s"
+    yield "measured", f"{metrics.measured_steps} steps{window}"
+    yield "loss", _loss(result)
     peak = cells.rank_peak(result)
     yield "memory of a rank, GiB", cells.UNKNOWN if peak is None else f"{cells.gib(peak, 2)} at most"
     yield "memory of a device, GiB", f"{cells.device_memory(result)} in use by all, of total"
@@ -77,9 +80,12 @@ def _energy(result: Result) -> Iterator[Row]:
         yield "throttling", cells.shares(metrics.throttling)
 
 
-def _entropy(result: Result) -> str:
-    known = result.metrics.known_entropy
-    return "" if known is None else f" (entropy of the data {known:.4f})"
+def _loss(result: Result) -> str:
+    metrics = result.metrics
+    if metrics.first_loss is None and metrics.final_loss is None:
+        return cells.UNKNOWN
+    entropy = "" if metrics.known_entropy is None else f" (entropy of the data {metrics.known_entropy:.4f})"
+    return f"{cells.number(metrics.first_loss, 4)} -> {cells.number(metrics.final_loss, 4)}{entropy}"
 
 
 def _peak(result: Result) -> str:
