@@ -9,7 +9,7 @@ from llmperf_acme import device, smi
 from llmperf_acme.plugin import llmperf_peak_flops, llmperf_probe, llmperf_query_memory, llmperf_setup_device
 
 ROWS = "0, Acme A1, UUID-0, 1.2, 65536, 1024, 50, 300, 60\n1, Acme A1, UUID-1, 1.2, 65536, 0, 0, 90.5, 35\n"
-REAL = SimpleNamespace(probe=SimpleNamespace(simulated=False))
+REAL = SimpleNamespace(probe=SimpleNamespace(simulated=False, devices=()))
 """As much of a plan for real devices as binding one needs."""
 
 

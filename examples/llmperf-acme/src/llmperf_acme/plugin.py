@@ -54,7 +54,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     from llmperf_acme import stand_in  # stand-in
     from llmperf_acme.environment import worker_env
 
-    if plan.probe.simulated:  # stand-in
+    if stand_in.plays(plan):  # stand-in
         return stand_in.worker_env(plan)  # stand-in
     return worker_env(plan)
 
@@ -73,6 +73,6 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     from llmperf_acme import stand_in  # stand-in
     from llmperf_acme.device import bind
 
-    if plan.probe.simulated:  # stand-in
+    if stand_in.plays(plan):  # stand-in
         return stand_in.StandIn()  # stand-in
     return bind(local_rank)

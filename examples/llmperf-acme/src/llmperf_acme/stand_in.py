@@ -33,6 +33,11 @@ def played(seen: Probe) -> Probe:
     )
 
 
+def plays(plan: Plan) -> bool:
+    """Whether it is what the plan is for."""
+    return plan.probe.simulated and plan.probe.devices[0].model == MODEL
+
+
 def worker_env(plan: Plan) -> Mapping[str, str]:
     """Each rank's share of the host's cores."""
     return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // plan.layout.devices_per_node))}
