@@ -114,6 +114,15 @@ def test_a_machine_elsewhere_is_planned_from_the_catalogue(capsys):
     assert plan["probe"]["simulated"] is True
 
 
+@pytest.mark.parametrize(("nodes", "told"), [(1, []), (3, []), (4, ["nodes 2 to 3"]), (16, ["nodes 2 to 15"])])
+def test_a_plan_for_many_nodes_does_not_repeat_itself(capsys, nodes, told):
+    words = ("plan", "default", "--on", f"A100-SXM4-40GB:{nodes}x1", "--set", f"global_batch={2 * nodes}")
+    out = run(capsys, *words)[1]
+    shown = [line.split("  ")[0].removeprefix("launch, ") for line in out.splitlines() if line.startswith("launch, ")]
+    assert shown == ([f"node {rank}" for rank in range(nodes)] if nodes <= 3 else ["node 0", "node 1", *told])
+    assert len(json.loads(run(capsys, *words, "--json")[1])["launch"]) == nodes
+
+
 @pytest.mark.parametrize(
     ("case", "on", "package"),
     [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
 from llmperf.types.spec import Change
+
+NODES_SHOWN = 3
+"""Launch lines of a plan as text; the others differ from them by the node's rank alone."""
 
 
 def plan_document(draft: Draft) -> dict[str, Any]:
@@ -19,17 +22,20 @@ def plan_document(draft: Draft) -> dict[str, Any]:
         "fix_hp": draft.spec.changes,
         "problems": draft.problems,
         "runnable": not draft.problems and draft.machine.here,
-        "launch": launch(draft),
+        "launch": launch(draft, _nodes(draft)),
         "plan": draft.plan,
     }
 
 
-def launch(draft: Draft) -> list[dict[str, Any]]:
-    """Each node's argv; the run folder and the port are chosen when it starts."""
+def _nodes(draft: Draft) -> range:
+    return range(draft.plan.layout.nodes if draft.plan else 0)
+
+
+def launch(draft: Draft, nodes: Iterable[int]) -> list[dict[str, Any]]:
+    """The argv of some nodes; the run folder and the port are chosen when it starts."""
     if draft.plan is None or not draft.plan.agent:
         return []
     later = {"run_dir": f"runs/{draft.plan.run_id}", "master_addr": "ADDRESS", "master_port": "PORT"}
-    nodes = range(draft.plan.layout.nodes)
     return [
         {"node_rank": node, "argv": [fill(word, {**later, "node_rank": node}) for word in draft.plan.agent]}
         for node in nodes
@@ -107,10 +113,19 @@ def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
         stages = ", ".join(f"{one / 2**30:.2f}" for one in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
-    for node in launch(draft):
-        yield f"launch, node {node['node_rank']}", shlex.join(node["argv"])
+    yield from _launch_facts(draft)
     for name, value in plan.env.items():
         yield "environment", f"{name}={value}"
+
+
+def _launch_facts(draft: Draft) -> Iterator[tuple[str, str]]:
+    nodes = _nodes(draft)
+    shown = nodes if len(nodes) <= NODES_SHOWN else nodes[: NODES_SHOWN - 1]
+    lines = launch(draft, shown)
+    for line in lines:
+        yield f"launch, node {line['node_rank']}", shlex.join(line["argv"])
+    if lines and len(nodes) > len(shown):
+        yield f"launch, nodes {len(shown)} to {nodes[-1]}", "the same, each with its own rank"
 
 
 def change_text(change: Change) -> str:
