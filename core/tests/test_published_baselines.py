@@ -113,6 +113,14 @@ def test_a_row_that_names_a_family_fits_each_device_of_it_and_says_so(measured, 
     assert "device, which it only calls A100" in held["differs"]
 
 
+def test_tf32_is_often_called_fp32_and_that_is_said(measured, capsys):
+    lora = {"case": "llama2_7b_lora", "model": "llama2_7b", "framework": "lora", "dataset": "samsum"}
+    runs = measured(2788.0, precision="tf32", seq_len=512, batch=2, layout=(1, 1), grid=(1, 1), **lora)
+    held = compared(capsys, runs)
+    assert held["place"] == "llama2_7b_lora_a100.md:64"
+    assert "precision fp32 (here tf32)" in held["differs"]
+
+
 def test_summary_fails_below_a_published_figure(measured, capsys):
     runs = measured(2868.0 * 0.9, 2868.0 * 0.92, 2868.0 * 0.91, **MEGATRON)
     assert call(["summary", runs, "--baseline", "published", "--fail-below", "0.9"]) == 0

@@ -14,6 +14,7 @@ from llmperf.results.groups import Group
 from llmperf.types.published import Published, PublishedRow
 from llmperf.types.result import Result
 from llmperf.validation.devices import vendor_catalogue
+from llmperf.validation.published_machine import devices_of, dtypes_of
 from llmperf.validation.reading_results import found_published
 
 SHIPPED = Path(__file__).parent / "data" / "published"
@@ -77,7 +78,7 @@ def held(group: Group, baselines: Sequence[Baseline]) -> Held:
     result = group.results[0]
     if result.hardware.simulated or result.hardware.device_share < 1:
         return _none(group, "published rows are of whole devices; these runs were on a stand-in or on parts of one")
-    fitting = [one for one in baselines if not misfits(result, one.row, _same_device(result, one))]
+    fitting = [one for one in baselines if not _misfits(result, one)]
     if not fitting:
         return _none(group, _nearest(result, baselines))
     best = min(fitting, key=lambda one: _rank(result, one.row))
@@ -112,23 +113,22 @@ def _nearest(result: Result, baselines: Sequence[Baseline]) -> str:
     alike = [one for one in baselines if one.row.model == result.model.name]
     if not alike:
         return f"none of {len(baselines)} published rows is on {result.model.name}"
-    lacking = [(misfits(result, one.row, _same_device(result, one)), one) for one in alike]
+    lacking = [(_misfits(result, one), one) for one in alike]
     reasons, near = min(lacking, key=lambda one: len(one[0]))
     return f"none of {len(baselines)} published rows fits; the nearest, {near.place}, has {', '.join(reasons)}"
 
 
-def _same_device(result: Result, baseline: Baseline) -> bool:
+def _misfits(result: Result, one: Baseline) -> tuple[str, ...]:
+    return misfits(result, one.row, _same_device(result, one), dtypes_of(one.row))
+
+
+def _same_device(result: Result, one: Baseline) -> bool:
     """By the names that the vendor's plugin publishes; a row that names only a family fits each device of it."""
-    hardware, where = result.hardware, baseline.row.hardware
-    if baseline.vendor not in (None, hardware.vendor):
+    hardware, named = result.hardware, one.row.hardware.device_model
+    if one.vendor not in (None, hardware.vendor):
         return False
-    if normalised(where.device_model or "", hardware.vendor) == normalised(hardware.device_model, hardware.vendor):
+    if named and normalised(named, hardware.vendor) == normalised(hardware.device_model, hardware.vendor):
         return True
     catalogue = vendor_catalogue(hardware.vendor)
     ours = catalogue.exact(hardware.device_model) if catalogue else None
-    if catalogue is None or ours is None:
-        return False
-    named = catalogue.exact(where.device_model) if where.device_model else None
-    if named is not None:
-        return named == ours
-    return ours in catalogue.called(where.device or where.device_model or "", where.device_memory)
+    return catalogue is not None and ours is not None and ours in devices_of(catalogue, one.row)

@@ -62,6 +62,11 @@ class PublishedHardware:
     device_memory: Positive | None
     """Of one accelerator as the row names it (`80G`), GB."""
 
+    @property
+    def world_size(self) -> int | None:
+        """Accelerators in all: nodes x devices, else as counted in words; None where the row does not say."""
+        return self.nodes * self.devices_per_node if self.nodes and self.devices_per_node else self.devices
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLayout:

@@ -30,11 +30,15 @@ def machine_of(published: Published, row: PublishedRow) -> Machine | None:
     catalogue = vendor_catalogue(published.vendor) if published.vendor else None
     if catalogue is None:
         return None
-    model = row.hardware.device_model
-    exact = catalogue.exact(model) if model else None
-    memory = row.hardware.device_memory
-    found = [exact] if exact else catalogue.called(row.hardware.device or model or "", memory)
+    found = devices_of(catalogue, row)
     return Machine(catalogue, found) if found else None
+
+
+def devices_of(catalogue: VendorCatalogue, row: PublishedRow) -> list[DeviceInfo]:
+    """The device by its exact name, else every device of the family that the row names, with its memory if it says."""
+    where = row.hardware
+    exact = catalogue.exact(where.device_model) if where.device_model else None
+    return [exact] if exact else catalogue.called(where.device or where.device_model or "", where.device_memory)
 
 
 def dtypes_of(row: PublishedRow) -> tuple[Precision, ...]:

@@ -20,8 +20,7 @@ def place(row: PublishedRow) -> str:
 
 def world_size(row: PublishedRow) -> int | None:
     """Ranks of a row: its nodes x devices; None where it does not say."""
-    nodes, each = row.hardware.nodes, row.hardware.devices_per_node
-    return nodes * each if nodes and each else row.hardware.devices
+    return row.hardware.world_size
 
 
 @rule("LP111", "error", "Nodes, devices and ranks of a published row multiply out", "published")
