@@ -34,7 +34,6 @@ class Contents:
     tables: list[Table] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
-    formulas: list[tuple[int, str]] = field(default_factory=list)
 
     def entries(self, kind: SectionKind, name: str) -> list[Entry]:
         """All entries of that name."""

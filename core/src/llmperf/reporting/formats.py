@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,11 @@ def html_page(results: Results, language: str) -> str:
 
 def csv_text(results: Results, language: str) -> str:
     """One row a result, figures unrounded; unknown is an empty field."""
-    rows = [dict(csv_row(path, result)) for path, result in results]
+    return csv_table([dict(csv_row(path, result)) for path, result in results])
+
+
+def csv_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows under all columns that any of them has, in the order in which these first come."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")

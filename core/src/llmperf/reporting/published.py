@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from llmperf.documents import encode_pretty
 from llmperf.errors import UserError
 from llmperf.reporting import cells
-from llmperf.reporting.formats import Results, csv_harmless, csv_row
+from llmperf.reporting.formats import Results, csv_harmless, csv_row, csv_table
 from llmperf.reporting.published_markdown import published_markdown
 from llmperf.types.published import Figure, Published, PublishedLayout, PublishedRow
 
@@ -88,12 +86,7 @@ def _csv(results: Results, documents: Documents, language: str) -> str:
     """One row a result in the columns of measured results, as far as the document gives them."""
     rows = [dict(csv_row(path, result)) for path, result in results]
     rows += [dict(published_csv_row(path, row)) for path, one in documents for row in one.rows]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_table(rows)
 
 
 def _html(results: Results, documents: Documents, language: str) -> str:

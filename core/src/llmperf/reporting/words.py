@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-LANGUAGES = ("en", "zh")
-
 _CHINESE = {
     "Configuration and results": "配置与运行信息参考",
     "Environment": "环境配置",
