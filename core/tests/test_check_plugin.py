@@ -87,6 +87,7 @@ def test_bad_input_is_one_line_and_exit_code_2(acme, capsys, words, said):
     assert lines[-1].startswith("llmperf: ")
 
 
+@pytest.mark.slow
 def test_classes_give_a_test_for_each_check(acme, tmp_path):
     acme()
     (tmp_path / "test_acme.py").write_text(TESTS)

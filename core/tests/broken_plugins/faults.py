@@ -39,6 +39,7 @@ BARE = 'if not __import__("shutil").which("sh"): '
 BUSY = "while time.process_time() < 1.5: pass"
 
 ANY = {
+    "neither-hangs-nor-exits": fault(end("__import__('os')._exit(3)")),
     "found-by-metadata": fault(name="good-1"),
     "distribution-needs-llmperf": fault(metadata=(("Requires-Dist: llmperf-core\n", ""),)),
     "can-be-imported": fault(end("raise RuntimeError('no such library')")),
@@ -146,6 +147,7 @@ TRAINING = {
 }
 
 PROCESSES = {
+    "neither-hangs-nor-exits",
     *("imports-nothing-heavy", "quick-to-import", "probe-survives-a-bare-machine", "no-device-has-a-reason"),
     *("probe-loads-no-tensor-library", "planning-loads-no-tensor-library", "readings-never-raise"),
     *("readings-are-cheap", "device-can-be-bound", "device-names-its-places", "events-can-be-made"),

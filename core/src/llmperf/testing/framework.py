@@ -73,6 +73,7 @@ class FrameworkSubject(Subject):
 
     def drafted(self, *more: str) -> Draft:
         """A draft of the default case with further settings; ContractError if the plugin raises."""
+        assert self.fresh
         text = self.folder / "text.txt"
         text.write_text(TEXT)
         data = (f"data.path={text}", "data.format=text", "data.repeat=true")

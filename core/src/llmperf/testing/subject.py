@@ -85,6 +85,7 @@ class Subject:
         return self.once("module", self._import)
 
     def _import(self) -> ModuleType:
+        assert self.fresh
         try:
             return import_module(self.found.module)
         except SystemExit as error:
@@ -93,6 +94,7 @@ class Subject:
     @cached_property
     def plugins(self) -> Plugins:
         """The plugin as llmperf loads it; Skip if it refuses to."""
+        assert self.fresh
         try:
             return Plugins([self.found])
         except PluginError as error:
@@ -104,17 +106,25 @@ class Subject:
             raise Skip(f"it does not answer {hook}")
         return self.plugins.ask(hook, **arguments)
 
-    @property
-    def fresh(self) -> Fresh:
-        """What a fresh interpreter sees of it; ContractError if that hangs or dies, which this process is spared."""
+    def try_fresh(self) -> Fresh:
+        """What a fresh interpreter sees of it; ContractError if that hangs or dies."""
         words = [self.role, self.name, *(word for one in self.settings for word in ("--set", one))]
         return self.once("fresh", lambda: observe("fresh", words, Fresh, seconds=FRESH_SECONDS, env={}))
+
+    @property
+    def fresh(self) -> Fresh:
+        """The same; Skip if that hangs or dies, which this process is spared by asking here first."""
+        try:
+            return self.try_fresh()
+        except ContractError:
+            raise Skip("a fresh process that asks it hangs or dies") from None
 
 
 def answered(subject: Subject, key: Any, hook: str, **arguments: Any) -> Any:
     """The plugin's answer to a hook, asked once; ContractError in a line if it raises."""
 
     def ask() -> Any:
+        assert subject.fresh
         try:
             return subject.ask(hook, **arguments)
         except (Skip, ContractError):

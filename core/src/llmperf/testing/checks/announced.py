@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
-from llmperf.testing.check import ContractError, require
+from llmperf.testing.check import ContractError, Skip, require
 from llmperf.testing.subject import Subject
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -24,6 +24,11 @@ def found_by_metadata(subject: Subject) -> None:
     require(not subject.fresh.imported_by_discovery, f"discovery imported {found.module.split('.')[0]}")
 
 
+def neither_hangs_nor_exits(subject: Subject) -> None:
+    """Found, imported and first asked in a fresh process, it comes to an end and leaves the process alive."""
+    assert subject.try_fresh()
+
+
 def distribution_needs_llmperf(subject: Subject) -> None:
     """Its distribution has a version and says that it needs llmperf-core."""
     distribution = metadata.distribution(subject.found.distribution)
@@ -36,9 +41,10 @@ def distribution_needs_llmperf(subject: Subject) -> None:
 
 def can_be_imported(subject: Subject) -> None:
     """Importing its module raises nothing."""
-    assert subject.fresh
     try:
         assert subject.module
+    except Skip:
+        raise
     except Exception as error:
         raise ContractError(f"importing {subject.found.module} raised {type(error).__name__}: {error}") from error
 
@@ -62,6 +68,7 @@ def quick_to_import(subject: Subject) -> None:
 
 
 ANNOUNCED = (
+    neither_hangs_nor_exits,
     found_by_metadata,
     distribution_needs_llmperf,
     can_be_imported,

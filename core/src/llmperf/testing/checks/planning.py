@@ -22,7 +22,6 @@ OPTION = "no_such_option_9000"
 def plan_has_its_shape(subject: FrameworkSubject) -> None:
     """`llmperf_plan_workers` raises nothing and gives a WorkerPlan that a plan can hold."""
     subject.rests_on(is_loaded, answers_what_its_role_must)
-    assert subject.fresh
     worker = subject.answer()
     if not isinstance(worker, WorkerPlan):
         raise ContractError(f"expected a WorkerPlan, found {type(worker).__name__}")
