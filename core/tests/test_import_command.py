@@ -141,3 +141,34 @@ def test_an_imported_document_that_was_broken_is_told(tmp_path, capsys):
     assert "/rows/0/variant: LP012 error" in capsys.readouterr().out
     assert call(["report", str(tmp_path)]) == 2
     assert "/rows/0/variant" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("..md", "document"), ("....md", "document"), ("-rf.md", "rf"), ("a b;c|d.md", "a-b-c-d"),
+     ("x" * 200 + ".md", "x" * 100),
+     (".hidden.md", "hidden"), ("结果.md", "结果"), ("a\nb.md", "a-b"), ("~root.md", "root"), ("$(id).md", "id")],
+)  # fmt: skip
+def test_no_name_of_a_document_leads_out_of_the_folder(name, folder, tmp_path):
+    source = tmp_path / "in" / name
+    source.parent.mkdir()
+    source.write_bytes(LORA.read_bytes())
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("published.json")] == [
+        f"out/{folder}/published.json"
+    ]
+
+
+def test_a_readme_at_the_root_of_a_link_has_the_name_it_leads_to(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "README.md").write_bytes(LORA.read_bytes())
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert call(["import", str(tmp_path / "link" / "README.md"), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "real" / "published.json").is_file()
+
+
+def test_a_name_with_control_characters_does_not_reach_the_terminal(tmp_path, capsys):
+    for words in (["import", "\x1b[2J\x9b.md", "--out", str(tmp_path)], ["validate", "\x1b[2J.json"], ["\x1b[2J"]):
+        assert call(words) == 2
+        told = capsys.readouterr()
+        assert not {"\x1b", "\x9b"} & set(told.out + told.err)

@@ -120,8 +120,13 @@ def call(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def _shown(char: str) -> str:
+    """A character as it may reach a terminal: what would steer it stands as an escape."""
+    return char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+
+
 def _say(message: str, code: int, lines: bool = False) -> int:
-    line = message if lines else " ".join(message.split())
+    line = "".join(map(_shown, message if lines else " ".join(message.split())))
     click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
     return code
 
