@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.testing.running import subject_of
 
 VENDOR = """
 from llmperf import hookimpl
@@ -85,6 +86,26 @@ def test_bad_input_is_one_line_and_exit_code_2(acme, capsys, words, said):
     lines = capsys.readouterr().err.strip().splitlines()
     assert said in lines[-1]
     assert lines[-1].startswith("llmperf: ")
+
+
+ACCELERATOR = """
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, Offers, Probe
+
+@hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32",), runtimes=("abacus",), collective_backend="beads")
+    return Probe(vendor="beads", devices=(DeviceInfo(index=0, model="B1", memory_bytes=None),), offers=offers)
+"""
+
+
+def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runtime(install):
+    install("llmperf-beads", "beads", ACCELERATOR)
+    with subject_of("framework", "pytorch") as subject:
+        assert subject.draft.machine.vendor == "cpu"
+        assert subject.draft.problems == []
+    with subject_of("framework", "pytorch", vendor="beads") as subject:
+        assert subject.draft.machine.vendor == "beads"
 
 
 @pytest.mark.slow

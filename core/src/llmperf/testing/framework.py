@@ -15,6 +15,7 @@ from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import this_machine
+from llmperf.plugins import names
 from llmperf.testing.check import ContractError, Skip
 from llmperf.testing.subject import Subject, answered
 from llmperf.testing.trials import Ends, Trained, leave_with_an_error, train
@@ -34,7 +35,8 @@ CONTRACT = (
 )
 ADAPTERS = ("contract.lora.rank=8",)
 """What the default case needs for a framework that trains adapters only."""
-RANKS = 2
+HOST = "cpu"
+"""The vendor that it is tried on where the best devices here are not for its runtime."""
 
 
 class FrameworkSubject(Subject):
@@ -66,10 +68,18 @@ class FrameworkSubject(Subject):
 
     def _drafted(self) -> Draft:
         plain = self.drafted()
+        if self.vendor is None and self._foreign(plain) and HOST in names("vendor"):
+            self.vendor = HOST
+            plain = self.drafted()
         if any(one.where == "contract.lora" for one in plain.problems):
             with_adapters = self.drafted(*ADAPTERS)
             return plain if with_adapters.problems else with_adapters
         return plain
+
+    def _foreign(self, drafted: Draft) -> bool:
+        """Whether the best devices here cannot be used by the runtime that it needs."""
+        needs = drafted.plan.needs if drafted.plan is not None else None
+        return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
     def drafted(self, *more: str) -> Draft:
         """A draft of the default case with further settings; ContractError if the plugin raises."""
