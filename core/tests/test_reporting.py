@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from llmperf import documents
 from llmperf.cli.main import call
 from llmperf.cli.report import command
+from llmperf.reporting.cells import fix_hp
 from llmperf.reporting.formats import core_reporters
 from llmperf.reporting.markdown import render_markdown
 from llmperf.reporting.summary import comparison_table, result_table
 from llmperf.reporting.table import result_rows
-from llmperf.types import Result
+from llmperf.types import Change, Result
 
 HOSTILE = "x | y\n# owned <script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} \\"
 FAILURE = {
@@ -83,6 +84,14 @@ def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, messag
     document = without_figures(example)
     document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message}
     assert rows(result_table(typed(document)))["status"] == told
+
+
+def test_changes_of_two_settings_of_one_name_are_told_apart():
+    paths = {"contract.warmup_steps": 2, "contract.optimizer.warmup_steps": 3, "contract.seq_len": 64}
+    changes = [Change(path=path, value=value, case_value=1, origin="--set") for path, value in paths.items()]
+    assert fix_hp(changes) == "contract.warmup_steps=2 optimizer.warmup_steps=3 seq_len=64"
+    assert fix_hp(changes[1:]) == "warmup_steps=3 seq_len=64"
+    assert fix_hp([]) == "/"
 
 
 def test_findings_stand_below_the_table(example):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llmperf.types import Change, Layout, Result
@@ -69,8 +70,14 @@ def joined(values: Sequence[str]) -> str:
 
 def fix_hp(changes: Sequence[Change]) -> str:
     """Every departure from the case, as the published tables write it: `seq_len=512 micro_batch=12`."""
-    shown = [f"{change.path.rpartition('.')[2]}={text(change.value)}" for change in changes]
-    return " ".join(shown) or "/"
+    return settings((change.path, change.value) for change in changes) or "/"
+
+
+def settings(named: Iterable[tuple[str, Any]]) -> str:
+    """`seq_len=512 optimizer.warmup_steps=20`: the end of each path, with what is before it where two end alike."""
+    parts = [(path.split("."), value) for path, value in named]
+    ends = Counter(path[-1] for path, _ in parts)
+    return " ".join(f"{'.'.join(path[-1 if ends[path[-1]] == 1 else -2 :])}={text(value)}" for path, value in parts)
 
 
 def device_memory(result: Result) -> str:

@@ -73,7 +73,7 @@ SUMMARY_HEADERS = ("case", "changes", "device", "layout", "runs", "best", "media
 def summary_row(group: Group, share: float | None) -> list[str]:
     """One kind of runs: how many, the best, the median and the spread of token/p/s, and its share of a baseline."""
     kind, found = group.kind, group.spread
-    changes = " ".join(f"{path.rpartition('.')[2]}={cells.text(value)}" for path, value in kind.contract + kind.tuning)
+    changes = cells.settings(kind.contract + kind.tuning)
     complete = sum(one.status == "complete" for one in group.results)
     runs = str(complete) if complete == len(group.results) else f"{complete} of {len(group.results)} complete"
     figures = [cells.UNKNOWN] * 3
