@@ -9,6 +9,9 @@ import sys
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.testing.observations import Bound
+from llmperf.testing.programs.device import with_memory, with_stretches
+from llmperf.testing.programs.work import TorchWork
 from llmperf.testing.running import subject_of
 
 VENDOR = """
@@ -134,3 +137,16 @@ def test_the_command_needs_no_pytest(acme):
     program += "sys.exit(call(['check-plugin', 'acme', '--fast']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_an_accelerator_is_given_work_and_memory_through_torch():
+    from llmperf_cpu.device import CpuDevice
+
+    device = CpuDevice()
+    work = TorchWork("cpu", device)
+    seen = with_memory(with_stretches(Bound(), device, work), device, work)
+    assert (seen.event_error, seen.memory_error) == (None, None)
+    assert all(one.reached and 0.05 < one.event_seconds < 10 for one in seen.stretches)
+    before, with_block, *_ = seen.peaks
+    assert with_block - before > 0.5 * seen.taken_bytes
