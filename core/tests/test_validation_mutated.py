@@ -89,6 +89,7 @@ def test_a_mutated_result_gets_findings_or_a_clear_error(tmp_path, document):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @MANY
 @given(mutated_json() | mutated_text())
 def test_ten_thousand_mutated_results(tmp_path, document):
