@@ -70,6 +70,15 @@ def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
     assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}
 
 
+def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, fault="evaluates to nan", fault_rank="all")
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == "complete"
+    assert result.metrics.evaluation == {"score": None, "other": 0.25}
+    assert "no number came of the evaluation for score" in result.notes
+    assert result.metrics.tokens_per_second
+
+
 def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):
     plan = stub_plan(steps=8, fault="aborts while the interpreter ends", fault_rank="all")
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import math
 import os
 import signal
 import time
@@ -75,21 +76,26 @@ class Worker:
     def _enter(self, phase: Phase) -> None:
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
 
-    def _evaluate(self, trainer: Trainer) -> dict[str, float]:
-        """All figures of the evaluation; each part that comes is a sign of life for the watchdog."""
+    def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
+        """All figures of the evaluation, None for what is no number.
+
+        Each part that comes is a sign of life for the watchdog.
+        """
         given = trainer.evaluate()
         if isinstance(given, Mapping):
-            return dict(given)
-        figures: dict[str, float] = {}
+            return _numbers(given)
+        figures: dict[str, float | None] = {}
         told = time.monotonic()
         for part in given:
-            figures.update(part)
+            figures.update(_numbers(part))
             if time.monotonic() - told > SIGN_OF_LIFE_SECONDS:
                 self._enter("evaluating")
                 told = time.monotonic()
         return figures
 
-    def _finish(self, window: Window, peak: int | None, reserved: int | None, evaluation: dict[str, float]) -> None:
+    def _finish(
+        self, window: Window, peak: int | None, reserved: int | None, evaluation: dict[str, float | None]
+    ) -> None:
         self._recorder.write(
             RankRecord(
                 rank=self._rank,
@@ -102,6 +108,11 @@ class Worker:
                 packages=loaded_packages(),
             )
         )
+
+
+def _numbers(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a figure that is no number is unknown, and the run's other figures are kept."""
+    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
 def peak_reserved_bytes(device: Device) -> int | None:

@@ -94,6 +94,9 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     found += records.ending.notes if records.ending else ()
     if records.plan.peak_problem:
         found.append(f"no MFU: {records.plan.peak_problem}")
+    missing = sorted({name for one in records.ranks for name, value in one.evaluation.items() if value is None})
+    if missing:
+        found.append(f"no number came of the evaluation for {', '.join(missing)}")
     return (*found, *_fewer_tokens(records))
 
 

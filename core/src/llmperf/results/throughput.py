@@ -108,9 +108,9 @@ def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
     )
 
 
-def evaluation(records: RunRecords) -> dict[str, float]:
+def evaluation(records: RunRecords) -> dict[str, float | None]:
     """Figures of the evaluation, each from the first rank that has it."""
-    found: dict[str, float] = {}
+    found: dict[str, float | None] = {}
     for one in records.ranks:
         found = {**one.evaluation, **found}
     return found

@@ -156,8 +156,8 @@ class RankRecord:
     """Most this rank held in the window; None where it cannot be known."""
     peak_reserved_bytes: Count | None = None
     """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
-    evaluation: Mapping[str, float]
-    """Figures other than the training loss; `whole/part` is a part of `whole`."""
+    evaluation: Mapping[str, float | None]
+    """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
     packages: Mapping[str, str]
     """Versions this rank ran with."""
 

@@ -162,8 +162,8 @@ class Metrics:
     throttling: Mapping[str, NonNegative] | None = None
     """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
     any device did. Empty when none did; None where unknown."""
-    evaluation: Mapping[str, float] = field(default_factory=dict)
-    """Figures other than the training loss; `whole/part` is a part of `whole`."""
+    evaluation: Mapping[str, float | None] = field(default_factory=dict)
+    """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
