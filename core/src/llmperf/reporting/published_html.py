@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from llmperf.reporting import cells
-from llmperf.reporting.published import device, layout, terminal_row
+from llmperf.reporting.published_cells import device, layout, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
-from llmperf.types.published import Figure, Published, PublishedMemory, PublishedRow
+from llmperf.types.published import Published, PublishedMemory, PublishedRow
 
 
 def published_runs(published: Published, language: str) -> Iterator[dict[str, Any]]:
@@ -46,20 +46,16 @@ def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
         "provenance": "imported",
         "created": cells.UNKNOWN,
     }
-    mfu = _value(metrics.mfu)
+    mfu = value(metrics.mfu)
     return {
         **{key: cells.printable(value) for key, value in text.items()},
-        "throughput": _value(metrics.tokens_per_second_per_device),
+        "throughput": value(metrics.tokens_per_second_per_device),
         "mfu": None if mfu is None else round(100 * mfu, 6),
-        "loss": _value(metrics.loss),
+        "loss": value(metrics.loss),
         "memory": _gib(metrics.memory),
         "power": None,
         "errors": 0,
     }
-
-
-def _value(figure: Figure | None) -> float | None:
-    return None if figure is None else figure.value
 
 
 def _gib(memory: PublishedMemory | None) -> float | None:

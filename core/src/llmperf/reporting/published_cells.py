@@ -1,0 +1,71 @@
+"""One published result as cells: of the terminal's table, of CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmperf.reporting import cells
+from llmperf.types.published import Figure, PublishedLayout, PublishedRow
+
+
+def terminal_row(row: PublishedRow) -> Sequence[str]:
+    """One published result in the columns of the comparison table; figures as printed."""
+    metrics = row.metrics
+    return (
+        row.case or cells.text(row.model or row.model_text),
+        device(row),
+        f"{row.framework or ''} {layout(row.parallelism)}".strip(),
+        row.fix_hp_text or "/",
+        _figure(metrics.tokens_per_second_per_device),
+        _figure(metrics.loss),
+        cells.UNKNOWN if metrics.memory is None else metrics.memory.text or cells.UNKNOWN,
+        _figure(metrics.mfu),
+        "imported",
+    )
+
+
+def device(row: PublishedRow) -> str:
+    """`1x8 NVIDIA_A100-SXM4-40GB`, as far as it is known."""
+    where = row.hardware
+    grid = f"{where.nodes}x{where.devices_per_node} " if where.nodes and where.devices_per_node else ""
+    return f"{grid}{where.device_model or where.device or where.configuration or cells.UNKNOWN}"
+
+
+def layout(parallelism: PublishedLayout) -> str:
+    """`TP4 x PP1 x DP2, sharding stage 1`, as far as it is known."""
+    named = {"TP": parallelism.tensor_parallel, "PP": parallelism.pipeline_parallel, "DP": parallelism.data_parallel}
+    degrees = [f"{name}{degree}" for name, degree in {**named, **parallelism.other}.items() if degree is not None]
+    stage = parallelism.sharding_stage
+    sharded = [] if stage is None else [f"sharding stage {stage}"]
+    return ", ".join([" x ".join(degrees)] * bool(degrees) + sharded)
+
+
+def _figure(figure: Figure | None) -> str:
+    return cells.UNKNOWN if figure is None else figure.text or cells.UNKNOWN
+
+
+def csv_cells(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:
+    """Column and value in the columns of measured results, as far as the document gives them."""
+    metrics, where, memory = row.metrics, row.hardware, row.metrics.memory
+    yield from (("path", str(path)), ("line", row.line), ("case", row.case), ("variant", row.variant))
+    yield from (("provenance", "imported"), ("fix_hp", row.fix_hp_text), ("model", row.model or row.model_text))
+    yield from (("device_model", where.device_model or where.device), ("framework", row.framework))
+    yield from (("precision", row.precision or row.precision_text), ("nodes", where.nodes))
+    yield "devices_per_node", where.devices_per_node
+    names = "tensor_parallel pipeline_parallel sharding_stage sharding_degree"
+    yield from ((name, getattr(row.parallelism, name)) for name in names.split())
+    names = "data_parallel micro_batch gradient_accumulation global_batch seq_len"
+    yield from ((name, getattr(row.batch, name)) for name in names.split())
+    yield "tokens_per_second_per_device", value(metrics.tokens_per_second_per_device)
+    yield "tokens_per_second", value(metrics.tokens_per_second)
+    yield "final_loss", value(metrics.loss)
+    yield "mfu_nominal", value(metrics.mfu)
+    yield "memory", None if memory is None else memory.text
+    yield from ((f"evaluation_{name}", value(figure)) for name, figure in metrics.evaluation.items())
+
+
+def value(figure: Figure | None) -> float | None:
+    """The number of a figure; None where there is none or it is withheld."""
+    return None if figure is None else figure.value
