@@ -98,7 +98,7 @@ def _print(sides: Mapping[str, list[Result]], found: Comparison | None, differen
 
     if found is None:
         return
-    headers = [f"{name} ({len(results)} runs)" for name, results in sides.items()]
+    headers = [f"{name} ({len(results)} run{'s' * (len(results) > 1)})" for name, results in sides.items()]
     print_table(["median of", *headers, "A / B"], text.figure_rows(*sides.values()))
     click.echo()
     if different:

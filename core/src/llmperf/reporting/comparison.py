@@ -23,8 +23,8 @@ FIGURES: dict[str, Figure] = {
     "token/p/s": lambda one: one.metrics.tokens_per_second_per_device,
     "step, s": lambda one: None if one.metrics.step_seconds is None else one.metrics.step_seconds.median,
     "MFU (nominal)": cells.headline_mfu,
-    "memory of a rank, bytes": cells.rank_peak,
-    "memory of a device, bytes": lambda one: one.metrics.device_memory_used_bytes,
+    "memory of a rank, GiB": lambda one: _gib(cells.rank_peak(one)),
+    "memory of a device, GiB": lambda one: _gib(one.metrics.device_memory_used_bytes),
     "power of a device, W": lambda one: one.metrics.power_watts,
     "energy, J a token": lambda one: one.metrics.joules_per_token,
     "final loss": lambda one: one.metrics.final_loss,
@@ -40,6 +40,10 @@ def figure_rows(ours: Sequence[Result], theirs: Sequence[Result]) -> Iterator[li
             continue
         ratio = cells.UNKNOWN if one is None or not other else f"{one / other:.4f}"
         yield [name, cells.significant(one), cells.significant(other), ratio]
+
+
+def _gib(count: int | None) -> float | None:
+    return None if count is None else count / 2**30
 
 
 def _median(results: Sequence[Result], figure: Figure) -> float | None:
