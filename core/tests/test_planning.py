@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.documents import MAX_DOCUMENT_BYTES
 from llmperf.errors import PluginError, UserError
+from llmperf.launching.folder import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
 from llmperf.peaks import normalised
 from llmperf.planning.build import draft, run_id
-from llmperf.planning.checks import memory_problems, padding_problems
+from llmperf.planning.checks import MOST_STEPS, memory_problems, padding_problems
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
@@ -128,6 +130,14 @@ def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys
     out = capsys.readouterr().out
     assert "mend: uv pip uninstall llmperf-one" in out
     assert "mend: uv pip uninstall llmperf-two" in out
+
+
+def test_more_steps_than_a_result_can_hold_are_refused(capsys):
+    assert call(["plan", "--set", f"steps={MOST_STEPS}"]) == 0
+    assert call(["run", "--set", f"steps={MOST_STEPS + 1}"]) == 2
+    err = capsys.readouterr().err
+    assert "contract.steps: a result holds the loss of each step, of 300000 at most; found 300001" in err
+    assert RESULT_RESERVE_BYTES + MOST_STEPS * BYTES_PER_LOSS_POINT < MAX_DOCUMENT_BYTES
 
 
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):

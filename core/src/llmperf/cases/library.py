@@ -51,6 +51,8 @@ class Library:
             return read_named(Path(name), Case)
         paths = self.paths("cases")
         if name not in paths:
+            if name in self.paths("models"):
+                raise UserError(f"unknown case {name!r}: that is a model; choose a case, and add --set model={name}")
             raise unknown("", "case", name, paths)
         return read_named(paths[name], Case)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,31 @@ if TYPE_CHECKING:
     from llmperf.planning.draft import Draft
     from llmperf.planning.request import Request
 
+
+class Seconds(click.FloatRange):
+    """A number of seconds, of one at least; neither nan nor infinite, which no plan could hold."""
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's error if it is none or not in the range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return number
+
+
 OPTIONS = (
     click.argument("case", default="default", shell_complete=case_names),
     click.option("--vendor", metavar="V", shell_complete=plugin_names, help="Whose devices; the best here by default."),
     click.option("--framework", metavar="F", shell_complete=plugin_names, help="The case's own by default."),
     click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
     click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="Change one setting; may be repeated."),
-    click.option("--stall-timeout", metavar="SECONDS", type=click.FloatRange(min=1), default=300.0, show_default=True,
+    click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
                  help="A run in which no rank finishes a step for so long has hung."),
-    click.option("--startup-timeout", metavar="SECONDS", type=click.FloatRange(min=1), default=1800.0,
-                 show_default=True, help="The same until the first step."),
+    click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,
+                 help="The same until the first step."),
     json_option,
 )  # fmt: skip
 

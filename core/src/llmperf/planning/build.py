@@ -15,7 +15,7 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError
-from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems
+from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems, size_problems
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
@@ -43,7 +43,7 @@ def draft(request: Request) -> Draft:
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
-    told = [*missing, *machine_problems(spec, machine), *problems]
+    told = [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
         _complete(sketch, plugins, request)

@@ -6,6 +6,17 @@ from llmperf.planning.vendors import Machine
 from llmperf.types.plan import Batch, Plan, Problem, WorkerPlan
 from llmperf.types.spec import RunSpec
 
+MOST_STEPS = 300_000
+"""A result holds the loss of each step, and stays below what `documents` reads."""
+
+
+def size_problems(spec: RunSpec) -> list[Problem]:
+    """More steps than a result can hold."""
+    if spec.contract.steps <= MOST_STEPS:
+        return []
+    message = f"a result holds the loss of each step, of {MOST_STEPS} at most; found {spec.contract.steps}"
+    return [Problem(where="contract.steps", message=message)]
+
 
 def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
     """More nodes or devices asked for than there are, or devices of several models."""
