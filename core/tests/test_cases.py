@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llmperf.cases import fields
 from llmperf.cases.library import Library, library, read_named, whole_library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
@@ -15,6 +16,7 @@ from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cases.toml_file import read_toml
 from llmperf.errors import UserError
 from llmperf.types.spec import Case, Model
+from llmperf.validation.rendering import fields as rendering_fields
 
 HERE = Available(1, None)
 """One node whose device can be divided at will."""
@@ -109,6 +111,11 @@ def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
             "precision=fp8",
             "--set: contract.precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'",
         ),
+        ("seed=9007199254740992", "--set: contract.seed: expected at most 9007199254740991, found 9007199254740992"),
+        (f"seed={'9' * 400}", "--set: contract.seed: expected at most 9007199254740991, found a longer one"),
+        (f"seed={'9' * 5000}", "--set: contract.seed: expected a whole number, found '999"),
+        (f"seed={'[' * 5000}", "--set: contract.seed: expected a whole number, found '[[["),
+        (f"lr={'9' * 400}", "--set: contract.optimizer.lr: expected a number, found 999"),
         ("gradient_checkpointing=yes", "expected true or false, found 'yes'"),
     ],
 )
@@ -185,6 +192,14 @@ def test_a_misspelt_key_in_a_case_file_names_file_place_and_nearest(tmp_path):
     path = case_file(tmp_path, source.replace("seq_len", "seq_length").encode())
     with pytest.raises(UserError, match=r"mine\.toml: contract: unknown key 'seq_length'; did you mean 'seq_len'"):
         read_named(path, Case)
+
+
+def test_a_number_that_a_result_could_not_keep_is_refused_in_a_case_file(tmp_path):
+    source = library().paths("cases")["default"].read_text()
+    path = case_file(tmp_path, source.replace("[contract]", f"[contract]\nseed = {2**53}").encode())
+    with pytest.raises(UserError, match=r"mine\.toml: contract\.seed: expected at most 9007199254740991, found 90"):
+        read_named(path, Case)
+    assert fields.LARGEST_INTEGER == rendering_fields.LARGEST_INTEGER
 
 
 def test_a_wrong_type_in_a_model_file_names_file_and_place(tmp_path):

@@ -13,6 +13,9 @@ from typing import Any
 from llmperf.errors import UserError, unknown
 from llmperf.types.units import Minimum
 
+LARGEST_INTEGER = 2**53 - 1
+"""What every reader of JSON keeps exactly: a result with a larger one would be refused."""
+
 
 @cache
 def hints(kind: type) -> dict[str, Any]:
@@ -30,14 +33,20 @@ def lower_bound(annotation: Any) -> float | None:
 
 
 def check_bound(value: Any, annotation: Any, where: str) -> None:
-    """UserError for a number under the bound of its field, or one that is no finite number."""
+    """UserError for a number under the bound of its field, one that is not finite, or an integer that JSON loses."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise UserError(f"{where}: expected at most {LARGEST_INTEGER}, found {_shortened(value)}")
     if not math.isfinite(value):
         raise UserError(f"{where}: expected a finite number, found {value}")
     low = lower_bound(annotation)
     if low is not None and value < low:
         raise UserError(f"{where}: expected at least {low}, found {value}")
+
+
+def _shortened(value: int) -> str:
+    return str(value) if abs(value) < 10**40 else "a longer one"
 
 
 def dataclass_in(annotation: Any) -> type | None:

@@ -32,5 +32,5 @@ def parse_value(text: str) -> Any:
     """A value as TOML would read it, or the text itself where that is no TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (ValueError, KeyError, RecursionError):  # no TOML, more digits than are read, brackets in brackets
         return text
