@@ -209,6 +209,18 @@ def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):
     assert json.loads(capsys.readouterr().out) == [{"path": str(path), "result": example}]
 
 
+def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path, example, capsys):
+    for name, text in (("good", json.dumps(example)), ("broken", '{"schema": "llmperf/result/1"}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(text)
+    assert call(["report", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert example["title"] in out or example["case"] in out
+    assert "left out" in err
+    assert "broken/result.json" in err
+    assert call(["report", str(tmp_path / "broken")]) == 2
+
+
 def test_report_to_a_file(tmp_path, example, capsys):
     path = save(tmp_path / "result.json", example)
     out = tmp_path / "report.md"

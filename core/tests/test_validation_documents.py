@@ -126,7 +126,7 @@ def test_what_cannot_be_read_is_said_on_one_line(tmp_path, capsys, content, reas
     path.write_bytes(content)
     assert call(["validate", str(path)]) == 2
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{path}:: LP001 error ")
+    assert line.startswith(f"{path}: LP001 error ")
     assert reason in line
 
 
@@ -138,6 +138,16 @@ def test_missing_empty_and_foreign(tmp_path, capsys):
     assert "no such file or folder" in out
     assert "no result, plan, records, case, model or published document in this folder" in out
     assert "expected a result, a plan, records (.jsonl)" in out
+
+
+def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text("x = = 1\n")
+    (tmp_path / "other.toml").write_text("x = 1\n")
+    assert call(["validate", str(tmp_path / "mine.toml"), str(tmp_path / "other.toml")]) == 2
+    out, err = capsys.readouterr()
+    assert f"{tmp_path}/mine.toml: LP001 error no valid TOML" in out
+    assert f"{tmp_path}/other.toml: LP001 error expected a result" in out
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 1)\n"
 
 
 def test_too_large_is_not_read(tmp_path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from llmperf.errors import UserError
     from llmperf.types import Reporter
 
 EXAMPLES = """\b
@@ -38,7 +39,7 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     from llmperf.plugins import load_for
     from llmperf.validation.reading_results import found_reportable
 
-    results, published = found_reportable(paths)
+    results, published = found_reportable(paths, _left_out)
     reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]
     reporter = _named(reporters, wanted)
     if published:
@@ -51,6 +52,10 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
         click.echo(text, nl=False)
     else:
         write_bytes(output, text.encode("utf-8", "backslashreplace"))
+
+
+def _left_out(error: UserError) -> None:
+    click.echo(f"llmperf: warning: left out: {error}", err=True)
 
 
 def _named(reporters: list[Reporter], wanted: str) -> Reporter:

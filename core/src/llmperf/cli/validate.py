@@ -25,7 +25,7 @@ Examples:
   llmperf validate --json runs/ | jq '.[].findings[].code'
   llmperf validate --explain LP301
 \b
-Each line is  path:/json/pointer: CODE severity message
+Each line is  path:/json/pointer: CODE severity message, of Markdown with the line before the pointer
 """
 
 
@@ -83,9 +83,13 @@ def _told(files: Iterable[FileFindings]) -> int:
         click.echo(text([file]), nl=False)
         number, code = number + 1, max(code, _code(file))
         told.update(one.severity for one in file.findings)
-    counts = ", ".join(f"{told[severity]} {severity}s" for severity in ("error", "warning"))
-    click.echo(f"{number} {'file' if number == 1 else 'files'}: {counts} (ruleset {RULESET})", err=True)
+    counts = ", ".join(_counted(told[severity], severity) for severity in ("error", "warning"))
+    click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
     return code
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _code(file: FileFindings) -> int:

@@ -96,7 +96,7 @@ def junit(files: Files) -> str:
         others = [one for one in file.findings if one.severity != "error"]
         if errors:
             lines = "\n".join(_xml(_line(file, one)) for one in errors)
-            message = f"{len(errors)} errors, the first {errors[0].code}"
+            message = f"{len(errors)} error{'s' * (len(errors) > 1)}, the first {errors[0].code}"
             ElementTree.SubElement(case, "failure", message=message).text = lines
         if others:
             ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(_line(file, one)) for one in others)
@@ -109,8 +109,8 @@ def _xml(value: str) -> str:
 
 
 def _line(file: FileFindings, one: Finding) -> str:
-    line = f"{file.lines[one.path]}:" if one.path in file.lines else ""
-    return printable(f"{file.path}:{line}{one.path}: {one.code} {one.severity} {one.message}")
+    place = [str(file.path), str(file.lines.get(one.path, "")), one.path]
+    return printable(f"{':'.join(filter(None, place))}: {one.code} {one.severity} {one.message}")
 
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:

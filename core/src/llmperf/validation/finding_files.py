@@ -46,9 +46,18 @@ def documents_in(path: Path) -> Iterator[Document]:
         raise UserError(f"{path}: neither a file nor a folder")
     kind = kind_of(path)
     if kind is None:
+        if path.suffix == ".toml":
+            _check_syntax(path)
         known = "a result, a plan, records (.jsonl), a case or a model (.toml), an archive (.zip, .tar.gz)"
         raise UserError(f"{path}: expected {known}, a published document (.md)")
     yield Document(path, kind, named=True)
+
+
+def _check_syntax(path: Path) -> None:
+    """UserError for what is no TOML at all, which says more than that it is no case and no model."""
+    from llmperf.cases.toml_file import read_toml
+
+    read_toml(path)
 
 
 def _in_folder(root: Path) -> Iterator[Document]:

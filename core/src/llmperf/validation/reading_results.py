@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
 from llmperf.types import Result
-from llmperf.validation.finding_files import Document, documents_in, kind_of
+from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
 from llmperf.validation.reading import parse_json, printable
 from llmperf.validation.schema import schema_findings
 
@@ -55,18 +55,26 @@ def found_published(path: Path) -> list[tuple[Path, Published]]:
 
 
 def found_reportable(
-    paths: Sequence[Path],
+    paths: Sequence[Path], left_out: Callable[[UserError], None] | None = None
 ) -> tuple[tuple[tuple[Path, Result], ...], tuple[tuple[Path, Published], ...]]:
-    """The results and the imported documents at some paths; UserError where there is neither."""
+    """The results and the imported documents at some paths; UserError where there is neither.
+
+    One that cannot be read is a UserError too; where a folder above it was given, `left_out` is told instead, if any.
+    """
     results: list[tuple[Path, Result]] = []
     published: list[tuple[Path, Published]] = []
     for path in paths:
         found = len(results) + len(published)
         for one in _reportable(path):
-            if one.kind == "published":
-                published.append((one.path, read_published(one.path)))
-            elif one.kind == "result":
-                results.append((one.path, read_result(one.path)))
+            try:
+                if one.kind == "published":
+                    published.append((one.path, read_published(one.path)))
+                elif one.kind == "result":
+                    results.append((one.path, read_result(one.path)))
+            except UserError as error:
+                if one.named or left_out is None:
+                    raise
+                left_out(error)
         if found == len(results) + len(published):
             raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
     return tuple(results), tuple(published)
@@ -78,7 +86,8 @@ def _reportable(path: Path) -> Iterator[Document]:
         yield from documents_in(path)
     else:
         file = path / RESULT if path.is_dir() else path
-        yield Document(file, "published" if file.is_file() and kind_of(file) == "published" else "result")
+        kind: Kind = "published" if file.is_file() and kind_of(file) == "published" else "result"
+        yield Document(file, kind, named=True)
 
 
 def read_published(path: Path) -> Published:
