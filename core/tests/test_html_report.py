@@ -15,6 +15,7 @@ from llmperf.documents import convert
 from llmperf.reporting.html import embedded, html
 from llmperf.results.series import band
 from llmperf.types import Result
+from llmperf.validation.reading_results import read_published
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">\u2028"
 CHROMIUM = shutil.which("chromium")
@@ -59,6 +60,21 @@ def test_foreign_text_cannot_end_its_element():
     page = html(some(1, title=HOSTILE, case=HOSTILE, notes=[HOSTILE]), "en")
     assert "<img src=x" not in page
     assert data_of(page)["runs"][0]["row"]["case"].startswith("</script>")
+
+
+def test_findings_are_made_for_the_page_not_believed(tmp_path, example):
+    example["findings"], example["mfu"][0]["value"] = [], 0.9
+    page = html([(tmp_path / "result.json", convert(example, Result, "result"))], "en")
+    (run,) = data_of(page)["runs"]
+    assert run["row"]["errors"] == 1
+    assert run["findings"][0]["text"].startswith("LP301 error /mfu/0/value: expected 0.3")
+
+
+def test_imported_rows_have_their_own_findings_and_those_of_their_document():
+    path = Path(__file__).parents[2] / "published" / "llama2_7b_lora_a100" / "published.json"
+    runs = data_of(html([], "en", [(path, read_published(path))]))["runs"]
+    codes = [[one["text"].split()[0] for one in run["findings"]] for run in runs]
+    assert codes == [["LP214", "LP314", "LP614", "LP615"], ["LP614", "LP615"]]
 
 
 def test_chinese_headings():

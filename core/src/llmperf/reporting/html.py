@@ -15,11 +15,11 @@ from string import Template
 from typing import Any
 
 from llmperf.errors import UserError
-from llmperf.reporting import cells
-from llmperf.reporting.html_run import curves, run_row, sections
+from llmperf.reporting.html_run import curves, finding_text, run_row, sections
 from llmperf.reporting.words import word
-from llmperf.types import Result
+from llmperf.types import Finding, Result
 from llmperf.types.published import Published
+from llmperf.validation.check import Validator
 
 WEB = Path(__file__).parents[1] / "data" / "web"
 STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
@@ -31,15 +31,15 @@ COLUMNS: Sequence[tuple[str, str, str, int]] = (
     ("case", "case", "text", 0),
     ("device", "device", "text", 0),
     ("framework", "framework", "text", 0),
-    ("layout", "layout", "text", 0),
-    ("fix_hp", "fix_hp", "text", 0),
     ("throughput", "token/p/s", "number", 1),
     ("mfu", "MFU (nominal), %", "number", 2),
+    ("errors", "errors", "number", 0),
+    ("layout", "layout", "text", 0),
+    ("fix_hp", "fix_hp", "text", 0),
     ("loss", "loss", "number", 4),
     ("memory", "memory of a device, GiB", "number", 1),
     ("power", "power, W", "number", 0),
     ("status", "status", "text", 0),
-    ("errors", "errors", "number", 0),
     ("provenance", "provenance", "text", 0),
     ("created", "made", "text", 0),
     ("run", "run", "text", 0),
@@ -102,16 +102,17 @@ def embedded(value: Any) -> str:
 def document(
     results: Sequence[tuple[Path, Result]], language: str, published: Sequence[tuple[Path, Published]] = ()
 ) -> Mapping[str, Any]:
-    """What the page shows, as plain JSON."""
-    left, runs = CURVE_BYTES, []
+    """What the page shows, as plain JSON. Findings are made here: what a document says of itself is not believed."""
+    left, runs, validator = CURVE_BYTES, [], Validator()
     for path, result in results:
-        run = _run(path, result, language, left > 0)
+        run = _run(path, result, language, left > 0, tuple(validator.of_result(result, path)))
         left -= len(json.dumps(run["curves"]))
         runs.append(run)
     if published:
         from llmperf.reporting.published_html import published_runs
 
-        runs += [run for _, one in published for run in published_runs(one, language)]
+        for path, one in published:
+            runs += published_runs(one, language, tuple(validator.of_published(one, path)))
     columns = [
         {"field": field, "title": word(title, language), "kind": kind, "digits": digits}
         for field, title, kind, digits in COLUMNS
@@ -125,15 +126,15 @@ def document(
     }
 
 
-def _run(path: Path, result: Result, language: str, with_curves: bool) -> dict[str, Any]:
+def _run(path: Path, result: Result, language: str, with_curves: bool, findings: Sequence[Finding]) -> dict[str, Any]:
     return {
-        "row": run_row(result),
+        "row": run_row(result, findings),
         "contract": json.dumps(_contract(result), sort_keys=True),
         "sections": [
             {"title": word(title, language), "headers": [word(one, language) for one in headers], "rows": rows}
             for title, headers, rows in sections(result)
         ],
-        "findings": [_finding(one) for one in result.findings],
+        "findings": [finding_text(one) for one in findings],
         "curves": _curves(path, result) if with_curves else None,
     }
 
@@ -142,11 +143,6 @@ def _contract(result: Result) -> Any:
     from llmperf.documents import builtins
 
     return builtins(result.contract)
-
-
-def _finding(one: Any) -> dict[str, str]:
-    text = cells.printable(f"{one.code} {one.severity} {one.path}: {one.message}")
-    return {"severity": one.severity, "text": text}
 
 
 def _curves(path: Path, result: Result) -> Mapping[str, Any] | None:

@@ -11,13 +11,19 @@ from llmperf import rundir
 from llmperf.reporting import cells
 from llmperf.reporting.table import result_rows
 from llmperf.results.series import MAX_POINTS, read_series
-from llmperf.types import Result
+from llmperf.types import Finding, Result
 
 Section = tuple[str, Sequence[str], list[list[str]]]
 """Title, headers, rows."""
 
 
-def run_row(result: Result) -> dict[str, Any]:
+def finding_text(one: Finding) -> dict[str, str]:
+    """A finding as the page shows it."""
+    text = cells.printable(f"{one.code} {one.severity} {one.path}: {one.message}")
+    return {"severity": one.severity, "text": text}
+
+
+def run_row(result: Result, findings: Sequence[Finding]) -> dict[str, Any]:
     """The run in the table: text made harmless for a line, figures as numbers, unknown ones None."""
     metrics, hardware, mfu = result.metrics, result.hardware, cells.headline_mfu(result)
     memory = metrics.device_memory_used_bytes
@@ -41,7 +47,7 @@ def run_row(result: Result) -> dict[str, Any]:
         "loss": metrics.final_loss,
         "memory": None if memory is None else memory / 2**30,
         "power": metrics.power_watts,
-        "errors": sum(one.severity == "error" for one in result.findings),
+        "errors": sum(one.severity == "error" for one in findings),
     }
 
 

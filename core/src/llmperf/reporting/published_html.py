@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llmperf.reporting import cells
+from llmperf.reporting.html_run import finding_text
 from llmperf.reporting.published_cells import device, layout, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
+from llmperf.types import Finding
 from llmperf.types.published import Published, PublishedMemory, PublishedRow
 
 
-def published_runs(published: Published, language: str) -> Iterator[dict[str, Any]]:
-    """Every result of a document as the page takes a run."""
-    for row in published.rows:
+def published_runs(published: Published, language: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    """Every result of a document as the page takes a run, with its own findings and those of the whole document."""
+    for index, row in enumerate(published.rows):
+        own = [one for one in findings if not one.path.startswith("/rows/") or one.path.startswith(f"/rows/{index}/")]
         yield {
-            "row": _row(published, row),
+            "row": {**_row(published, row), "errors": sum(one.severity == "error" for one in own)},
             "contract": json.dumps(_contract(row), sort_keys=True),
             "sections": [
                 {
@@ -27,7 +30,7 @@ def published_runs(published: Published, language: str) -> Iterator[dict[str, An
                 }
                 for title, rows in _sections(published, row)
             ],
-            "findings": [],
+            "findings": [finding_text(one) for one in own],
             "curves": None,
         }
 
@@ -54,7 +57,6 @@ def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
         "loss": value(metrics.loss),
         "memory": _gib(metrics.memory),
         "power": None,
-        "errors": 0,
     }
 
 

@@ -136,7 +136,7 @@ class Validator:
 
         published = read_readme(document.path)
         if published.rows and (document.named or _is_handed_in(published)):
-            told = tuple(self._published(published, document.path))
+            told = tuple(self.of_published(published, document.path))
             lines = {one.path: line for one in told if (line := line_of(published, one.path))}
             yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines)
         elif document.named:
@@ -157,23 +157,25 @@ class Validator:
     def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
         typed: Any = convert(value, _type_of(document.kind), str(document.path))
         if isinstance(typed, Result):
-            yield from self._result(typed, document.path)
+            yield from self.of_result(typed, document.path)
         elif isinstance(typed, Plan):
             yield from plan_findings(typed)
         elif document.kind == "published":
-            yield from self._published(typed, document.path)
+            yield from self.of_published(typed, document.path)
         elif typed.name != document.path.stem:
             message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
             yield MISNAMED.finding("/name", message)
 
-    def _result(self, result: Result, path: Path) -> Iterator[Finding]:
+    def of_result(self, result: Result, path: Path) -> Iterator[Finding]:
+        """Every finding of a result that was read from `path`, also what the plan and the records beside it tell."""
         from llmperf.validation.run_folder import run_folder_findings
 
         yield from findings(result, self.plugins)
         yield from run_folder_findings(result, path.parent)
         yield from self.seen.of_result(result, path)
 
-    def _published(self, published: Published, path: Path) -> Iterator[Finding]:
+    def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
+        """Every finding of an imported document."""
         yield from published_findings(published)
         yield from self.seen.of_published(published, path)
 
