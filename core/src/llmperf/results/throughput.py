@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def _mean_loss(ranks: list[StepRecord]) -> float | None:
     known = [(one.loss, one.tokens) for one in ranks if one.loss is not None]
     losses, tokens = [loss for loss, _ in known], [count for _, count in known]
     if len(set(tokens)) > 1:
-        return fmean(losses, weights=tokens)
+        return fsum(loss * count for loss, count in known) / sum(tokens)
     return fmean(losses) if losses else None
 
 
