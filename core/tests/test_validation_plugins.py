@@ -8,12 +8,16 @@ import sys
 import pytest
 from llmperf import documents, rundir
 from llmperf.cli.main import call
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
 from llmperf.plugins import load_for
 from llmperf.running import check
 from llmperf.types import Result
 
 RULES = """
 import llmperf
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
 from llmperf.types import Finding
 
 @llmperf.hookimpl
@@ -58,3 +62,10 @@ def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site
     path.write_text(json.dumps(example))
     assert call(["validate", str(path)]) == 0
     assert "libacme is missing" in capsys.readouterr().err
+
+
+def test_a_broken_extension_stops_no_run_and_stands_in_its_notes(acme_site):
+    (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
+    plan = draft(Request("default", vendor="cpu", framework="pytorch")).plan
+    assert [note for note in plan.notes if "libacme is missing" in note] != []
+    assert "acme_rules" not in [one.name for one in plan.plugins]

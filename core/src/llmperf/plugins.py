@@ -135,6 +135,7 @@ class Plugins:
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._found: dict[str, Found] = {}
+        self.left_out: list[str] = []
         for module in CORE_MODULES:
             self.register(import_module(module), Found(module, "core", module, "llmperf-core", ""))
         for found in chosen:
@@ -226,11 +227,22 @@ def source_hash(module: str) -> str | None:
 
 
 def load_for(vendor: str | None, framework: str | None) -> Plugins:
-    """The plugins of one run: the chosen vendor and framework, and every extension."""
+    """The plugins of one run: the chosen vendor and framework, and every extension.
+
+    An extension that cannot be imported is left out and told (`Plugins.left_out`); one that breaks a rule of the
+    hooks, or stands against another, is a PluginError as everywhere.
+    """
     found, chosen = discover(), []
     if vendor is not None:
         chosen.append(find("vendor", vendor, found))
     if framework is not None:
         chosen.append(find("framework", framework, found))
-    chosen += [find("extension", name, found) for name in names("extension", found)]
-    return Plugins(chosen)
+    plugins = Plugins(chosen)
+    for extension in [find("extension", name, found) for name in names("extension", found)]:
+        try:
+            module = load(extension)
+        except PluginError as error:
+            plugins.left_out.append(str(error))
+        else:
+            plugins.register(module, extension)
+    return plugins

@@ -40,7 +40,10 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     from llmperf.validation.reading_results import found_reportable
 
     results, published = found_reportable(paths, _left_out)
-    reporters = [one for _, told in load_for(None, None).collect("llmperf_reporters") for one in told]
+    plugins = load_for(None, None)
+    for line in plugins.left_out:
+        _left_out(line)
+    reporters = [one for _, told in plugins.collect("llmperf_reporters") for one in told]
     reporter = _named(reporters, wanted)
     if published:
         from llmperf.reporting.published import render
@@ -54,8 +57,8 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
         write_bytes(output, text.encode("utf-8", "backslashreplace"))
 
 
-def _left_out(error: UserError) -> None:
-    click.echo(f"llmperf: warning: left out: {error}", err=True)
+def _left_out(what: UserError | str) -> None:
+    click.echo(f"llmperf: warning: left out: {what}", err=True)
 
 
 def _named(reporters: list[Reporter], wanted: str) -> Reporter:

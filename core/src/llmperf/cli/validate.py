@@ -127,7 +127,10 @@ def _plugins() -> Plugins | None:
     from llmperf.plugins import load_for
 
     try:
-        return load_for(None, None)
+        plugins = load_for(None, None)
     except PluginError as error:
         click.echo(f"llmperf: warning: rules of extensions are not applied: {error}", err=True)
         return None
+    for line in plugins.left_out:
+        click.echo(f"llmperf: warning: left out: {line}", err=True)
+    return plugins

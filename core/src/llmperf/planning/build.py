@@ -157,7 +157,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         env={},
         files=worker.files if worker else {},
         script=worker.script if worker else None,
-        notes=worker.notes if worker else (),
+        notes=(*(worker.notes if worker else ()), *(f"left out: {line}" for line in plugins.left_out)),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),
