@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 
@@ -89,6 +90,16 @@ def test_an_edited_figure_is_caught_by_the_manifest_and_by_the_records(submissio
 )
 def test_each_departure_from_the_manifest_is_told(submission, tmp_path, change, code):
     assert code in codes(repacked(submission, tmp_path / "changed.zip", change))
+
+
+def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, tmp_path, capsys):
+    second = tmp_path / "second.zip"
+    shutil.copy(submission, second)
+    capsys.readouterr()
+    assert call(["validate", str(submission), str(second)]) == 0
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "LP631" in one]
+    assert line.startswith(f"{second}/")
+    assert f"found those of {submission}/" in line
 
 
 def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, capsys):

@@ -75,6 +75,8 @@ class Validator:
     plugins: Plugins | None = None
     """Those whose rules are applied beside the core's."""
     seen: Seen = field(default_factory=Seen)
+    _unpacked: tuple[Path, Path] | None = None
+    """While an archive is judged: the folder it was unpacked to, and the archive."""
 
     def validated(self, path: Path) -> Iterator[FileFindings]:
         """A file, or every document in a folder and below it, each as soon as it is judged.
@@ -99,9 +101,12 @@ class Validator:
             return
         try:
             with unpacked(document.path) as folder:
+                self._unpacked = folder, document.path
                 yield from [_renamed(file, folder, document.path) for file in self._submission(folder)]
         except UserError as error:
             yield _unreadable(document.path, "archive", error)
+        finally:
+            self._unpacked = None
 
     def _submission(self, folder: Path) -> Iterator[FileFindings]:
         """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
@@ -172,12 +177,19 @@ class Validator:
 
         yield from findings(result, self.plugins)
         yield from run_folder_findings(result, path.parent)
-        yield from self.seen.of_result(result, path)
+        yield from self.seen.of_result(result, self._place(path))
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
         """Every finding of an imported document."""
         yield from published_findings(published)
-        yield from self.seen.of_published(published, path)
+        yield from self.seen.of_published(published, self._place(path))
+
+    def _place(self, path: Path) -> Path:
+        """Where a document stands for whoever reads of it: in its archive, not where that was unpacked to."""
+        if self._unpacked is None:
+            return path
+        folder, archive = self._unpacked
+        return archive / path.relative_to(folder)
 
 
 def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
