@@ -9,6 +9,22 @@ from llmperf.types.published import ConfigurationName, PublishedHardware
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
 _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,5})(?![\d.])")
+_OF_NODES = r"(?:nodes?|machines?|hosts?|servers?|[机台])"
+_OF_DEVICES = r"(?:gpus?|cards?|devices?|npus?|xpus?|accelerators?|卡)"
+_SPELT_GRIDS = tuple(
+    re.compile(rf"(?<![A-Za-z\d]){pattern}(?![\dA-Za-z])", re.IGNORECASE)
+    for pattern in (
+        rf"(?P<nodes>\d{{1,5}})\s*{_OF_NODES}\s*(?:[x*]|of)\s*(?P<each>\d{{1,5}})\s*{_OF_DEVICES}?",
+        rf"(?P<each>\d{{1,5}})\s*{_OF_DEVICES}\s*[x*]\s*(?P<nodes>\d{{1,5}})\s*{_OF_NODES}",
+    )
+)
+"""`2 nodes x 8 GPUs`, `8 GPUs * 2 nodes`: the count of devices is that of each node."""
+_EACH = re.compile(
+    rf"(\d{{1,5}})\s*{_OF_DEVICES}?\s*"
+    r"(?:(?:/|per|a|in each|on each)\s*(?:node|machine|host|server)|each|每机|每台|/[机台])",
+    re.IGNORECASE,
+)
+"""`8 GPUs per node`, `8 GPUs each`."""
 _DEVICE = re.compile(
     r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
     re.IGNORECASE,
@@ -32,9 +48,8 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     grid = _GRID.search(words) or _BARE_GRID.search(words)
     device = _DEVICE.match(words)
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else None
-    nodes = int(grid[1]) if grid else _counted(_NODES, _SINGLE_NODE, words)
     devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
-    each = int(grid[2]) if grid else devices // nodes if devices and nodes and not devices % nodes else None
+    nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
     return PublishedHardware(
         configuration=text,
         device=_device_name(device, words, nodes) if device else None,
@@ -44,6 +59,17 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
         devices=devices,
         device_memory=memory or None,
     )
+
+
+def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]:
+    """Nodes and devices of each in words: `2 nodes x 8 GPUs`, `2 nodes, 8 GPUs each`, `2机16卡`."""
+    for pattern in _SPELT_GRIDS:
+        if found := pattern.search(words):
+            return int(found["nodes"]), int(found["each"])
+    nodes = _counted(_NODES, _SINGLE_NODE, words)
+    if found := _EACH.search(words):
+        return nodes, int(found[1])
+    return nodes, devices // nodes if devices and nodes and not devices % nodes else None
 
 
 def _device_name(found: re.Match[str], words: str, nodes: int | None) -> str:
