@@ -103,6 +103,18 @@ def test_links_and_folders_in_the_way_are_not_written_through(tmp_path, capsys):
     assert (tmp_path / "victim").read_text() == "whole"
 
 
+def test_a_file_in_the_way_of_one_document_leaves_none_written(tmp_path, capsys):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_bytes(LORA.read_bytes())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "second").write_text("mine")
+    sources = [str(tmp_path / name / "README.md") for name in ("first", "second")]
+    assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 2
+    assert "out/second: cannot be made" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["second"]
+
+
 def test_an_output_that_is_a_file_is_refused(tmp_path, capsys):
     (tmp_path / "out").write_text("x")
     assert call(["import", str(LORA), "--out", str(tmp_path / "out")]) == 2

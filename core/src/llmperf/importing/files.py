@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from errno import EACCES
 from pathlib import Path
 
 from llmperf.cases.library import Library
@@ -39,13 +42,26 @@ def import_files(sources: Sequence[Path], out: Path, library: Library, force: bo
     known = Known.of(library)
     imported = [_imported(source, out, known) for source in sources]
     _check_targets(imported, force)
+    _make_folders([one.target.parent for one in imported])
     for one in imported:
-        try:
-            one.target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{one.target.parent}: cannot be made: {error.strerror or error}") from None
         write_bytes(one.target, encode_pretty(one.published))
     return imported
+
+
+def _make_folders(folders: Sequence[Path]) -> None:
+    """Make all of them; where one cannot be made or written to, none of them stays that was not there."""
+    made: list[Path] = []
+    try:
+        for folder in folders:
+            made += reversed([one for one in (folder, *folder.parents) if not one.exists()])
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+    except OSError as error:
+        for one in reversed(made):
+            with suppress(OSError):
+                one.rmdir()
+        raise UserError(f"{folder}: cannot be made: {error.strerror or error}") from None
 
 
 def _imported(source: Path, out: Path, known: Known) -> Imported:
