@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -216,6 +218,14 @@ def test_names_of_configurations(text, device, memory, grid, degrees):
     found = configuration_name(text, 1)
     assert (found.device, found.memory, (found.nodes, found.devices_per_node)) == (device, memory, grid)
     assert found.degrees == degrees
+
+
+def test_a_heading_of_many_signs_is_read_in_time():
+    """A pattern that backtracks takes minutes for these, for which a linear one takes milliseconds."""
+    before = perf_counter()
+    found = blocks(["# " + "#" * 9900 + "x"] * 100 + ["## Performance ##"])
+    assert perf_counter() - before < 5
+    assert (len(found), found[-1].text) == (101, "Performance")
 
 
 def test_defaults_of_sentences():

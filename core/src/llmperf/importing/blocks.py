@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import whitespace
 from typing import Literal
 
 from llmperf.importing.cell_text import is_delimiter_row, split_cells
@@ -17,7 +18,7 @@ from llmperf.importing.cell_text import is_delimiter_row, split_cells
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
 
 _MARKER = re.compile(r"\s*(?:[-*+•·]|\d{1,3}\s?[.)、．])\s+|\s*(?:\d{1,3}[、．])")
-_HEADING = re.compile(r"\s{0,20}(#{1,6})(?:\s+|(?=[^\s#]))(.*?)[\s#]*$")
+_HEADING = re.compile(r"\s{0,20}(#{1,6})(?:\s+|(?=[^\s#]))(.*)")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 
 
@@ -94,7 +95,7 @@ def _add_line(found: list[Block], line: str, number: int, before_blank: bool) ->
         return
     inner = line[marker.end() :] if (marker := _MARKER.match(line)) else line
     if heading := _HEADING.match(inner):
-        found.append(Block("heading", number + 1, heading[2].strip()))
+        found.append(Block("heading", number + 1, heading[2].rstrip(f"{whitespace}\u00a0\u3000#").strip()))
     elif marker:
         found.append(Block("item", number + 1, inner.strip()))
     elif text.startswith(">"):
