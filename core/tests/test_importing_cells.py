@@ -11,8 +11,9 @@ from llmperf.importing.assignments import assignments, degrees
 from llmperf.importing.blocks import blocks
 from llmperf.importing.cell_text import plain, split_cells, withheld
 from llmperf.importing.configurations import configuration_name, hardware
+from llmperf.importing.expressions import broken_link, computed, factors
 from llmperf.importing.memory_cells import memory
-from llmperf.importing.numbers import amount, computed, figure
+from llmperf.importing.numbers import amount, figure
 from llmperf.importing.settings import default_of, layout_in, precision_in
 from llmperf.importing.vocabulary import column_meaning, heading_kind, meaning
 
@@ -32,6 +33,14 @@ from llmperf.importing.vocabulary import column_meaning, heading_kind, meaning
         ("16.67×2048÷8＝4267", 4267, "4267"),
         ("16.67*2048/8", 4267.52, None),
         ("1e3", 1000, "1e3"),
+        ("46.7k tokens/s", 46700, "46.7"),
+        ("9.9k", 9900, "9.9"),
+        ("0.2868万", 2868, "0.2868"),
+        ("1.2 million tokens/s", 1.2e6, "1.2"),
+        ("98.6% (bf16)", 0.986, "98.6"),
+        ("59.1%¹", 0.591, "59.1"),
+        ("2868 (tokens/s)", 2868, "2868"),
+        ("11.36 seq/s * 2048 / 8 = 2908", 2908, "2908"),
     ],
 )
 def test_figures(text, value, printed):
@@ -48,10 +57,34 @@ def test_withheld_figures_have_no_value_and_keep_their_text(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["nan", "inf", "fast", "1.2.3", "12 34", "1e999", "9" * 500, "2868 = fast", "1/0 2", "=5="]
+    "text",
+    ["nan", "inf", "fast", "1.2.3", "12 34", "1e999", "9" * 500, "2868 = fast", "1/0 2", "=5=", "1460–1480", ">59%"],
 )
 def test_what_is_no_figure_is_not_taken_for_one(text):
     assert figure(text) is None
+
+
+def test_a_column_may_count_in_thousands():
+    found = figure("2.9", "throughput (k tokens/s)")
+    assert (found.value, found.printed, found.admits(2868)) == (2900, "2.9", True)
+
+
+@pytest.mark.parametrize(
+    ("chain", "multiplied", "divided", "broken"),
+    [
+        ("2048 * 11.36 / 8", (2048, 11.36), (8,), None),
+        ("(11.36*2048)/8", (11.36, 2048), (8,), None),
+        ("11.36*(2048/8)", (11.36, 2048), (8,), None),
+        ("2/(3/4)", (2, 4), (3,), None),
+        ("11.36 seq/s * 2048 / 8", (11.36, 2048), (8,), None),
+        ("11.36*2048=23265/8", (11.36, 2048), (8,), None),
+        ("11.36*2048/8=23265/8", (11.36, 2048), (8,), None),
+        ("1.36*2048=23265/8", (1.36, 2048), (8,), ("1.36*2048", "23265/8")),
+    ],
+)
+def test_chains_of_equations(chain, multiplied, divided, broken):
+    found = factors(chain)
+    assert (found.multiplied, found.divided, broken_link(chain)) == (multiplied, divided, broken)
 
 
 def test_an_expression_is_kept_and_computed():
@@ -104,6 +137,7 @@ def test_hostile_expressions_have_no_value(text):
         ("32GB/40GB", [(32, None)], 40, "GB"),
         ("３２／４０", [(32, None)], 40, "GiB"),
         ("61.5GiB", [(61.5, None)], None, "GiB"),
+        ("32768/40960 MiB", [(32768, None)], 40960, "MiB"),
     ],
 )
 def test_memory(text, used, total, unit):
@@ -113,7 +147,9 @@ def test_memory(text, used, total, unit):
     assert found.unit == unit
 
 
-@pytest.mark.parametrize("text", ["lots", "32/40/50", "32/", "-3/40", "32+/40", "1*2*3"])
+@pytest.mark.parametrize(
+    "text", ["lots", "32/40960 MiB/40 GB", "32 GB/40960 MiB", "32/40/50", "32/", "-3/40", "32+/40", "1*2*3"]
+)
 def test_what_is_no_memory_is_not_taken_for_it(text):
     assert memory(text, None) is None
 

@@ -68,6 +68,43 @@ def test_a_published_document_gets_the_findings_it_deserves_and_no_other(name):
     assert told(imported(SOURCES[name])) == found
 
 
+EXAMPLE = (ROOT / "docs" / "rules" / "example.md").read_text()
+SUM = "5.68 * 4096 / 8 = 2908 tokens/s"
+
+
+def codes_of(pieces, text=EXAMPLE):
+    """Codes of the findings in a text, by default the rules' example, with other pieces in place of some."""
+    for piece, instead in pieces.items():
+        assert text.count(piece) == 1, piece
+        text = text.replace(piece, instead)
+    return {code for code, _, _ in told(imported(text))}
+
+
+@pytest.mark.parametrize(
+    ("piece", "instead", "codes"),
+    [
+        ("32/40", "32768/40960 MiB", set()),
+        ("32/40", "39768/40960 MiB", set()),
+        ("32/40", "41768/40960 MiB", {"LP411"}),
+        ("38.6%", "38.6% (bf16)", set()),
+        ("38.6%", "98.6% (bf16)", {"LP311"}),
+        ("38.6%", "98.6%¹", {"LP311"}),
+        ("| 2868 |", "| 2.868k |", set()),
+        ("| 2868 |", "| 0.2868万 |", set()),
+        ("| 2868 |", "| 46.7k |", {"LP311", "LP313"}),
+        (SUM, "4096 * 5.68 / 8 = 2908", set()),
+        (SUM, "5.68 seq/s * 4096 = 23265 / 8 = 2908", set()),
+        (SUM, "2048 * 11.36 / 8 = 2908", {"LP212"}),
+        (SUM, "(11.36*2048)/8 = 2908", {"LP212"}),
+        (SUM, "11.36 seq/s * 2048 / 8 = 2908", {"LP212"}),
+        (SUM, "1.36*4096=23265/8=2908", {"LP211"}),
+        (SUM, "5.68 apples * 4096 / 8 = 2908", {"LP617"}),
+    ],
+)
+def test_figures_in_other_words(piece, instead, codes):
+    assert codes_of({piece: instead}) == codes
+
+
 def replaced(pattern, instead, count=1):
     """A fault put into a text; None where the text has no place for it."""
 
@@ -114,10 +151,21 @@ FAULTS = {
     "LP113": [replaced(r"(恒等于local_batchsize)", r"\1*seqlength")],
     "LP114": [replaced(r"config_TP2PP4", "config_TP4PP2"), replaced(r"SH2SP8A10080G", "SH2SP8A10040G")],
     "LP115": [replaced(r"sharding_degree=8", "sharding_degree=3")],
-    "LP211": [replaced(r"= 4267", "= 4367"), replaced(r"16\.67 \*", "17.67 *")],
-    "LP212": [replaced(r"16\.67 \* 2048 / 8 = 4267", "16.67 * 4096 / 16 = 4267")],
+    "LP211": [
+        replaced(r"= 4267", "= 4367"),
+        replaced(r"16\.67 \*", "17.67 *"),
+        replaced(r"16\.67 \* 2048 / 8 = 4267", "6.67 * 2048 = 34140 / 8 = 4267"),
+        replaced(r"16\.67 \* 2048", "17.67 seq/s * 2048"),
+    ],
+    "LP212": [
+        replaced(r"16\.67 \* 2048 / 8 = 4267", "16.67 * 4096 / 16 = 4267"),
+        replaced(r"16\.67 \* 2048 / 8 = 4267", "2048 * 8.335 / 4 = 4267"),
+        replaced(r"16\.67 \* 2048 / 8 = 4267", "(8.335*2048)/4 = 4267"),
+        replaced(r"16\.67 \* 2048 / 8 = 4267", "8.335 seq/s * 2048 / 4 = 4267"),
+    ],
     "LP214": [replaced(SPEED, r"\1/\3"), replaced(r"16\.67 \* 2048 / 8 = 4267 tokens/s", "-")],
     "LP215": [replaced(r"\| *(?:tokens?/p/s|throughput) *\|", "| comment |", count=0)],
+    "LP216": [replaced(SPEED, r"\g<1>-\2\3"), replaced(SPEED, r"\g<1>0\3")],
     "LP311": [
         replaced(r"(\d)(\d)\.(\d)% *\|", r"0.\1\2\3% |"),
         replaced(r"(\d\d)\.(\d)% *\|", r"\1\2% |"),

@@ -30,6 +30,8 @@ def memory(text: str, unit: str | None) -> PublishedMemory | None:
         used.append(MemoryPart(each=each, devices=whole(part[3]) if part[3] else None))
     total = _figure(total_text.strip(), found[1]) if found else None
     printed = [part[4] or part[2] for part in parts if part is not None] + [found[2] if found else None]
+    if len({one[0].lower() for one in printed if one}) > 1:
+        return None
     return PublishedMemory(text=text, used=tuple(used), total=total, unit=next(filter(None, reversed(printed)), unit))
 
 

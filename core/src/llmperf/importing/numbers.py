@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 
 from llmperf.importing.cell_text import normal, withheld
+from llmperf.importing.expressions import MAX_EXPRESSION, UNSIGNED, computed
 from llmperf.types.published import Figure
 
-MAX_EXPRESSION = 200
-"""Characters of an expression that is computed."""
 MAX_NUMBER = 30
 """Characters of one number; more is no figure."""
-NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
-_FIGURE = re.compile(rf"(?:~|about|约)?\s*({NUMBER})\s*(%|[A-Za-z/·.%\u4e00-\u9fff][^\d=*+]*)?", re.IGNORECASE)
-_TOKEN = re.compile(rf"\s*(?:({NUMBER.removeprefix('[+-]?')})|([-+*/()x]))")
+NUMBER = rf"[+-]?{UNSIGNED}"
+_MAGNITUDE = r"(?:(?:million|thousand)(?![a-z])|[km](?![a-z])|[km](?=tok)|百万|万|千)"
+_FIGURE = re.compile(
+    rf"(?:~|about|约)?\s*({NUMBER})\s*({_MAGNITUDE})?\s*(%|[A-Za-z/·.%\u4e00-\u9fff][^\d=*+]*)?", re.IGNORECASE
+)
+_HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
+_FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\*+)$")
+_REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
+_MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "百万": 1e6}
 _SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12, "%": 0.01}
 
 
@@ -40,25 +44,26 @@ def whole(text: str) -> int | None:
     return value or None
 
 
-def figure(text: str, percent: bool = False) -> Figure | None:
+def figure(text: str, header: str = "") -> Figure | None:
     """A cell's plain text as a figure: a number with or without a unit, or an expression with its outcome.
 
-    `percent`: the column says that its numbers are percent. None for what is not understood; a figure without value
-    for what is withheld.
+    `header`: that of its column, which may say that its numbers are percent or thousands of tokens. None for what is
+    not understood; a figure without value for what is withheld.
     """
     if withheld(text):
         return Figure(text=text, value=None)
     if len(text) > 2 * MAX_EXPRESSION:
         return None
-    expression, _, outcome = normal(text).rpartition("=")
+    words, percent = _without_remark(text), "%" in normal(header) or "percent" in header.lower()
+    expression, _, outcome = words.rpartition("=")
     found = _FIGURE.fullmatch(outcome.strip())
     if found is None:
-        return None if expression else _unfinished(text)
-    unit = (found[2] or "").strip() or None
+        return None if expression else _unfinished(text, words, header)
+    unit = (found[3] or "").strip() or None
     value = number(found[1])
-    if value is None or (unit is not None and len(unit) > 40):
+    if value is None or (unit is not None and len(unit) > 40) or (found[2] and unit == "%"):
         return None
-    scale = 0.01 if percent or unit == "%" else 1.0
+    scale = _scale(found[2], unit, header, percent)
     return Figure(
         text=text,
         value=scaled(found[1], scale),
@@ -66,17 +71,43 @@ def figure(text: str, percent: bool = False) -> Figure | None:
         scale=scale,
         unit=unit or ("%" if percent else None),
         expression=expression.strip() or None,
-        computed=computed(expression.rpartition("=")[2]) if expression else None,
+        computed=_outcome(expression, scale, found[2]),
     )
 
 
-def _unfinished(text: str) -> Figure | None:
-    """An expression without its outcome."""
-    found = re.fullmatch(r"([\d\s.,*/+()-]+?)\s*([A-Za-z/]*)", normal(text))
+def _without_remark(text: str) -> str:
+    """A cell without a footnote's mark, and without a remark in brackets that is none of its unit."""
+    words = normal(_FOOTNOTE.sub("", text))
+    found = _REMARK.fullmatch(words)
+    if found is None:
+        return words
+    return f"{found[1]} {found[2]}" if re.search(r"tok|/s", found[2], re.IGNORECASE) else found[1]
+
+
+def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) -> float:
+    """What printed digits are multiplied by: as the cell says, else as its column's header does."""
+    if percent or unit == "%":
+        return 0.01
+    if magnitude:
+        return _MAGNITUDES[magnitude.lower()]
+    headed = _HEADED.search(normal(header))
+    return _MAGNITUDES[headed[1].lower()] if headed else 1.0
+
+
+def _outcome(expression: str, scale: float, magnitude: str | None) -> float | None:
+    """What the last part of a chain of equations gives, in printed units: of `... = 2.9k` in thousands."""
+    value = computed(expression.rpartition("=")[2]) if expression else None
+    return value / scale if value is not None and magnitude else value
+
+
+def _unfinished(text: str, words: str, header: str) -> Figure | None:
+    """An expression without its outcome; `1460-1480` is a range and none."""
+    found = re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
     value = computed(found[1]) if found else None
     if found is None or value is None:
         return None
-    return Figure(text=text, value=value, unit=found[2] or None, expression=found[1], computed=value)
+    scale, unit = _scale(None, found[2], header, False), found[2] or None
+    return Figure(text=text, value=value * scale, scale=scale, unit=unit, expression=found[1], computed=value)
 
 
 def amount(text: str) -> Figure | None:
@@ -90,50 +121,3 @@ def amount(text: str) -> Figure | None:
     scale = _SCALES[found[2].lower()] if found[2] else 1.0
     digits = found[1].replace(",", "")
     return Figure(text=text.strip(), value=scaled(digits, scale), printed=digits, scale=scale, unit=found[3] or None)
-
-
-def computed(expression: str) -> float | None:
-    """The value of numbers with + - * / and brackets; None for anything else, and for none that is finite."""
-    if len(expression) > MAX_EXPRESSION:
-        return None
-    try:
-        parts = list(_tokens(expression))
-        value, rest = _sum(parts, 0)
-    except (ValueError, IndexError, ZeroDivisionError, OverflowError):
-        return None
-    return value if rest == len(parts) and math.isfinite(value) else None
-
-
-def _tokens(expression: str) -> Iterator[str]:
-    position, text = 0, expression.rstrip()
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise ValueError(text[position])
-        yield (found[1] or found[2]).replace(",", "").replace("x", "*")
-        position = found.end()
-
-
-def _sum(parts: list[str], at: int) -> tuple[float, int]:
-    value, at = _product(parts, at)
-    while at < len(parts) and parts[at] in "+-":
-        other, after = _product(parts, at + 1)
-        value, at = (value + other if parts[at] == "+" else value - other), after
-    return value, at
-
-
-def _product(parts: list[str], at: int) -> tuple[float, int]:
-    value, at = _factor(parts, at)
-    while at < len(parts) and parts[at] in "*/":
-        other, after = _factor(parts, at + 1)
-        value, at = (value * other if parts[at] == "*" else value / other), after
-    return value, at
-
-
-def _factor(parts: list[str], at: int) -> tuple[float, int]:
-    if parts[at] != "(":
-        return float(parts[at]), at + 1
-    value, at = _sum(parts, at + 1)
-    if parts[at] != ")":
-        raise ValueError(parts[at])
-    return value, at + 1

@@ -82,11 +82,14 @@ def _cells(columns: Sequence[Column], row: TableRow) -> Iterator[tuple[str, str 
 def _enter_number(
     found: Figures, header: str, name: str | None, text: str, told: Contents, devices: int | None
 ) -> None:
-    one = figure(text, percent="%" in normal(header) or "percent" in header.lower())
-    if one is None:
+    one = figure(text, header)
+    if one is None or (name is None and one.expression and one.printed is None):
         expected = "a number" if name else "a number, in a column that is not known,"
         found.problems.append((text, f"expected {expected} under {header!r}"))
-    elif name == "throughput":
+        return
+    if one.expression is not None and one.computed is None:
+        found.problems.append((text, f"expected a sum of numbers under {header!r}"))
+    if name == "throughput":
         _enter_throughput(found, header, one, told, devices)
     elif name in ("loss", "mfu"):
         setattr(found, name, one)

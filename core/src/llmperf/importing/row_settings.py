@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from llmperf.importing.assignments import Assignments, assignments
 from llmperf.importing.cell_text import normal
 from llmperf.importing.configurations import configuration_name, hardware
+from llmperf.importing.expressions import sequence_length
 from llmperf.importing.numbers import whole
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import by_configuration, layout_in, merged, precision_in, told, truth
@@ -143,9 +144,8 @@ def _global_batch(values: dict[str, int], origins: dict[str, str], found: Cells,
 
 def _length_in(expression: str | None, where: PublishedHardware) -> int | None:
     """Of `16.67 * 2048 / 8`: sequences a second x their length / devices."""
-    found = re.fullmatch(r"[\d.]+\s*\*\s*(\d+)\s*/\s*(\d+)", expression or "")
-    devices = (where.nodes or 0) * (where.devices_per_node or 0)
-    return whole(found[1]) if found and int(found[2]) == devices else None
+    devices = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
+    return sequence_length(expression, devices) if expression else None
 
 
 def free_settings(found: Cells, contents: Contents, precision: str | None, dataset: str | None) -> dict[str, Scalar]:

@@ -23,6 +23,7 @@ def memory_within_device(published: Published) -> Iterator[Violation]:
         path, machine = f"/rows/{index}/metrics/memory", machine_of(published, row)
         used = max((part.each.value for part in memory.used if part.each.value is not None), default=None)
         total = memory.total.value if memory.total else None
+        used, total = (None if one is None else one * _gb(memory.unit) for one in (used, total))
         if used is not None and total is not None and used > total:
             yield f"{path}/used", f"expected at most {total:g}, found {used:g} in {memory.text!r}, {place(row)}"
         sizes = [one.memory_bytes for one in machine.devices] if machine else []
@@ -33,6 +34,12 @@ def memory_within_device(published: Published) -> Iterator[Violation]:
             yield f"{path}/total", f"expected {named}, found {total:g} in {memory.text!r}, {place(row)}"
         elif total is None and used is not None and not any(_holds(size, used) for size in sizes):
             yield f"{path}/used", f"expected at most {named}, found {used:g} in {memory.text!r}, {place(row)}"
+
+
+def _gb(unit: str | None) -> float:
+    """How many GB, or GiB, one of a unit is; a figure without one is in GB."""
+    prefix = (unit or "g")[0].lower()
+    return {"b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "t": 2.0**10}.get(prefix, 1.0)
 
 
 def _named_memory(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:

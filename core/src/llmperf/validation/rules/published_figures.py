@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
+from llmperf.importing.expressions import Factors, broken_link, computed, factors
 from llmperf.types.published import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.rules.published_layout import place, world_size
@@ -28,11 +28,23 @@ def expressions_hold(published: Published) -> Iterator[Violation]:
     """`16.67 * 2048 / 8 = 4267`: rounded or cut off, with the row's own devices and sequence length."""
     for index, row in enumerate(published.rows):
         for path, figure in _expressions(row):
-            computed, path = figure.computed, f"/rows/{index}/metrics/{path}"
-            if computed is None or not isfinite(computed):
+            value, path = figure.computed, f"/rows/{index}/metrics/{path}"
+            if value is None or not isfinite(value):
                 continue
-            if figure.printed is not None and not figure.admits(computed * figure.scale):
-                yield path, f"expected {computed:.6g} ({figure.expression}), found {figure.printed}, {place(row)}"
+            if figure.printed is not None and not _gives(figure, value):
+                yield path, f"expected {value:.6g} ({figure.expression}), found {figure.printed}, {place(row)}"
+            elif (broken := broken_link(figure.expression or "")) is not None:
+                yield path, f"expected {_with_value(broken[0])}, found {broken[1]!r}, {place(row)}"
+
+
+def _gives(figure: Figure, value: float) -> bool:
+    """A share may be printed in percent: `120.4 / 312 = 38.6%`."""
+    return figure.admits(value * figure.scale) or (figure.unit == "%" and figure.admits(value))
+
+
+def _with_value(expression: str) -> str:
+    """An expression with what it gives, for a message."""
+    return f"{computed(expression):.6g} ({expression})"
 
 
 def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
@@ -48,15 +60,27 @@ def expression_uses_the_row(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         name = "tokens_per_second_per_device" if row.metrics.tokens_per_second_per_device else "tokens_per_second"
         figure = getattr(row.metrics, name)
-        parts = re.fullmatch(r"[\d.]+\s*\*\s*(\d+)\s*/\s*(\d+)", (figure and figure.expression) or "")
+        parts = factors(figure.expression) if figure is not None and figure.expression else None
         if parts is None:
             continue
         path = f"/rows/{index}/metrics/{name}/expression"
-        length, devices = row.batch.seq_len, world_size(row)
-        if length is not None and int(parts[1]) != length:
-            yield path, f"expected sequence length {length}, found {parts[1]} in {parts[0]!r}, {place(row)}"
-        if devices is not None and int(parts[2]) != devices:
-            yield path, f"expected {devices} devices, found {parts[2]} in {parts[0]!r}, {place(row)}"
+        for what, expected, found in _terms(parts, row.batch.seq_len, world_size(row)):
+            yield path, f"expected {what.format(expected)}, found {found} in {figure.expression!r}, {place(row)}"
+
+
+def _terms(parts: Factors, length: int | None, devices: int | None) -> Iterator[tuple[str, int, int]]:
+    """What a product of at least two numbers has in place of the row's own: in words, expected, found."""
+    multiplied, divided = (_whole(one) for one in (parts.multiplied, parts.divided))
+    if len(parts.multiplied) < 2 or not parts.divided:
+        return
+    if length is not None and multiplied and length not in multiplied:
+        yield "sequence length {}", length, multiplied[-1]
+    if devices is not None and divided and devices not in divided:
+        yield "{} devices", devices, divided[-1]
+
+
+def _whole(values: Iterable[float]) -> list[int]:
+    return [int(one) for one in values if one.is_integer()]
 
 
 @rule("LP213", "error", "Published tokens/s are token/p/s x devices", "published")
@@ -93,6 +117,17 @@ def throughput_is_there(published: Published) -> Iterator[Violation]:
         each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
         if each is None and whole is None and "throughput" not in row.metrics.other:
             yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
+
+
+@rule("LP216", "error", "A published throughput is above 0", "published")
+def throughput_is_positive(published: Published) -> Iterator[Violation]:
+    """Who trains gets through some tokens."""
+    for index, row in enumerate(published.rows):
+        for name in ("tokens_per_second_per_device", "tokens_per_second"):
+            figure = getattr(row.metrics, name)
+            if figure is not None and figure.value is not None and figure.value <= 0:
+                path = f"/rows/{index}/metrics/{name}"
+                yield path, f"expected more than 0 tokens a second, found {figure.text}, {place(row)}"
 
 
 @rule("LP511", "error", "A published loss is that of a language model", "published")
