@@ -159,3 +159,78 @@ def test_other_tags_do_not(raw):
 def test_the_environment_s_accelerator_is_the_row_s_unless_that_names_another(accelerator, row, same, read):
     document = read(HEAD.replace("X1", accelerator) + table({"配置": row}))
     assert document.rows[0].hardware.device_model == (accelerator if same else None)
+
+
+def columns(read, **cells):
+    """The first row of a table with these columns beside its figures, and what was not understood."""
+    head = "| 配置 | parallel | " + " | ".join(cells) + " | token/p/s |"
+    row = "| X1单机8卡 | TP1PP1 | " + " | ".join(cells.values()) + " | 100 |"
+    batch = "* 输入批尺寸\n  1. MPE, default is 4096\n  2. LBS, default is 2\n  3. GAS, default is 4\n"
+    delimiter = "|---" * (len(cells) + 3) + "|"
+    document = read(HEAD + batch + "\n".join(["* 性能指标", "", head, delimiter, row]))
+    return document.rows[0], [one.reason for one in document.unread]
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "field", "value", "told"),
+    [
+        ("seq_len", "8k", "seq_len", 8192, 0), ("seq_len", "4K", "seq_len", 4096, 0),
+        ("seq_len", "2048 tokens", "seq_len", 2048, 0), ("seq_len", "long", "seq_len", None, 1),
+        ("seq_len", "/", "seq_len", 4096, 0), ("DP", "two", "data_parallel", None, 1),
+        ("MBS", "1-2", "micro_batch", None, 1), ("MBS", "1-2", "global_batch", None, 1),
+        ("GBS", "~64", "global_batch", 64, 1), ("TP", "auto", "data_parallel", None, 1),
+        ("ZeRO stage", "auto", "seq_len", 4096, 1), ("recompute", "maybe", "seq_len", 4096, 1),
+    ],
+)  # fmt: skip
+def test_columns_of_settings(header, cell, field, value, told, read):
+    row, reasons = columns(read, **{header: cell})
+    assert (getattr(row.batch, field), len(reasons)) == (value, told)
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"), [("4096", (4096, None)), ("1024 = 4M tokens", (1024, 4e6)), ("4M tokens", (None, 4e6))]
+)
+def test_a_column_of_global_batches_is_a_claim(text, claim, read):
+    (found,) = columns(read, GBS=text)[0].claims
+    assert tuple(one and one.value for one in (found.global_batch, found.tokens)) == claim
+
+
+def test_a_column_of_sharding_stages_is_read(read):
+    assert columns(read, **{"ZeRO stage": "stage2"})[0].parallelism.sharding_stage == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "machine", "told"),
+    [
+        ({"配置": "X1", "Nodes": "2", "GPUs per node": "8"}, (2, 8, None), 0),
+        ({"配置": "X1", "Nodes": "1", "GPUs": "8"}, (1, 8, 8), 0),
+        ({"配置": "X1", "Nodes": "2", "总卡数": "16"}, (2, 8, 16), 0),
+        ({"配置": "X1", "GPUs": "8"}, (None, None, 8), 0),
+        ({"配置": "X1", "Nodes": "2", "GPUs": "8"}, (2, None, None), 1),
+        ({"配置": "X1", "Nodes": "two", "GPUs": "8"}, (None, None, 8), 1),
+        ({"config": "X1 (2x8)"}, (2, 8, None), 0),
+        ({"config": "config_X1x2x8"}, (None, None, None), 0),
+    ],
+)
+def test_machines_by_columns(cells, machine, told, read):
+    rows = ["| " + " | ".join([*one, last]) + " |" for one, last in ((cells, "token/p/s"), (cells.values(), "100"))]
+    document = read(HEAD + "\n".join(["* 性能指标", "", rows[0], "|---" * (len(cells) + 1) + "|", rows[1]]))
+    where = document.rows[0].hardware
+    assert (where.nodes, where.devices_per_node, where.devices) == machine
+    assert len([one for one in document.unread if "(1x8)" not in one.reason]) == told
+
+
+def test_peak_memory_is_of_how_much(read):
+    row, reasons = columns(read, **{"Peak mem (GB)": "141.2 / 192"})
+    assert (row.metrics.memory.used[0].each.value, row.metrics.memory.total.value, row.metrics.other) == (
+        141.2,
+        192,
+        {},
+    )
+    assert reasons == []
+
+
+def test_a_second_column_of_a_meaning_is_told(read):
+    row, reasons = columns(read, **{"MFU": "50%", "MFU (%)": "60"})
+    assert row.metrics.mfu.value == 0.5
+    assert reasons == ["expected one column of mfu; this one is not read as that"]

@@ -105,6 +105,45 @@ def test_figures_in_other_words(piece, instead, codes):
     assert codes_of({piece: instead}) == codes
 
 
+def with_column(header, first, second="/"):
+    """A column more in the example's table of results."""
+    return {
+        "| parallel | fix_hp": f"| parallel | {header} | fix_hp",
+        "| TP4PP1DP2 |": f"| TP4PP1DP2 | {first} |",
+        "| TP2PP2DP2 |": f"| TP2PP2DP2 | {second} |",
+        "| ------------- | ------ |": "| ------------- | --- | ------ |",
+    }
+
+
+FORMULA = "4. global_batchsize is always micro_batchsize\\*gradient_accumulate_steps\\*data_parallel_size, GBS"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "codes"),
+    [
+        (with_column("GBS", "4096"), {"LP112"}),
+        (with_column("GBS", "64", "1024"), set()),
+        ({FORMULA: "4. global_batchsize, GBS, 999 by default"}, {"LP112"}),
+        ({FORMULA: "4. global_batchsize, GBS, 64 by default"}, set()),
+        ({"(GBS=1024=4M tokens)": "(gbs:2048)"}, {"LP112"}),
+        (with_column("Nodes", "1", "1"), set()),
+        (with_column("Nodes", "2", "1"), {"LP111"}),
+        (with_column("GPUs", "8", "8"), set()),
+        (with_column("cards", "8", "16"), {"LP111"}),
+        (with_column("卡数", "16", "8"), {"LP111"}),
+        (with_column("seq_len", "4K", "4096"), set()),
+        (with_column("seq_len", "8k"), set()),
+        (with_column("TP", "8"), {"LP111"}),
+        (with_column("TP", "auto"), {"LP617"}),
+        ({"| / | 2868": "| TP=8 | 2868"}, {"LP111"}),
+        ({"| / | 2868": "| TP=4 | 2868"}, set()),
+        ({"MPE, default is 4096": "MPE, default is 4k"}, set()),
+    ],
+)
+def test_settings_in_other_words(pieces, codes):
+    assert codes_of(pieces) == codes
+
+
 def replaced(pattern, instead, count=1):
     """A fault put into a text; None where the text has no place for it."""
 

@@ -16,7 +16,7 @@ _NAME = r"(?<![\w.\-])[A-Za-z_\u4e00-\u9fff][\w.\-]{0,60}(?:\s(?:bs|batch|size|b
 _VALUE = r"\"[^\"]*\"|'[^']*'|[^\s,;()\[\]\"'=]+"
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})\s*[=:]\s*(?P<value>{_VALUE})", re.IGNORECASE)
 _CLAIM = re.compile(
-    r"\(?\s*(?P<name>gbs|global\s?_?-?(?:bs|batch(?:\s?_?-?size)?))\s*=\s*(?P<first>\d[\d.,]*\s*[kKmM]?(?:\s*tokens?)?)"
+    r"\(?\s*(?P<name>gbs|global\s?_?-?(?:bs|batch(?:\s?_?-?size)?))\s*[=:]\s*(?P<first>\d[\d.,]*\s*[kKmM]?(?:\s*tokens?)?)"
     r"(?:\s*=\s*(?P<second>\d[\d.,]*\s*[kKmM]?\s*tokens?))?\s*\)?",
     re.IGNORECASE,
 )
@@ -70,6 +70,12 @@ def _take_claims(text: str, found: Assignments) -> str:
             found.claims.append(claim)
             text = text.replace(one[0], ",", 1)
     return text
+
+
+def batch_claim(value: str) -> Claim | None:
+    """What a cell of the global batch alone says: `1024`, `1024 = 4M tokens`; None for what is not understood."""
+    found = _CLAIM.fullmatch(normal(f"GBS={value}")) if len(value) <= MAX_TEXT else None
+    return _claim(found) if found else None
 
 
 def _claim(one: re.Match[str]) -> Claim | None:

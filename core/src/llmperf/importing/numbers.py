@@ -21,6 +21,7 @@ _HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\*+)$")
 _REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
 _MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "百万": 1e6}
+_LENGTH = re.compile(r"(\d[\d,]*)\s*(k)?\s*(?:tokens?)?", re.IGNORECASE)
 _SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12, "%": 0.01}
 
 
@@ -42,6 +43,13 @@ def whole(text: str) -> int | None:
     found = re.fullmatch(r"\d{1,3}(?:,\d{3})+|\d{1,15}", text.strip())
     value = int(found[0].replace(",", "")) if found else 0
     return value or None
+
+
+def length(text: str) -> int | None:
+    """The length of a sequence: `4096`, `4,096 tokens`; `4K` is 4096. None for anything else."""
+    found = _LENGTH.fullmatch(text.strip())
+    value = whole(found[1]) if found else None
+    return value * 1024 if value and found and found[2] else value
 
 
 def figure(text: str, header: str = "") -> Figure | None:

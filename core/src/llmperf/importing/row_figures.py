@@ -11,7 +11,7 @@ from llmperf.importing.memory_cells import memory, unit_in
 from llmperf.importing.numbers import figure
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import truth
-from llmperf.importing.vocabulary import SETTINGS, squeezed
+from llmperf.importing.vocabulary import COUNTS, SETTINGS, squeezed
 from llmperf.types.published import Column, Figure, PublishedMemory, PublishedMetrics, TableRow
 
 _EACH = re.compile(
@@ -20,7 +20,7 @@ _EACH = re.compile(
 )
 _ALL = re.compile(r"tokens?/s|tokens? per second")
 CONTEXT = SETTINGS.union(
-    ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "remark", "task", "framework"]
+    ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "remark", "task", "framework", *COUNTS]
 )
 """Columns that are read elsewhere: they hold no figures."""
 

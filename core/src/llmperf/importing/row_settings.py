@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from llmperf.importing.assignments import Assignments, assignments
-from llmperf.importing.cell_text import normal
-from llmperf.importing.configurations import configuration_name, hardware
+from llmperf.importing.assignments import Assignments, assignments, batch_claim
+from llmperf.importing.configurations import configuration_name
 from llmperf.importing.expressions import sequence_length
-from llmperf.importing.numbers import whole
 from llmperf.importing.sections import Contents
-from llmperf.importing.settings import by_configuration, layout_in, merged, precision_in, told, truth
+from llmperf.importing.setting_values import expected_of, setting_number
+from llmperf.importing.settings import by_configuration, layout_in, merged, precision_in, stage_in, told, truth
+from llmperf.importing.vocabulary import COUNTS
 from llmperf.types.published import (
     Claim,
     ConfigurationName,
@@ -33,6 +33,7 @@ EXPECTED = {
 }
 NUMBERS = frozenset([*BATCH, *LAYOUT, "steps", "seed"])
 """Settings that are whole numbers."""
+SWITCHES = ("sharding_stage", "gradient_checkpointing", "attention")
 MAX_INTEGER = 2**53 - 1
 """What every JSON reader keeps exactly."""
 _RECOMPUTED = re.compile(r"(?:gradient|activation)[ _-]?checkpoint|recompute|重计算")
@@ -49,6 +50,12 @@ class Cells:
     claims: list[Claim] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Text and what was expected in its place."""
+    unclear: set[str] = field(default_factory=set)
+    """Settings that the row gives in a way that is not understood: no default stands for them."""
+
+    def number(self, name: str) -> int | None:
+        """What a setting gives, where that is a whole number."""
+        return setting_number(name, self.settings.get(name))
 
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
@@ -57,19 +64,34 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
     for name in ("fix_hp", "parallel", "precision"):
         if name in by_name:
             _enter(assignments(by_name[name]), name, found)
-    for name in (*BATCH, *LAYOUT, "sharding_stage", "gradient_checkpointing", "attention"):
+    for name in dict.fromkeys((*BATCH, *LAYOUT, *SWITCHES, *COUNTS)):
         if (value := told(by_name.get(name))) is not None:
-            found.settings.setdefault(name, value)
+            _enter_column(name, value, found)
     return found
+
+
+def _enter_column(name: str, value: str, found: Cells) -> None:
+    """A column of one setting. One of the global batch is a claim, which a rule holds against the other settings."""
+    claim = batch_claim(value) if name == "global_batch" else None
+    if claim is not None:
+        found.claims.append(claim)
+    elif expected := expected_of(name, value):
+        found.problems.append((value, f"expected {expected} for {name}"))
+        found.unclear.add(name)
+        return
+    before = found.settings.setdefault(name, value)
+    if before != value and setting_number(name, before) != setting_number(name, value):
+        found.problems.append((value, f"expected {before} for {name}, as in another cell"))
 
 
 def _enter(one: Assignments, column: str, found: Cells) -> None:
     for name, value in one.options.items():
         if found.options.setdefault(name, value) != value:
             found.problems.append((f"{name}={value}", f"expected {found.options[name]}, as in another cell"))
-    for name in NUMBERS.intersection(one.settings):
-        if whole(one.settings[name]) is None:
-            found.problems.append((f"{name}={one.settings[name]}", "expected a whole number above 0"))
+    for name in sorted((NUMBERS | set(SWITCHES)).intersection(one.settings)):
+        if expected := expected_of(name, one.settings[name]):
+            found.problems.append((f"{name}={one.settings[name]}", f"expected {expected}"))
+            found.unclear.add(name)
     found.settings |= {name: value for name, value in one.settings.items() if name not in found.settings}
     found.claims += one.claims
     if column in EXPECTED:
@@ -79,13 +101,15 @@ def _enter(one: Assignments, column: str, found: Cells) -> None:
 
 def layout(found: Cells, strategy: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
     """From the parallel cell, the settings, the name of the configuration, the document's strategy, in this order."""
-    said = {key: value for key in LAYOUT if (value := whole(found.settings.get(key, "")))}
+    said = {key: value for key in LAYOUT if (value := found.number(key))}
+    stage = stage_in(found.settings.get("sharding_stage", ""))
     cells = [layout_in(found.by_name.get(column, "")) for column in ("parallel", "fix_hp")]
     named = by_configuration(name.degrees) if name else PublishedLayout()
-    own = merged([cells[0], PublishedLayout(**said), cells[1], named])  # type: ignore[arg-type]
+    own = merged([cells[0], PublishedLayout(**said, sharding_stage=stage), cells[1], named])  # type: ignore[arg-type]
     if own != PublishedLayout() and own.data_parallel is None:
         strategy = replace(strategy, data_parallel=None)  # the document's is that of its default layout
-    return merged([own, strategy])
+    unclear = dict.fromkeys(found.unclear.intersection([*LAYOUT, "sharding_stage"]))
+    return merged([own, replace(strategy, **unclear)])  # type: ignore[arg-type]
 
 
 def batch(
@@ -96,11 +120,12 @@ def batch(
     values: dict[str, int] = {}
     origins: dict[str, str] = {}
     for name in BATCH:
-        own = whole(found.settings.get(name, ""))
-        value = own or getattr(defaults, name)
+        own = found.number(name)
+        value = own or (None if name in found.unclear else getattr(defaults, name))
         if value is not None and (own or name != "global_batch"):
             values[name], origins[name] = value, "fix_hp" if own else defaults.origins[name]
-    _data_parallel(values, origins, where, ranks, contents)
+    if not found.unclear.intersection(LAYOUT):
+        _data_parallel(values, origins, where, ranks, contents)
     _global_batch(values, origins, found, defaults)
     if "seq_len" not in values and (length := _length_in(throughput, where)):
         values["seq_len"], origins["seq_len"] = length, "throughput expression"
@@ -152,13 +177,14 @@ def free_settings(found: Cells, contents: Contents, precision: str | None, datas
     """Path to value of what is neither layout nor batch."""
     free: dict[str, Scalar | None] = {"contract.precision": precision, "contract.dataset": dataset}
     for name in ("steps", "seed"):
-        free[f"contract.{name}"] = whole(found.settings.get(name, ""))
+        free[f"contract.{name}"] = found.number(name)
     strategy = contents.words("optimisation")
     recomputed = truth(found.settings.get("gradient_checkpointing"))
     if recomputed is None and _RECOMPUTED.search(strategy):
         recomputed = True
     free["tuning.gradient_checkpointing"] = recomputed
-    flash = truth(found.settings.get("attention"))
+    asked = found.settings.get("attention", "")
+    flash = True if "flash" in asked.lower() else truth(asked)
     if flash or (flash is None and re.search(r"flash[ _-]?att", strategy)):
         free["tuning.attention"] = "flash"
     fused = truth(found.settings.get("fused_rms_norm"))
@@ -171,21 +197,3 @@ def configuration(found: Cells, line: int) -> ConfigurationName | None:
     """The name in the row's column for it."""
     text = told(found.by_name.get("config_name"))
     return configuration_name(text, line) if text else None
-
-
-def machine(found: Cells, contents: Contents) -> PublishedHardware:
-    """Its configuration cell, with the accelerator of the environment unless name or memory say that it is another."""
-    models = {entry.text for entry in contents.entries("hardware", "accelerator") if told(entry.text)}
-    model = models.pop() if len(models) == 1 else None
-    where = hardware(found.by_name.get("configuration") or found.by_name.get("device"), model)
-    size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
-    other = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
-    return replace(where, device_model=None) if other or not _names(model, where.device) else where
-
-
-def _names(model: str | None, device: str | None) -> bool:
-    """Whether an accelerator may be what a row calls `device`: `NVIDIA_A100-SXM4-40GB` is an A100, and no A10."""
-    if model is None or device is None:
-        return True
-    letters = r"[\s_-]*".join(map(re.escape, re.sub(r"[\s_-]+", "", device)))
-    return re.search(rf"{letters}(?!\d)", normal(model), re.IGNORECASE) is not None

@@ -10,6 +10,7 @@ from llmperf.importing.cell_text import plain, withheld
 from llmperf.importing.configurations import hardware
 from llmperf.importing.departures import Said, departures, paths_of
 from llmperf.importing.library_match import Known, case_of, dataset_name, framework_name, model_name
+from llmperf.importing.machine_columns import machine, unclear_count
 from llmperf.importing.row_figures import figures, metrics
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import precision_in, told
@@ -53,8 +54,8 @@ def _group(table: Table, row: TableRow) -> str | None:
     first = plain(row.cells[0]) if row.cells else ""
     if withheld(first) or not all(withheld(plain(cell)) for cell in row.cells[1:]):
         return None
-    machine = hardware(first, None)
-    return None if machine.nodes or machine.devices_per_node else first
+    where = hardware(first, None)
+    return None if where.nodes or where.devices_per_node else first
 
 
 def _row(document: Document, index: int, number: int, group: str | None) -> PublishedRow:
@@ -63,7 +64,7 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     row = table.rows[number]
     found = row_settings.cells_of(_by_name(table, row))
     name = row_settings.configuration(found, row.line)
-    where = row_settings.machine(found, contents)
+    where = machine(found.by_name, contents)
     devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
     measured = figures(table.columns, row, contents, devices)
     ranks = row_settings.layout(found, document.strategy, name)
@@ -79,6 +80,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     changes = departures(said, case, _defaults(document))
     if where.configuration and not withheld(where.configuration) and not where.devices_per_node:
         contents.missing(row.line, where.configuration, "expected nodes x devices such as (1x8)")
+    if (count := unclear_count(where, found.by_name)) is not None:
+        contents.missing(row.line, count, "expected devices in all or in each node, and a word that says which")
     for text, reason in (*found.problems, *measured.problems):
         contents.missing(row.line, text, reason)
     return PublishedRow(

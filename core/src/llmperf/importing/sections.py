@@ -10,7 +10,7 @@ from typing import get_args
 from llmperf.importing.blocks import Block, in_one_line
 from llmperf.importing.cell_text import normal, plain
 from llmperf.importing.table_kinds import general_entries, table_of
-from llmperf.importing.vocabulary import HeadingKind, heading_kind, is_bullet_heading, meaning
+from llmperf.importing.vocabulary import HeadingKind, column_meaning, heading_kind, is_bullet_heading, meaning
 from llmperf.types.published import Entry, Note, Section, SectionKind, Table, Unread
 
 _LABELLED = re.compile(r"([^:：\n]{1,60}?)\s*[:：]\s*(.*)", re.DOTALL)
@@ -113,6 +113,8 @@ def _enter_table(block: Block, place: _Place, told: Contents) -> None:
         if any(row.cells[width:]):
             surplus = " | ".join(row.cells[width:])
             told.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
+    if table.kind == "performance":
+        _tell_second_columns(table, told)
     if table.kind == "other":
         headers = " | ".join(column.header for column in table.columns)
         told.missing(table.line, headers, "expected a table of general metrics or of results; its cells are kept")
@@ -122,6 +124,14 @@ def _enter_table(block: Block, place: _Place, told: Contents) -> None:
         told.sections.append(
             Section(line=place.line, heading=place.heading, kind="general", entries=tuple(entries))
         )  # fmt: skip
+
+
+def _tell_second_columns(table: Table, told: Contents) -> None:
+    """A column of a meaning that another has already is not read as that."""
+    for column in table.columns:
+        known = column_meaning(column.header) if column.name is None else None
+        if known is not None:
+            told.missing(table.line, column.header, f"expected one column of {known}; this one is not read as that")
 
 
 def _enter_line(block: Block, place: _Place, told: Contents) -> None:

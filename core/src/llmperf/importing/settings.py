@@ -8,19 +8,20 @@ from typing import Literal, cast
 
 from llmperf.importing.assignments import assignments, degrees
 from llmperf.importing.cell_text import normal, withheld
-from llmperf.importing.numbers import whole
+from llmperf.importing.numbers import length, whole
 from llmperf.importing.sections import Contents
 from llmperf.importing.vocabulary import meaning
 from llmperf.types.published import Formula, PublishedBatch, PublishedLayout
 
 Stage = Literal[0, 1, 2, 3]
 
+_DIGITS = r"\d[\d,]*(?:[kK](?![A-Za-z]))?"
 _DEFAULT = re.compile(
-    r"(?:默认(?:值)?(?:为|是)?|by default|defaults? (?:value )?(?:is|to|of)|default\s*[=:]?)\s*(\d[\d,]*)"
-    r"|(\d[\d,]*)\s*by default|因此为\s*(\d[\d,]*)|therefore (\d[\d,]*)",
+    rf"(?:默认(?:值)?(?:为|是)?|by default|defaults? (?:value )?(?:is|to|of)|default\s*[=:]?)\s*({_DIGITS})"
+    rf"|({_DIGITS})\s*by default|因此为\s*({_DIGITS})|therefore ({_DIGITS})",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"(\d[\d,]*)(?:\s*=.*|\s*\(.*|\s*[A-Za-z]*|\s*[,;].*)")
+_NUMBER = re.compile(rf"({_DIGITS})(?:\s*=.*|\s*\(.*|\s*[A-Za-z]*|\s*[,;].*)")
 _ZERO = re.compile(
     r"(?<![a-z])zero[\s_-]*(?:dp)?[\s_-]*(?:stage|optimization stage|o|-)?[\s_-]*([0-3])(?!\d)", re.IGNORECASE
 )
@@ -38,14 +39,15 @@ _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", None)
 """By the groups of the pattern; the last are none that a run has for its own, and fix none beside another."""
 
 
-def default_of(text: str) -> int | None:
-    """The number that a line gives as default; the first, where there are more."""
+def default_of(text: str, name: str = "") -> int | None:
+    """The number that a line gives as default; the first, where there are more. `4k` is 4096 as a sequence length."""
+    read = length if name == "seq_len" else whole
     words = normal(text)
     found = _DEFAULT.search(words)
     if found:
-        return whole(next(filter(None, found.groups())).rstrip(","))
+        return read(next(filter(None, found.groups())).rstrip(","))
     alone = _NUMBER.fullmatch(words)
-    return whole(alone[1].rstrip(",")) if alone else None
+    return read(alone[1].rstrip(",")) if alone else None
 
 
 def batch_defaults(told: Contents) -> PublishedBatch:
@@ -56,7 +58,9 @@ def batch_defaults(told: Contents) -> PublishedBatch:
 
 
 def _batch_default(told: Contents, name: str) -> int | None:
-    return next((value for one in told.entries("batch", name) if (value := default_of(one.text)) is not None), None)
+    return next(
+        (value for one in told.entries("batch", name) if (value := default_of(one.text, name)) is not None), None
+    )
 
 
 def strategy(told: Contents) -> PublishedLayout:
@@ -116,7 +120,16 @@ def by_configuration(short: Mapping[str, int]) -> PublishedLayout:
 
 
 def _stage(value: str | None, text: str) -> Stage | None:
-    found = _STAGE.fullmatch(value) if value is not None else _ZERO.search(normal(text))
+    return stage_in(value) if value is not None else _as_stage(_ZERO.search(normal(text)))
+
+
+def stage_in(value: str) -> Stage | None:
+    """The sharding stage that a setting's value says: `2`, `stage2`, `O3`, `ZeRO-1`."""
+    words = normal(value)
+    return _as_stage(_STAGE.fullmatch(words) or _ZERO.fullmatch(words))
+
+
+def _as_stage(found: re.Match[str] | None) -> Stage | None:
     return cast("Stage", int(found[1])) if found else None
 
 

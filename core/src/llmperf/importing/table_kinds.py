@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from llmperf.importing.blocks import Block
 from llmperf.importing.cell_text import plain
-from llmperf.importing.vocabulary import HeadingKind, column_meaning, meaning
+from llmperf.importing.vocabulary import COUNTS, HeadingKind, column_meaning, meaning
 from llmperf.types.published import Column, Entry, Table, TableKind, TableRow, Unread
 
 FIGURES = frozenset(["throughput", "memory", "mfu", "loss", "evaluation"])
 """Columns that hold what was measured."""
-CIRCUMSTANCES = frozenset(["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model"])
+CIRCUMSTANCES = frozenset(
+    ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model", *COUNTS]
+)
 """Columns that say under what circumstances."""
 
 

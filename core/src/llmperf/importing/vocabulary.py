@@ -72,7 +72,9 @@ LABELS: dict[str, str] = {
     "changes": "超参修改 hyperparameterchanges hyperparametermodification changedhyperparameters",
     "parallel": "并行策略 并行 parallel parallelstrategy parallelism parallelconfiguration",
     "device": "硬件设备简称 设备简称 device deviceshortname devicename hardwaredevice",
-    "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total",
+    "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total gpumemory gpumem "
+    "peakmem peakmemory peakgpumemory peakdevicememory peakmemoryusage gpumemoryusage maxmemory maxmem memused "
+    "usedmemory 显存峰值 峰值显存",
     "throughput": "吞吐量 吞吐 token/p/s tokens/p/s token/s/p tokens/s/p tps throughput token/gpu/s tokens/gpu/s "
     "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec",
     "loss": "损失值 损失 loss trainingloss finalloss lmloss lmlossvalue",
@@ -98,7 +100,10 @@ LABELS: dict[str, str] = {
     "pipeline_parallel": "pipelineparallel pp pipelineparalleldegree piplineparalleldegree pipelinemodelparallelsize "
     "pipelineparallelsize ppsize ppdegree piplineparallel 流水线并行 流水并行",
     "data_parallel": "dataparallel dp dataparalleldegree dataparallelsize dpsize dpdegree 数据并行",
-    "world_size": "worldsize ranks 卡数 总卡数 numgpus devices",
+    "world_size": "worldsize ranks 总卡数 totalgpus totaldevices totalcards gpustotal",
+    "nodes": "nodes numnodes nnodes nodecount numberofnodes 节点数 机器数 机数",
+    "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数",
+    "device_count": "卡数 gpus cards devices npus numgpus ngpus gpucount numberofgpus numdevices devicecount",
     "sharding_stage": "sharding shardingstage sh zerostage zero",
     "sharding_degree": "shardingdegree shardingparalleldegree",
     "gradient_checkpointing": "recompute gradientcheckpointing activationcheckpointing recomputation 重计算",
@@ -117,6 +122,9 @@ SETTINGS = frozenset(
     ]
 )  # fmt: skip
 """Meanings that a row may set."""
+
+COUNTS = ("nodes", "devices_per_node", "device_count", "world_size")
+"""Columns with one number: machines, accelerators in each, accelerators in one or in all, accelerators in all."""
 
 _EVALUATION = re.compile(
     r"\bacc|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"

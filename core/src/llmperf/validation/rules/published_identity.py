@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from llmperf.importing.cell_text import normal, withheld
 from llmperf.importing.vendor_names import vendors_named
+from llmperf.importing.vocabulary import setting
 from llmperf.types.published import Entry, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.reading import shown
@@ -159,9 +160,10 @@ def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
 
 
 def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, int]]:
+    named = {setting(name) for name in row.options}
     for name, origin in row.batch.origins.items():
         value = getattr(row.batch, name)
-        if origin == "fix_hp" and value == getattr(published.defaults, name):
+        if origin == "fix_hp" and name in named and value == getattr(published.defaults, name):
             yield name, value
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from llmperf.importing.cell_text import normal, plain
+from llmperf.importing.numbers import whole
 from llmperf.importing.settings import layout_in
+from llmperf.importing.vocabulary import setting
 from llmperf.types.published import Claim, ConfigurationName, Figure, Published, PublishedLayout, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 
+DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
 MEBI_PER_MILLION = 2**20 / 1e6
 """`4M tokens` is printed for 4 x 10^6 and for 4 x 2^20."""
 
@@ -31,6 +35,7 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
         if where.devices and where.devices not in (world, where.devices_per_node):
             expected = f"expected {world} ({where.nodes} x {where.devices_per_node}) or {where.devices_per_node} a node"
             yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
+        yield from _told_again(published, row, f"/rows/{index}")
         degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
         if world is None:
             continue
@@ -45,6 +50,39 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
             )
 
 
+def _told_again(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:
+    """What other cells count, or set, beside the configuration and the layout."""
+    where, layout, world = row.hardware, row.parallelism, world_size(row)
+    each = where.devices_per_node
+    known = {
+        "nodes": (where.nodes,),
+        "devices_per_node": (each,),
+        "world_size": (world,),
+        "device_count": (world, each),
+    }
+    for name, cell in published.cells(row).items():
+        counted = whole(normal(plain(cell))) if name in known else None
+        if counted is not None and any(known[name]) and counted not in known[name]:
+            expected = " or ".join(str(one) for one in dict.fromkeys(known[name]) if one)
+            called = name.replace("_", " ")
+            yield f"{path}/hardware", f"expected {called} {expected}, found {counted}, {place(row)}"
+    for name, text in _degrees_set(published, row):
+        said, found = getattr(layout, name), whole(normal(text))
+        if said is not None and found is not None and said != found:
+            called = name.replace("_", " ")
+            expected = f"expected {called} {said}, as elsewhere in the row"
+            yield f"{path}/parallelism/{name}", f"{expected}, found {found}, {place(row)}"
+
+
+def _degrees_set(published: Published, row: PublishedRow) -> Iterator[tuple[str, str]]:
+    """Degrees that a row has a column for or sets by name."""
+    cells = [(name, plain(cell)) for name, cell in published.cells(row).items()]
+    options = [(setting(name), text) for name, text in row.options.items()]
+    for name, text in (*cells, *options):
+        if name in DEGREES:
+            yield name, text
+
+
 def _product(degrees: list[int]) -> str:
     return " x ".join(map(str, degrees[:2] if degrees[2] == 1 else degrees))
 
@@ -56,6 +94,23 @@ def claims_hold(published: Published) -> Iterator[Violation]:
         for number, claim in enumerate(row.claims):
             path = f"/rows/{index}/claims/{number}"
             yield from ((f"{path}/{at}", f"{message}, {place(row)}") for at, message in _claim(row, claim))
+    yield from _default_claim(published)
+
+
+def _default_claim(published: Published) -> Iterator[Violation]:
+    """A default of the global batch is that of some row which has the default micro batch and accumulation."""
+    stated = published.defaults.global_batch
+    computed = [row for row in published.rows if _by_default(row)]
+    if stated and computed and all(row.batch.global_batch != stated for row in computed):
+        row = computed[0]
+        expected = f"expected {row.batch.global_batch} (micro batch x gradient accumulation x data parallel)"
+        yield "/defaults/global_batch", f"{expected}, found {stated} by default, {place(row)}"
+
+
+def _by_default(row: PublishedRow) -> bool:
+    origins = row.batch.origins
+    kept = all(origins.get(name) == "batch defaults" for name in ("micro_batch", "gradient_accumulation"))
+    return kept and row.batch.data_parallel is not None and not row.claims
 
 
 def _claim(row: PublishedRow, claim: Claim) -> Iterator[Violation]:
