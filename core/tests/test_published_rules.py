@@ -144,6 +144,55 @@ def test_settings_in_other_words(pieces, codes):
     assert codes_of(pieces) == codes
 
 
+def called(precision="bf16", model="llama2_7b", mfu="38.6%"):
+    """The example with another precision, model and MFU of the first row."""
+    return {
+        "| Precision | bf16 | |": f"| Precision | {precision} | |",
+        "| Model | llama2_7b | |": f"| Model | {model} | |",
+        "| 38.6% |": f"| {mfu} |",
+    }
+
+
+@pytest.mark.parametrize(
+    ("pieces", "codes"),
+    [
+        (called("fp8"), {"LP903"}),
+        (called("fp8", mfu="98.6%"), {"LP311", "LP903"}),
+        (called("int8", mfu="98.6%"), {"LP311", "LP903"}),
+        (called("bf16+fp8", mfu="98.6%"), {"LP311", "LP903"}),
+        (called("fp16/bf16"), set()),
+        (called("fp16/bf16", mfu="98.6%"), {"LP311"}),
+        (called(model="llama2 7b chat"), set()),
+        (called(model="llama2 7b chat", mfu="98.6%"), {"LP311"}),
+        (called(model="LLaMA-2 (7B)", mfu="98.6%"), {"LP311"}),
+        (called(model="somebody's 7b", mfu="98.6%"), {"LP903"}),
+        (called(mfu=">59%"), {"LP214", "LP617"}),
+    ],
+)
+def test_no_check_goes_off_in_silence(pieces, codes):
+    assert codes_of(pieces) == codes
+
+
+def on(vendor, accelerator, device):
+    """The example on another vendor's accelerator."""
+    text = EXAMPLE.replace("NVIDIA DGX A100", "X").replace("### NVIDIA", f"### {vendor}")
+    text = text.replace("NVIDIA A100-SXM4-40GB", accelerator).replace("nvidia A100", device)
+    return text.replace("config_A100x1x8.py", "its script").replace("/40 |", "/192 |")
+
+
+def test_an_accelerator_s_memory_may_stand_in_its_name():
+    rows = re.sub(r"A100 single node|config_TP\dPP\dDP2A10040Gx1x8", "single node", on("AMD", "{}", "MI300X"))
+    assert codes_of({}, rows.replace("{}", "AMD Instinct MI300X 192GB")) == {"LP311"}
+    assert codes_of({}, rows.replace("{}", "AMD Instinct MI999X 192GB")) == {"LP903"}
+
+
+def test_a_row_of_another_vendor_s_device_is_an_error():
+    found = told(imported(on("Kunlunxin XPU", "R300", "R300")))
+    places = [f"/rows/{row}/{path}" for row in (0, 1) for path in ("hardware/device", "configuration_name/device")]
+    assert [path for code, path, _ in found if code == "LP612"] == places
+    assert "LP612" not in codes_of({}, on("Kunlunxin XPU", "R300", "R300").replace("A100", "R300"))
+
+
 def replaced(pattern, instead, count=1):
     """A fault put into a text; None where the text has no place for it."""
 

@@ -13,7 +13,7 @@ from llmperf.types.spec import Case
 
 _BESIDE = re.compile(
     r"\b(?:deepspeed|megatron|paddle(?:nlp)?|pytorch|torch|flagscale|huggingface|hf|pretrain(?:ing)?|finetun(?:e|ing)"
-    r"|lora|zero\d?|sft|base|standard|meta|baichuan[- ]?inc)\b"
+    r"|lora|chat|instruct|zero\d?|sft|base|standard|meta|baichuan[- ]?inc)\b"
 )
 """Words beside a model's name that do not make it another model."""
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
@@ -51,7 +51,7 @@ def _words(text: str) -> str:
 
 
 def _key(text: str) -> str:
-    return re.sub(r"[\s.]+", "", _BESIDE.sub(" ", _words(text)))
+    return re.sub(r"[\s.()]+", "", _BESIDE.sub(" ", _words(text)))
 
 
 def framework_name(told: Contents) -> str | None:

@@ -152,8 +152,13 @@ def _factors(text: str) -> tuple[str, ...]:
 
 def precision_in(text: str | None) -> str | None:
     """The one precision that a text names; None where it names none, or several, or only says `amp`."""
-    found = {_PRECISIONS[index] for one in _PRECISION.findall(text or "") for index, word in enumerate(one) if word}
+    found = precisions_in(text)
     return found.pop() if len(found) == 1 else None
+
+
+def precisions_in(text: str | None) -> set[str | None]:
+    """Every precision that a text names; None stands for those of 8 bits and fewer."""
+    return {_PRECISIONS[index] for one in _PRECISION.findall(text or "") for index, word in enumerate(one) if word}
 
 
 def truth(text: str | None) -> bool | None:

@@ -92,3 +92,11 @@ def other_owners(model: str, vendor: str) -> Iterator[str]:
         found = None if name == vendor else vendor_catalogue(name)
         if found is not None and found.exact(model) is not None:
             yield name
+
+
+def vendors_calling(words: str, vendor: str) -> Iterator[str]:
+    """Installed vendors, other than the given one, that publish a device whose name has all these words."""
+    for name in sorted(installed_vendors()):
+        found = None if name == vendor else vendor_catalogue(name)
+        if found is not None and found.called(words, None):
+            yield name

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from llmperf.types.published import Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.devices import about, installed_vendors, vendor_catalogue
-from llmperf.validation.published_machine import Machine, machine_of, rows_on_known_devices
+from llmperf.validation.published_machine import Machine, dtypes_of, machine_of, rows_on_known_devices
 from llmperf.validation.reading import shown
 from llmperf.validation.rules.published_layout import place, world_size
 
@@ -98,3 +98,25 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
             "/vendor",
             f"expected the plugin of vendor {shown(published.vendor)}, {told}; its devices were not checked",
         )
+        return
+    seen: set[str] = set()
+    for index, row in enumerate(published.rows):
+        for path, message in _not_at_hand(published, row):
+            if message not in seen:
+                seen.add(message)
+                yield f"/rows/{index}/{path}", f"{message}, {place(row)}"
+
+
+def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
+    """What of a row has nothing that its figures could be held against."""
+    where, mfu = row.hardware, row.metrics.mfu
+    if machine_of(published, row) is None and vendor_catalogue(published.vendor or "") is not None:
+        named = shown(where.device or where.device_model or where.configuration)
+        yield "hardware", f"expected a device that {published.vendor} publishes, found {named}; it was not checked"
+    if mfu is None or mfu.value is None:
+        return
+    if row.model is None:
+        yield "model", f"expected a model that is known, found {shown(row.model_text)}; its MFU was not checked"
+    if not dtypes_of(row):
+        found = shown(row.precision_text)
+        yield "precision", f"expected a precision with a known peak, found {found}; its MFU was not checked whole"

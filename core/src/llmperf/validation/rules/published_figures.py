@@ -103,11 +103,19 @@ def no_figure_withheld(published: Published) -> Iterator[Violation]:
         for name, called in FIGURES.items():
             figure = getattr(row.metrics, name)
             if figure is None:
+                yield from _not_understood(published, row, name, called, f"/rows/{index}/metrics/{name}")
                 continue
             empty = not figure.used if name == "memory" else figure.value is None
             if empty:
                 found = repr(figure.text) if figure.text else "an empty cell"
                 yield f"/rows/{index}/metrics/{name}", f"expected {called}, found {found}, {place(row)}"
+
+
+def _not_understood(published: Published, row: PublishedRow, name: str, called: str, path: str) -> Iterator[Violation]:
+    """`>59%` below MFU: the cell is there, and gives no figure."""
+    cell = published.cells(row).get(name)
+    if cell is not None and name in ("loss", "mfu", "memory"):
+        yield path, f"expected {called}, found {cell!r}, {place(row)}"
 
 
 @rule("LP215", "warning", "A published row has a throughput", "published")

@@ -10,6 +10,7 @@ from llmperf.importing.vendor_names import vendors_named
 from llmperf.importing.vocabulary import setting
 from llmperf.types.published import Entry, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.devices import vendor_catalogue, vendors_calling
 from llmperf.validation.reading import shown
 from llmperf.validation.rules.published_layout import place
 
@@ -85,6 +86,33 @@ def one_vendor(published: Published) -> Iterator[Violation]:
         for other in vendors_named(text):
             if other != published.vendor:
                 yield path, f"expected {published.vendor}, found {other} in {shown(text)}, line {line}"
+
+    yield from _devices_of_others(published)
+
+
+def _devices_of_others(published: Published) -> Iterator[Violation]:
+    """A row's device that the document's vendor does not publish, and another does."""
+    vendor = published.vendor or ""
+    own = vendor_catalogue(vendor)
+    described = _squeezed(" ".join(text for name in ("accelerator", "machine") for text in _texts(published, name)))
+    for index, row in enumerate(published.rows):
+        for path, name in _named_devices(row):
+            if _squeezed(name) in described or (own is not None and own.called(name, None)):
+                continue
+            if other := next(vendors_calling(name, vendor), None):
+                message = f"expected a device of {vendor}, found {name}, which is one of {other}, {place(row)}"
+                yield f"/rows/{index}/{path}", message
+
+
+def _texts(published: Published, name: str) -> list[str]:
+    return [entry.text for _, entry in _entries(published, name)]
+
+
+def _named_devices(row: PublishedRow) -> Iterator[tuple[str, str]]:
+    if row.hardware.device:
+        yield "hardware/device", row.hardware.device
+    if row.configuration_name and row.configuration_name.device:
+        yield "configuration_name/device", row.configuration_name.device
 
 
 @rule("LP613", "warning", "The environment names the accelerator of each row", "published")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.types.published import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.published_machine import Machine, dtypes_of, rows_on_known_devices
+from llmperf.validation.published_machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
 from llmperf.validation.rules.published_layout import place, world_size
 from llmperf.validation.rules.shipped import shipped_case, shipped_model
 from llmperf.validation.rules.utilisation import count
@@ -35,6 +35,8 @@ def published_mfu(published: Published) -> Iterator[Violation]:
         mfu, each = row.metrics.mfu, _each(row)
         if mfu is None or mfu.value is None or each is None:
             continue
+        if in_few_bits(row):
+            yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
         flops, peaks = _flops(row), machine.peaks(dtypes_of(row))
         if not flops or not peaks or any(_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
             continue
@@ -44,6 +46,17 @@ def published_mfu(published: Published) -> Iterator[Violation]:
         hint = _hint(mfu, each, flops["nominal"], machine, row)
         found = f"expected {100 * share:.3g} % ({because}), found {mfu.text}{hint}, {place(row)}"
         yield f"/rows/{index}/metrics/mfu", found
+
+
+def _within_sixteen_bits(
+    row: PublishedRow, mfu: Figure, each: Figure, machine: Machine, path: str
+) -> Iterator[Violation]:
+    """The peak in fewer bits is not below that in 16, so the share is not above the one of that."""
+    flops, peaks = _flops(row), machine.peaks(HALF)
+    if flops and peaks and mfu.bounds[0] > each.bounds[1] * max(flops.values()) / peaks[0]:
+        share = (each.value or 0.0) * flops["nominal"] / peaks[0]
+        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
+        yield path, f"expected at most {100 * share:.3g} % ({because}), found {mfu.text}, {place(row)}"
 
 
 def _each(row: PublishedRow) -> Figure | None:
