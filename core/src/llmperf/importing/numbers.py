@@ -62,7 +62,8 @@ def figure(text: str, header: str = "") -> Figure | None:
         return Figure(text=text, value=None)
     if len(text) > 2 * MAX_EXPRESSION:
         return None
-    words, percent = _without_remark(text), "%" in normal(header) or "percent" in header.lower()
+    header = normal(header[:400])
+    words, percent = _without_remark(text), "%" in header or "percent" in header.lower()
     expression, _, outcome = words.rpartition("=")
     found = _FIGURE.fullmatch(outcome.strip())
     if found is None:
@@ -98,7 +99,7 @@ def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) 
         return 0.01
     if magnitude:
         return _MAGNITUDES[magnitude.lower()]
-    headed = _HEADED.search(normal(header))
+    headed = _HEADED.search(header)
     return _MAGNITUDES[headed[1].lower()] if headed else 1.0
 
 

@@ -95,11 +95,13 @@ def _devices_of_others(published: Published) -> Iterator[Violation]:
     vendor = published.vendor or ""
     own = vendor_catalogue(vendor)
     described = _squeezed(" ".join(text for name in ("accelerator", "machine") for text in _texts(published, name)))
+    owners: dict[str, str | None] = {}
     for index, row in enumerate(published.rows):
         for path, name in _named_devices(row):
-            if _squeezed(name) in described or (own is not None and own.called(name, None)):
-                continue
-            if other := next(vendors_calling(name, vendor), None):
+            if name not in owners:
+                known = _squeezed(name) in described or (own is not None and own.called(name, None))
+                owners[name] = None if known else next(vendors_calling(name, vendor), None)
+            if other := owners[name]:
                 message = f"expected a device of {vendor}, found {name}, which is one of {other}, {place(row)}"
                 yield f"/rows/{index}/{path}", message
 
