@@ -35,9 +35,13 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "20261121-030405-default-cpu-zero-ab12"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(llmperf_schemas.example("result")))
+    for number, run_id in enumerate(
+        ("20261121-030405-default-cpu-zero-ab12", "20261121-040506-default-cpu-pytorch-cd34")
+    ):
+        result = llmperf_schemas.example("result") | {"run_id": run_id}
+        result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        (tmp_path / "runs" / run_id / "result.json").write_text(json.dumps(result))
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     assert words[0] in COMMANDS
     if words[0] == "run":
