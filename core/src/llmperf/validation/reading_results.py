@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from llmperf.types.published import Published
 
 
-def read_results(path: Path) -> list[Result]:
-    """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
-    return [result for _, result in found_results(path)]
-
-
 def found_results(path: Path) -> list[tuple[Path, Result]]:
-    """The same, each with the file it was read from."""
+    """The result in a file or a run folder, or every result in a folder and below it, each with its file.
+
+    UserError if there is none.
+    """
     if not path.is_dir() or (path / RESULT).is_file():
         file = path / RESULT if path.is_dir() else path
         return [(file, read_result(file))]
