@@ -194,13 +194,34 @@ def test_a_terminal_cannot_be_taken_over(tmp_path, example, capsys):
     assert all(line.isprintable() for line in out.splitlines())
 
 
-def test_surrogates_and_foreign_names_are_printed(tmp_path, example, capsys):
-    example["\ud800"] = "\udfff"
+@pytest.mark.parametrize("place", ["title", "\ud800", "notes"])
+def test_half_a_surrogate_pair_is_refused(tmp_path, example, capsys, place):
+    example[place] = ["a \udfff"] if place == "notes" else "a \udfff"
     path = write(tmp_path / "结果" / "result.json", example)
+    assert call(["validate", str(path)]) == 2
+    told = capsys.readouterr().out
+    assert "结果" in told
+    assert "is half a surrogate pair" in told
+    for command in ("report", "summary"):
+        assert call([command, str(path)]) == 2
+        assert "is half a surrogate pair" in capsys.readouterr().err
+
+
+def test_a_whole_surrogate_pair_is_a_character(tmp_path, example):
+    example["title"] = "\U0001f600"
+    path = write(tmp_path / "result.json", example)
+    assert "\\ud83d" in path.read_text()
+    assert call(["validate", str(path)]) == 0
+    assert call(["report", str(path), "--format", "json"]) == 0
+
+
+def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, capsys):
+    example["parameters"] = float(example["parameters"])
+    path = write(tmp_path / "result.json", example)
     assert call(["validate", str(path)]) == 1
-    assert "结果" in capsys.readouterr().out
-    assert call(["validate", "--json", str(path)]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["findings"][0]["path"] == "/\\ud800"
+    assert f"{path}:/parameters: LP012 error expected integer, found" in capsys.readouterr().out
+    assert call(["report", str(path)]) == 2
+    assert "result.json:/parameters: expected integer, found" in capsys.readouterr().err
 
 
 def test_records_are_checked_line_by_line(tmp_path, capsys):

@@ -17,7 +17,7 @@ from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
 from llmperf.validation.record_files import record_file_findings
 from llmperf.validation.repeated import Seen
 from llmperf.validation.rules.documents import MISNAMED, REPEATED_KEY, UNREADABLE
-from llmperf.validation.schema import schema_findings
+from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
@@ -160,7 +160,14 @@ class Validator:
             yield from self._semantic_findings(document, parsed.value)
 
     def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
-        typed: Any = convert(value, _type_of(document.kind), str(document.path))
+        try:
+            typed: Any = convert(value, _type_of(document.kind), str(document.path))
+        except UserError:
+            told = strict_findings(document.kind, value)
+            if not told:
+                raise
+            yield from told
+            return
         if isinstance(typed, Result):
             yield from self.of_result(typed, document.path)
         elif isinstance(typed, Plan):

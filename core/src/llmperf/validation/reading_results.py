@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
-from llmperf.types import Result
+from llmperf.types import Finding, Result
+from llmperf.validation.archives import is_archive
 from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
 from llmperf.validation.reading import parse_json, printable
-from llmperf.validation.schema import schema_findings
+from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
     from llmperf.types.published import Published
+
+T = TypeVar("T")
 
 
 def found_results(path: Path) -> list[tuple[Path, Result]]:
@@ -39,11 +42,26 @@ def read_run_result(run: Path) -> Result:
 
 def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    if is_archive(path):
+        raise UserError(
+            f"{path}: expected a result, found an archive: unpack it (only llmperf validate reads it whole)"
+        )
+    return _read(path, "result", Result)
+
+
+def _read(path: Path, name: str, kind: type[T]) -> T:
     value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("result", value):
+    _refuse(path, schema_findings(name, value))
+    try:
+        return convert(value, kind, str(path))
+    except UserError:
+        _refuse(path, strict_findings(name, value))
+        raise
+
+
+def _refuse(path: Path, told: Sequence[Finding]) -> None:
+    for one in told:
         raise UserError(printable(f"{path}:{one.path}: {one.message}"))
-    result: Result = convert(value, Result, str(path))
-    return result
 
 
 def found_published(path: Path) -> list[tuple[Path, Published]]:
@@ -90,10 +108,6 @@ def _reportable(path: Path) -> Iterator[Document]:
 
 def read_published(path: Path) -> Published:
     """An imported document, held against its schema; UserError with the first thing that is wrong."""
-    value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("published", value):
-        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
     from llmperf.types.published import Published
 
-    published: Published = convert(value, Published, str(path))
-    return published
+    return _read(path, "published", Published)

@@ -36,6 +36,11 @@ def _accepts(name: str, document: Any) -> bool:
         return False
 
 
+def strict_findings(name: str, document: Any) -> list[Finding]:
+    """The same where a whole number has to be written as one, without a point: what the types take."""
+    return _findings(_validator(name), document)
+
+
 def _record_findings(document: Any) -> list[Finding]:
     """A record's `kind` says which of the schemas it is held against."""
     kinds = _record_kinds()
@@ -52,9 +57,19 @@ def _record_findings(document: Any) -> list[Finding]:
 @cache
 def _validator(name: str) -> Draft202012Validator:
     import llmperf_schemas
-    from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(llmperf_schemas.load(name))
+    made: Draft202012Validator = _strict()(llmperf_schemas.load(name))
+    return made
+
+
+@cache
+def _strict() -> Any:
+    """The class of validators to which 3.0 is no integer, as it is none to the types; JSON Schema alone takes it."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, one: type(one) is int)
+    return extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -68,13 +83,10 @@ def _quick_validator(name: str) -> Any:
 @cache
 def _record_kinds() -> dict[str, Draft202012Validator]:
     import llmperf_schemas
-    from jsonschema import Draft202012Validator
 
     root = llmperf_schemas.load("record")
     bodies = [root["$defs"][option["$ref"].rpartition("/")[2]] for option in root["oneOf"]]
-    return {
-        body["properties"]["kind"]["const"]: Draft202012Validator({**body, "$defs": root["$defs"]}) for body in bodies
-    }
+    return {body["properties"]["kind"]["const"]: _strict()({**body, "$defs": root["$defs"]}) for body in bodies}
 
 
 def _findings(validator: Draft202012Validator, document: Any) -> list[Finding]:
