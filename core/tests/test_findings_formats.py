@@ -64,6 +64,22 @@ def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys):
         assert "did you mean 'LP208'?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--select", "--ignore", "--explain"])
+@pytest.mark.parametrize("code", ["XX1", "", "lp9x"])
+def test_what_is_no_code_at_all_is_refused_too(wrong, capsys, option, code):
+    assert call(["validate", option, code, wrong]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{option}: unknown rule {code!r}; did you mean 'LP" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_code_may_be_in_lower_case(wrong, capsys):
+    assert "LP605" in run(capsys, wrong, "--select", "lp6")[1]
+    assert "LP605" not in run(capsys, wrong, "--ignore", "lp605")[1]
+    assert run(capsys, "--explain", "lp301") == run(capsys, "--explain", "LP301")
+
+
 @pytest.mark.parametrize("code", [rule.code for rule in catalogue()])
 def test_every_rule_is_explained(capsys, code):
     exit_code, page = run(capsys, "--explain", code)

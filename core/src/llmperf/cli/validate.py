@@ -58,9 +58,9 @@ def command(
     """
     from llmperf.validation.check import Validator
 
-    _check_codes(select, "--select")
-    _check_codes(ignore, "--ignore")
-    validator = Validator(_plugins())
+    plugins = _plugins()
+    select, ignore = _codes(select, "--select", plugins), _codes(ignore, "--ignore", plugins)
+    validator = Validator(plugins)
     found = (_chosen(file, select, ignore) for path in paths for file in validator.validated(path))
     ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
 
@@ -96,17 +96,14 @@ def _code(file: FileFindings) -> int:
     return 2 if file.unreadable else 1 if file.failed else 0
 
 
-def _check_codes(prefixes: Sequence[str], option: str) -> None:
-    """UserError for what is the beginning of no rule's code; plugins' codes cannot be known here."""
-    if not prefixes:
-        return
-    from llmperf.errors import unknown
-    from llmperf.validation.catalogue import catalogue
+def _codes(typed: Sequence[str], option: str, plugins: Plugins | None) -> tuple[str, ...]:
+    """Beginnings of codes; UserError for what is the beginning of none."""
+    if not typed:
+        return ()
+    from llmperf.validation.codes import beginnings
 
-    codes = [rule.code for rule in catalogue()]
-    for prefix in prefixes:
-        if prefix.startswith("LP") and not any(code.startswith(prefix) for code in codes):
-            raise unknown(option, "rule", prefix, codes)
+    others = plugins is None or bool(plugins.left_out) or plugins.answers("llmperf_check_result")
+    return beginnings(typed, option, others)
 
 
 def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:
@@ -118,6 +115,7 @@ def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]
 
 
 def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    code = code.upper()
     return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
 
 
