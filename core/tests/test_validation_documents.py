@@ -255,3 +255,11 @@ def test_the_shipped_cases_and_models_are_valid():
     files = validate_path(Path(llmperf.__file__).parent / "data")
     assert {file.kind for file in files} == {"case", "model"}
     assert [finding for file in files for finding in file.findings] == []
+
+
+def test_of_many_wrong_records_it_is_told_where_the_judging_ended(tmp_path, capsys):
+    path = tmp_path / "rank-00000.jsonl"
+    path.write_text('{"kind": "stepp"}\n' * 80)
+    found = validate_path(path)[0].findings
+    assert len(found) == 50
+    assert found[-1].message.endswith("; the lines after this one are not judged")

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.validation.check import FileFindings
 
+SEVERITIES = ("error", "warning")
+"""Those that are counted in the last line."""
+
 EXAMPLES = """\b
 Examples:
   llmperf validate runs/                       everything in a folder
@@ -77,13 +80,14 @@ def _told(files: Iterable[FileFindings]) -> int:
     """Print findings as they come, keeping none of them, and how many there were; the exit code."""
     from llmperf.reporting.findings import text
     from llmperf.validation.catalogue import RULESET
+    from llmperf.validation.counting import counted
 
     number, code, told = 0, 0, Counter[str]()
     for file in files:
         click.echo(text([file]), nl=False)
         number, code = number + 1, max(code, _code(file))
-        told.update(one.severity for one in file.findings)
-    counts = ", ".join(_counted(told[severity], severity) for severity in ("error", "warning"))
+        told.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
+    counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
     click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
     return code
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.types import Finding
 from llmperf.validation.catalogue import Rule
+from llmperf.validation.counting import with_the_rest
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.documents import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
 MAX_FINDINGS = 50
-"""Of one document; who broke more than that knows by then."""
+"""Of one document; the last of them says how many more there are."""
+MAX_COUNTED = 1000
+"""Of those beyond; a hostile document has millions."""
 
 
 def schema_findings(name: str, document: Any) -> list[Finding]:
@@ -91,7 +94,9 @@ def _record_kinds() -> dict[str, Draft202012Validator]:
 
 def _findings(validator: Draft202012Validator, document: Any) -> list[Finding]:
     errors = (finding for error in validator.iter_errors(document) for finding in _translate(error))
-    return sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
+    told = sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
+    rest = sum(1 for _ in islice(errors, MAX_COUNTED))
+    return with_the_rest(told, rest, "in this document", least=rest == MAX_COUNTED)
 
 
 def _translate(error: ValidationError) -> Iterator[Finding]:
