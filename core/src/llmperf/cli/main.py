@@ -122,6 +122,10 @@ def call(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         _let_go(sys.stdout)
         return 1
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        return _say(f"{error.filename}: {error.strerror}", 2)
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:
             raise

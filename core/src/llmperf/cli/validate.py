@@ -57,7 +57,10 @@ def command(
     """Check results, run folders, submissions, published documents, plans, records, cases and models.
 
     First their schema, then whether their figures agree; a result in its run folder is computed again from its
-    records. Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
+    records. In a folder and below it all of these are found, but for documents in .txt, which have to be named; hidden
+    folders and links are passed over.
+
+    Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
     from llmperf.validation.check import Validator
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
 
+_OF_PUBLISHED_FORM = ("config_name", "fix_hp")
+"""Columns that tables about other matters do not have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFindings:
@@ -126,6 +129,9 @@ class Validator:
 
     def _judged(self, document: Document) -> Iterator[FileFindings]:
         """Findings of one document; nothing for Markdown in a folder that is no published document."""
+        if document.kind == "unread":
+            yield _unreadable(document.path, None, document.refusal)
+            return
         try:
             if document.kind == "readme":
                 yield from self._readme(document)
@@ -205,10 +211,10 @@ def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindin
 
 
 def _is_handed_in(published: Published) -> bool:
-    """Whether a document tells of a machine and of throughput, as one about other models or matters does not."""
+    """Whether a document has throughput, and tells of a machine or has a published table's own columns."""
     described = any(one.kind in ("hardware", "software") for one in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
-    return described and "throughput" in names
+    return "throughput" in names and (described or not names.isdisjoint(_OF_PUBLISHED_FORM))
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:

@@ -29,10 +29,18 @@ def found_results(path: Path) -> list[tuple[Path, Result]]:
     if not path.is_dir() or (path / RESULT).is_file():
         file = path / RESULT if path.is_dir() else path
         return [(file, read_result(file))]
-    found = [(one.path, read_result(one.path)) for one in documents_in(path) if one.kind == "result"]
+    found = [(one.path, read_result(one.path)) for one in _readable(path) if one.kind == "result"]
     if not found:
         raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
     return found
+
+
+def _readable(path: Path) -> Iterator[Document]:
+    """The documents at a path; UserError for one that may not be opened."""
+    for one in documents_in(path):
+        if one.kind == "unread":
+            raise one.refusal
+        yield one
 
 
 def read_run_result(run: Path) -> Result:
@@ -66,7 +74,7 @@ def _refuse(path: Path, told: Sequence[Finding]) -> None:
 
 def found_published(path: Path) -> list[tuple[Path, Published]]:
     """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
-    found = [one.path for one in documents_in(path) if one.kind == "published"]
+    found = [one.path for one in _readable(path) if one.kind == "published"]
     return [(file, read_published(file)) for file in found]
 
 
@@ -85,6 +93,8 @@ def found_reportable(
             try:
                 if one.kind == "published":
                     published.append((one.path, read_published(one.path)))
+                elif one.kind == "unread":
+                    raise one.refusal
                 elif one.kind == "result":
                     results.append((one.path, read_result(one.path)))
             except UserError as error:
