@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import shutil
@@ -90,6 +91,48 @@ def test_an_edited_figure_is_caught_by_the_manifest_and_by_the_records(submissio
 )
 def test_each_departure_from_the_manifest_is_told(submission, tmp_path, change, code):
     assert code in codes(repacked(submission, tmp_path / "changed.zip", change))
+
+
+def resealed(change):
+    """An edit of the members that is followed by a manifest made anew."""
+
+    def edit(members):
+        change(members)
+        manifest = json.loads(members.pop("manifest.json"))
+        manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+        members["manifest.json"] = json.dumps(manifest).encode()
+
+    return edit
+
+
+def named(members, ending):
+    return next(name for name in members if name.endswith(ending))
+
+
+def without_sources(members):
+    for name in [name for name in members if "/" in name and not name.endswith("result.json")]:
+        del members[name]
+
+
+def unlisted(members):
+    name = named(members, "result.json")
+    members[name] = json.dumps(json.loads(members[name]) | {"files": {}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda members: members.pop(named(members, "plan.json")), "LP702"),
+        (lambda members: members.update({"run/Plan.json": members.pop("run/plan.json")}), "LP702"),
+        (lambda members: members.update({"run/plan.json/x": members.pop("run/plan.json")}), "LP702"),
+        (without_sources, "LP805"),
+        (unlisted, "LP805"),
+    ],
+)
+def test_each_departure_under_a_manifest_made_anew_is_told(submission, tmp_path, change, code):
+    changed = repacked(submission, tmp_path / "changed.zip", resealed(change))
+    assert code in [one.code for file in validate_path(changed) for one in file.findings if one.severity == "error"]
+    assert call(["validate", str(changed)]) == 1
 
 
 def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, tmp_path, capsys):

@@ -121,10 +121,50 @@ def test_a_result_without_hashes_is_a_warning(run_folder):
     assert not file.failed
 
 
-def test_a_result_by_itself_is_judged_by_itself(run_folder):
-    alone = run_folder.parent / "result.json"
-    (run_folder / "result.json").rename(alone)
-    assert codes(alone.parent) == set()
+def alone(run_folder):
+    """A folder with the result and nothing beside it."""
+    folder = run_folder.parent / "alone"
+    folder.mkdir()
+    (run_folder / "result.json").rename(folder / "result.json")
+    return folder
+
+
+def test_a_result_by_itself_is_judged_by_itself_which_is_told(run_folder, tmp_path, capsys):
+    folder = alone(run_folder)
+    (file,) = validate_path(folder)
+    assert [(one.code, one.severity, one.path) for one in file.findings] == [("LP705", "note", "/files")]
+    assert call(["validate", str(folder)]) == 0
+    edit(folder / "result.json", lambda result: result.update(files={}))
+    assert codes(folder) == {"LP705"}
+
+
+def test_a_result_by_itself_is_not_packed(run_folder, tmp_path, capsys):
+    folder = alone(run_folder)
+    for files in (None, {}):
+        if files is not None:
+            edit(folder / "result.json", lambda result: result.update(files={}))
+        assert call(["pack", str(folder), "-o", str(tmp_path / "no.zip")]) == 2
+        assert "LP805" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("put", ["nothing", "a link", "a folder", "another name"])
+def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, capsys):
+    plan, elsewhere = run_folder / "plan.json", tmp_path / "elsewhere"
+    plan.rename(run_folder / "Plan.json" if put == "another name" else elsewhere)
+    if put == "a link":
+        plan.symlink_to(elsewhere)
+    elif put == "a folder":
+        plan.mkdir()
+    told = [(one.code, one.path) for file in validate_path(run_folder / "result.json") for one in file.findings]
+    assert told == [("LP702", "/files/plan.json")]
+    assert call(["pack", str(run_folder), "-o", str(tmp_path / "no.zip")]) == 2
+    assert "LP702" in capsys.readouterr().err
+
+
+def test_a_link_for_a_plan_alone_is_told(run_folder):
+    folder = alone(run_folder)
+    (folder / "plan.json").symlink_to(run_folder / "plan.json")
+    assert codes(folder) == {"LP702"}
 
 
 def test_logs_may_be_left_out(run_folder):

@@ -47,12 +47,13 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 
 def _checked(run: Path) -> Result:
-    from llmperf.validation.check import validate_path
+    from llmperf.validation.check import Validator
     from llmperf.validation.reading_results import read_run_result
 
     if not (run / rundir.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {rundir.RESULT}, found none")
-    told = [(file.path, one) for file in validate_path(run) for one in file.findings if one.severity == "error"]
+    judged = Validator(submitted=True).validated(run)
+    told = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
     if told:
         lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in told)
         raise Refused(f"{run}: not valid, so not packed:", lines)

@@ -74,6 +74,8 @@ class Validator:
 
     plugins: Plugins | None = None
     """Those whose rules are applied beside the core's."""
+    submitted: bool = False
+    """Whether results are handed in, and so have to lie in their run folders."""
     seen: Seen = field(default_factory=Seen)
     _unpacked: tuple[Path, Path] | None = None
     """While an archive is judged: the folder it was unpacked to, and the archive."""
@@ -176,7 +178,7 @@ class Validator:
         from llmperf.validation.run_folder import run_folder_findings
 
         yield from findings(result, self.plugins)
-        yield from run_folder_findings(result, path.parent)
+        yield from run_folder_findings(result, path.parent, self.submitted or self._unpacked is not None)
         yield from self.seen.of_result(result, self._place(path))
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +14,7 @@ from llmperf.documents import builtins, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import pointer, printable, shown
-from llmperf.validation.rules.files import ABSENT, CHANGED, DIFFERENT, UNLISTED
+from llmperf.validation.rules.files import ABSENT, BY_ITSELF, CHANGED, DIFFERENT, NOT_SUBMITTED, UNLISTED
 
 NOT_REBUILT = ("findings", "files")
 """Parts of a result that do not come from the records, or are checked by their own rule."""
@@ -22,17 +23,36 @@ Parts = tuple[str | int, ...]
 """Of a JSON pointer."""
 
 
-def run_folder_findings(result: Result, folder: Path) -> list[Finding]:
+def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
     """Whether the files are those the result was computed from, and give its figures.
 
-    Nothing to say where the result lies by itself, without a plan beside it.
+    Where the result lies by itself, only that this cannot be told; of one that was `submitted` that is an error.
     """
+    if submitted and not result.files:
+        return [NOT_SUBMITTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")]
     if not _regular(folder / rundir.PLAN):
-        return []
+        return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
     if not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
+
+
+def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
+    """What is gone where something of the run is still there; else that the result lies by itself."""
+    if result.files and _has_traces(result, folder):
+        told = list(_file_findings(result, folder))
+        if any(one.code == ABSENT.code for one in told):
+            return told
+    rule = NOT_SUBMITTED if submitted else BY_ITSELF
+    message = "expected the plan and the records beside the result, found no plan: its figures were not computed again"
+    return [rule.finding("/files", message)]
+
+
+def _has_traces(result: Result, folder: Path) -> bool:
+    """Whether anything of the run lies beside its result."""
+    listed = any(_path_problem(name, folder) is None for name in result.files)
+    return listed or any(os.path.lexists(folder / name) for name in (rundir.PLAN, rundir.RECORDS))
 
 
 def _regular(path: Path) -> bool:
