@@ -208,6 +208,13 @@ def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
     assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "result.json"])
+def test_a_file_beside_a_document_does_not_hide_it(tmp_path, name):
+    (tmp_path / "README.md").write_text(SOURCES[R300])
+    (tmp_path / name).touch()
+    assert validated(tmp_path)["README.md"] == [code for code, _, _ in FOUND[R300]]
+
+
 def test_findings_in_a_readme_stand_at_its_lines(tmp_path):
     (tmp_path / "README.md").write_text(SOURCES[R300])
     (file,) = Validator().validated(tmp_path)

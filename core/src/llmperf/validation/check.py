@@ -120,8 +120,10 @@ class Validator:
             told = (UNREADABLE.finding("", str(error)),)
         yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
         try:
+            edited = {file.path: file for file in _rendering(folder)}
+            yield from edited.values()
             for document in documents_in(folder):
-                if document.kind not in ("manifest", "archive"):
+                if document.kind not in ("manifest", "archive") and document.path not in edited:
                     yield from self._judged(document)
         except UserError as error:
             yield _unreadable(folder, None, error)
@@ -204,6 +206,13 @@ def _is_handed_in(published: Published) -> bool:
     described = any(one.kind in ("hardware", "software") for one in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
     return described and "throughput" in names
+
+
+def _rendering(folder: Path) -> Iterator[FileFindings]:
+    from llmperf.validation.submission import rendering_findings
+
+    for path, line, told in rendering_findings(folder):
+        yield FileFindings(path=path, kind="readme", findings=(told,), lines={told.path: line})
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
