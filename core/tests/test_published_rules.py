@@ -208,6 +208,24 @@ def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
     assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
 
 
+REPRINTED = {
+    "digit groups": ("2868 ", "2,868 "),
+    "spaces": ("32/40", "32 / 40"),
+    "another zero": ("38.6%", "38.60%"),
+    "a loss of three digits": (" 4.65 ", " 4.650 "),
+}
+
+
+@pytest.mark.parametrize("one", REPRINTED)
+def test_a_copied_row_that_is_printed_otherwise_is_found(tmp_path, one):
+    was, now = REPRINTED[one]
+    assert was in SOURCES[MEGATRON]
+    for name, written in (("a", SOURCES[MEGATRON]), ("b", SOURCES[MEGATRON].replace(was, now))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(written)
+    assert validated(tmp_path)["b/README.md"].count("LP631") == 2
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "result.json"])
 def test_a_file_beside_a_document_does_not_hide_it(tmp_path, name):
     (tmp_path / "README.md").write_text(SOURCES[R300])

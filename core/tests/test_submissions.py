@@ -228,6 +228,18 @@ def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, 
     assert f"found those of {submission}/" in line
 
 
+def test_a_repeated_run_in_other_files_is_told(run_folder, tmp_path):
+    from llmperf.documents import save
+    from llmperf.results.build import build_result
+
+    other = tmp_path / "run2"
+    shutil.copytree(run_folder, other)
+    for record in (other / "records").iterdir():
+        record.write_text(record.read_text().replace('{"', '{ "', 1))
+    save(other / "result.json", build_result(other))
+    assert codes(tmp_path) == ["LP631"]
+
+
 def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, capsys):
     result = json.loads((run_folder / "result.json").read_text())
     result["metrics"]["measured_tokens"] += 1
