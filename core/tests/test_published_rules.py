@@ -164,11 +164,27 @@ def test_a_fault_put_into_a_published_document_is_found_by_its_rule(code, name, 
     places = [(code, words) for code, _, words in before]
     fresh = [one for one in after if (one[0], one[2]) not in places]
     assert code in [one[0] for one in fresh], after
+    assert "LP622" not in [one[0] for one in after], "what was just imported is what its text gives"
 
 
+CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "fix_hp"}
 IMPORTED_FAULTS = {
     "LP621": {"/rows/0/variant": lambda value: not value},
-    "LP622": {"/rows/0/metrics/memory/text": lambda value: value + "0", "/rows/0/line": lambda value: value + 1},
+    "LP622": {
+        "/rows/0/metrics/memory/text": lambda value: value + "0",
+        "/rows/0/line": lambda value: value + 1,
+        "/rows/0/model": lambda value: None,
+        "/rows/0/framework": lambda value: "paddle" if value == "lora" else "lora",
+        "/rows/0/case": lambda value: None if value else "llama2_7b_lora",
+        "/rows/0/fix_hp": lambda value: () if value else [CHANGE],
+        "/vendor": lambda value: None,
+        "/defaults/micro_batch": lambda value: (value or 0) + 7,
+        "/strategy/tensor_parallel": lambda value: (value or 0) + 7,
+        "/sections/0/entries/0/name": lambda value: "remark",
+        "/tables/1/columns/0/name": lambda value: "remark",
+        "/tables": lambda value: [],
+        "/rows": lambda value: [],
+    },
 }
 
 
@@ -182,6 +198,23 @@ def test_a_change_after_the_import_is_found(name, code, pointer):
         inner = inner[int(folder)] if isinstance(inner, list) else inner[folder]
     inner[leaf] = IMPORTED_FAULTS[code][pointer](inner[leaf])
     assert code in [one[0] for one in told(documents.convert(value, Published, "published"))]
+
+
+def test_a_document_that_was_emptied_is_told():
+    value = json.loads((ROOT / "published" / ZERO / "published.json").read_text()) | {"rows": [], "tables": []}
+    assert ("LP622", "/rows") in [one[:2] for one in told(documents.convert(value, Published, "published"))]
+
+
+def test_a_case_that_this_library_has_not_got_is_no_change():
+    """Who imported it may have had one."""
+    text = SOURCES[LORA].replace("lora", "adapters").replace("LORA", "adapters").replace("LoRA", "adapters")
+    value = json.loads(documents.encode(imported(text)))
+    before = told(documents.convert(value, Published, "published"))
+    for row in value["rows"]:
+        assert row["case"] is None
+        row["case"] = "mine"
+    assert "LP622" not in [one[0] for one in before]
+    assert told(documents.convert(value, Published, "published")) == before
 
 
 RARE = {"LP213", "LP312", "LP616"}
