@@ -102,6 +102,18 @@ def test_a_link_in_the_place_of_a_source_is_not_followed(run_folder, name):
     assert "LP703" not in codes(run_folder)
 
 
+@pytest.mark.parametrize("name", ["memory.jsonl", "machine.json", "records/rank-00009.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_keeps_the_figures_from_being_computed_again_is_told(run_folder, name, kind):
+    """Or a link beside edited figures would hide that they are."""
+    if kind == "folder":
+        (run_folder / name).mkdir()
+    else:
+        (run_folder.parent / "elsewhere").touch()
+        (run_folder / name).symlink_to(run_folder.parent / "elsewhere")
+    assert codes(run_folder) == {"LP702"}
+
+
 def test_a_plan_that_makes_no_sense_is_a_finding(run_folder):
     edit(run_folder / "plan.json", lambda plan: plan["probe"].update(devices=[]))
     assert "LP703" in codes(run_folder)

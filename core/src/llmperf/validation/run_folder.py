@@ -74,20 +74,24 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    present = [path.relative_to(folder).as_posix() for path in _sources(folder) if _regular(path)]
-    for name in present:
-        if name not in result.files:
-            path = pointer(["files", name])
+    for path in _sources(folder):
+        name = path.relative_to(folder).as_posix()
+        if name in result.files:
+            continue
+        where = pointer(["files", name])
+        if _regular(path):
             yield UNLISTED.finding(
-                path, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
+                where, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
             )
+        elif _is_link(path):  # it keeps the figures from being computed again
+            yield ABSENT.finding(where, f"expected a regular file {shown(name)}, found a link or a folder")
     for name, expected in result.files.items():
-        path = pointer(["files", name[:200]])
+        where = pointer(["files", name[:200]])
         problem = _path_problem(name, folder)
         if problem:
-            yield ABSENT.finding(path, problem)
+            yield ABSENT.finding(where, problem)
         elif (found := sha256(folder / name)) != expected:
-            yield CHANGED.finding(path, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
+            yield CHANGED.finding(where, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
 
 
 def _path_problem(name: str, folder: Path) -> str | None:
