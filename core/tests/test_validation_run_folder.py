@@ -173,6 +173,14 @@ def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, capsys):
     assert "LP702" in capsys.readouterr().err
 
 
+def test_records_without_a_plan_are_still_held_against_their_hashes(run_folder):
+    record = run_folder / "records" / "rank-00000.jsonl"
+    record.write_text(record.read_text() + "\n")
+    (run_folder / "plan.json").unlink()
+    edit(run_folder / "result.json", lambda result: result["files"].pop("plan.json"))
+    assert codes(run_folder) == {"LP701", "LP705"}
+
+
 def test_a_link_for_a_plan_alone_is_told(run_folder):
     folder = alone(run_folder)
     (folder / "plan.json").symlink_to(run_folder / "plan.json")

@@ -40,13 +40,12 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
     """What is gone where something of the run is still there; else that the result lies by itself."""
-    if result.files and _has_traces(result, folder):
-        told = list(_file_findings(result, folder))
-        if any(one.code == ABSENT.code for one in told):
-            return told
+    told = list(_file_findings(result, folder)) if result.files and _has_traces(result, folder) else []
+    if any(one.code == ABSENT.code for one in told):
+        return told
     rule = NOT_SUBMITTED if submitted else BY_ITSELF
     message = "expected the plan and the records beside the result, found no plan: its figures were not computed again"
-    return [rule.finding("/files", message)]
+    return [*told, rule.finding("/files", message)]
 
 
 def _has_traces(result: Result, folder: Path) -> bool:
