@@ -185,6 +185,8 @@ FAULTS = {
     "LP305": put(("/mfu/0/headline", False)),
     "LP306": put(("/mfu/0/peak_source", "")),
     "LP307": put(("/mfu/0/peak_flops_per_second", times(2))),
+    "LP308": put(("/hardware/device_share", 0.3)),
+    "LP309": put(("/hardware/device_model", "custom"), ("/mfu/0/peak_flops_per_second", 1e12)),
     "LP401": put(("/metrics/device_memory_used_bytes", times(9))),
     "LP402": put(("/metrics/rank_memory/0/peak_bytes", times(9))),
     "LP403": put(("/metrics/rank_memory/0/rank", 99)),
