@@ -209,6 +209,8 @@ FAULTS = {
     "LP607": put(("/model/layers", lambda value: value + 1)),
     "LP608": put(("/hardware/vendor", "rocm")),
     "LP609": put(("/hardware/driver", None)),
+    "LP640": put(("/tuning/fused_ops", ["made up"])),
+    "LP641": put(("/case", "my_own")),
     "LP902": put(("/hardware/vendor", "acme")),
 }
 NOWHERE = {("LP503", "lora"): "fine-tuning starts from a trained model"}

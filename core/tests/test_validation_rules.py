@@ -125,6 +125,8 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP603", {"/spec/changes/0/value": 9}),
         ("LP606", {"/spec/contract/precision": "bf16"}),
         ("LP607", {"/spec/model/layers": 8}),
+        ("LP640", {"/spec/framework": {"overlap_comm": True}}),
+        ("LP641", {"/spec/case": "my_case"}),
     ],
 )
 def test_rules_hold_for_plans_too(code, values):
@@ -152,6 +154,39 @@ def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
     told = [one.code for one in judged(put(example, values))]
     assert told.count("LP301") == 5
     assert "LP201" in told
+
+
+CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "message"),
+    [
+        (
+            {"/fix_hp/0/case_value": 99},
+            "/fix_hp/0/case_value",
+            'expected 30 ("contract.steps" in case default), found 99',
+        ),
+        (
+            {"/fix_hp/1": CHANGED_NOTHING},
+            "/fix_hp/1/path",
+            'expected what differs from case default, found "contract.seed", which does not',
+        ),
+        (
+            {"/fix_hp/1": {"path": "contract.steps", "case_value": 30, "value": 8, "origin": "--set"}},
+            "/fix_hp/1/path",
+            'expected one entry for each path, found "contract.steps" again',
+        ),
+        (
+            {"/framework": {"a\nb": True}},
+            "/fix_hp",
+            'expected an entry for "framework.a\\nb" (null in case default, true here), found none',
+        ),
+    ],
+)
+def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
+    told = [(one.path, one.message) for one in judged(put(example, values)) if one.code == "LP640"]
+    assert told == [(path, message)]
 
 
 def test_a_result_cannot_be_passed_off_as_imported(example):
