@@ -200,6 +200,8 @@ FAULTS = {
     "LP503": put(("/metrics/first_loss", 2.0), ("/loss_curve/0/loss", 2.0)),
     "LP504": put(("/metrics/final_loss", times(0.9))),
     "LP505": put(("/loss_curve/3/step", 4)),
+    "LP506": put(("/metrics/final_loss", 1e9)),
+    "LP507": put(("/loss_curve/3/loss", 1e9)),
     "LP601": put(("/variant", lambda value: not value)),
     "LP602": put(("/failure", FAILURE)),
     "LP603": put(("/fix_hp", [CHANGE])),

@@ -189,6 +189,16 @@ def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
     assert told == [(path, message)]
 
 
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "+Infinity", "∞", "**NaN** (diverged)"])
+def test_a_published_loss_that_is_no_number_is_an_error(text):
+    told = [(one.code, one.severity) for one in judged_document({"| 4.65 |": f"| {text} |"})]
+    assert ("LP508", "error") in told
+
+
+def test_a_published_cell_of_words_is_only_a_note():
+    assert {one.code for one in judged_document({"| 4.65 |": "| nancy |"})} == {"LP617"}
+
+
 def test_a_result_cannot_be_passed_off_as_imported(example):
     """Published tables are documents of their own kind; a result is held to its plan and records always."""
     example["provenance"] = "imported"
