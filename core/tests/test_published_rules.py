@@ -132,6 +132,7 @@ FAULTS = {
     ],
     "LP412": [replaced(r"46\.80\\\*2 \+ ", ""), replaced(r"70\.09 \* 8 GB", "70.09 * 4 GB")],
     "LP413": [older_device, lambda text: text.replace("fp16", "bf16") if "昆仑芯" in text else None],
+    "LP508": [replaced(r"(\| *\d{4} *\| *)\d\.\d\d( *\|)", r"\1nan\2"), replaced(r"\d\d\.\d% *\|", "inf |")],
     "LP511": [replaced(r"(\d{4} *\| *|\| *)(\d)\.(\d\d)( *\|)", r"\1\2\3.0\4")],
     "LP611": [
         replaced(r"- ##### (?:H800|)软件环境", "- ##### H20软件环境"),

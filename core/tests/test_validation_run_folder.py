@@ -6,7 +6,9 @@ import json
 import os
 
 import pytest
+from llmperf import documents
 from llmperf.cli.main import call
+from llmperf.results.build import build_result
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import run_folder_findings
 
@@ -57,11 +59,55 @@ def test_edited_records_are_found_even_with_a_new_hash(run_folder):
     before = path.read_text()
     path.write_text(before.replace('"window_seconds":3.84', '"window_seconds":1.92'))
     assert path.read_text() != before
-    # the other rank is slower, so no figure moves: only the hash tells
-    assert codes(run_folder) == {"LP701"}
+    # the other rank is slower, so no figure moves: the hash tells, and the rank's own steps
+    assert codes(run_folder) == {"LP701", "LP642"}
     other = run_folder / "records" / "rank-00000.jsonl"
     other.write_text(other.read_text().replace('"window_seconds":3.84', '"window_seconds":1.92'))
-    assert codes(run_folder) == {"LP701", "LP703"}
+    assert codes(run_folder) == {"LP701", "LP703", "LP642"}
+
+
+def resealed(run, change):
+    """Codes after every record was changed and the result computed again from that."""
+    for path in (run / "records").glob("rank-*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    documents.save(run / "result.json", build_result(run))
+    return codes(run)
+
+
+def scaled(*names, factor=0.5):
+    def change(record):
+        record.update({name: record[name] * factor for name in names if name in record})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (scaled("window_seconds"), {"LP206", "LP642"}),
+        (scaled("step_seconds"), {"LP206", "LP643"}),
+        (scaled("step_seconds", "window_seconds"), {"LP642", "LP643"}),
+        (scaled("step_seconds", "window_seconds", factor=0.95), set()),
+        (lambda record: record.update(tokens=1) if "tokens" in record else None, {"LP644"}),
+        (lambda record: record.update(measured_steps=5) if "measured_steps" in record else None, {"LP644"}),
+    ],
+)
+def test_records_that_disagree_are_found_though_the_result_follows_from_them(run_folder, change, expected):
+    assert resealed(run_folder, change) == expected
+
+
+def test_a_configuration_file_that_is_not_the_plans_is_found(run_folder):
+    file = run_folder / "files" / "ds_config.json"
+    file.parent.mkdir()
+    file.write_text(json.loads((run_folder / "plan.json").read_text())["files"][file.name])
+    assert codes(run_folder) == set()
+    file.write_text("{}")
+    assert codes(run_folder) == {"LP645"}
+    file.unlink()
+    assert codes(run_folder) == set()
 
 
 def test_a_record_that_is_gone_is_found(run_folder):
@@ -188,8 +234,6 @@ def test_a_link_for_a_plan_alone_is_told(run_folder):
 
 
 def test_logs_may_be_left_out(run_folder):
-    from llmperf.results.build import build_result
-
     record = run_folder / "records" / "rank-00001.jsonl"
     failed = '{"kind":"failure","rank":1,"at":1768469407.0,"exception":"ValueError","message":"x","traceback":"x"}\n'
     record.write_text("".join(record.read_text().splitlines(keepends=True)[:2]) + failed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,7 +14,15 @@ from llmperf.documents import builtins, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import pointer, printable, shown
-from llmperf.validation.rules.files import ABSENT, BY_ITSELF, CHANGED, DIFFERENT, NOT_SUBMITTED, UNLISTED
+from llmperf.validation.rules.files import (
+    ABSENT,
+    BY_ITSELF,
+    CHANGED,
+    DIFFERENT,
+    NOT_SUBMITTED,
+    PLAN_FILE,
+    UNLISTED,
+)
 
 NOT_REBUILT = ("findings", "files")
 """Parts of a result that do not come from the records, or are checked by their own rule."""
@@ -105,10 +113,14 @@ def _path_problem(name: str, folder: Path) -> str | None:
 
 
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    from llmperf.results.build import build_result
+    from llmperf.results.build import result_of
+    from llmperf.results.run_records import read_run
+    from llmperf.validation.run_records import record_findings
 
     try:
-        rebuilt = build_result(folder)
+        records = read_run(folder)
+        rebuilt = result_of(records)
+        told = list(islice(record_findings(records), MAX_DIFFERENCES))
     except UserError as error:
         message = printable(str(error)).removeprefix(f"{folder}/")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")
@@ -122,6 +134,24 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     for path, found, expected in islice(differences, MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
+    yield from told
+    yield from islice(_plan_file_findings(records.plan.files, folder), MAX_DIFFERENCES)
+
+
+def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Finding]:
+    """Configuration files that are there and are not the plan's; they may have been left out."""
+    for name, text in files.items():
+        inside = f"{rundir.FILES}/{name}"
+        if _path_problem(inside, folder) is None and not _holds(folder / inside, text.encode("utf-8", "replace")):
+            path = pointer(["files", rundir.PLAN])
+            yield PLAN_FILE.finding(path, f"expected {shown(inside)} as the plan has it, found another text")
+
+
+def _holds(path: Path, expected: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(expected) and path.read_bytes() == expected
+    except OSError:
+        return False
 
 
 def _comparable(result: Result) -> dict[str, Any]:

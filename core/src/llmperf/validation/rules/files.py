@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from llmperf.validation.catalogue import reading_rule
 
+SHORT_WINDOW = reading_rule("LP642", "error", "A rank's window is no shorter than the steps in it")
+SHORT_STEPS = reading_rule("LP643", "error", "Steps take as long as lies between them")
+STEP_TOKENS = reading_rule("LP644", "error", "A rank's steps and tokens are those of its records")
+PLAN_FILE = reading_rule("LP645", "error", "The configuration files are those of the plan")
+
 CHANGED = reading_rule("LP701", "error", "The plan and the records are those the result was computed from")
 ABSENT = reading_rule("LP702", "error", "The files the result was computed from are there")
 DIFFERENT = reading_rule("LP703", "error", "The figures are those that the records give")
