@@ -13,7 +13,10 @@ import pytest
 from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call
+from llmperf.documents import convert, save
 from llmperf.plugins import Found, Plugins
+from llmperf.results.build import build_result
+from llmperf.types import Plan
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "vendors.md"
@@ -46,6 +49,10 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     assert words[0] in COMMANDS
     if words[0] == "run":
         words = [*words, "--dry-run"]
+    elif words[0] == "pack":
+        folder = tmp_path / words[1]
+        save(folder / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
+        save(folder / "result.json", build_result(folder))
     assert call(words) == 0, capsys.readouterr().err
 
 

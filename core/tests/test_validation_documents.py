@@ -35,13 +35,10 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     (tmp_path / "dialogues.jsonl").write_text('{"text": "not ours"}\n')
     write(tmp_path / "result.schema.json", llmperf_schemas.load("result"))
     write(tmp_path / ".cache" / "result.json", {"passed": "over"})
-    assert [(file.path.name, file.kind, file.findings) for file in validate_path(tmp_path)] == [
-        ("mine.toml", "case", ()),
-        ("plan.json", "plan", ()),
-        ("row.json", "result", ()),
-    ]
+    told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
+    assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 1)\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 2)\n"
 
 
 CASE = """
@@ -103,7 +100,8 @@ def test_json_for_programs(tmp_path, example, capsys):
     assert (file["path"], file["kind"]) == (str(path), "result")
     assert [(one["code"], one["severity"], one["path"]) for one in file["findings"]] == [
         ("LP601", "error", "/variant"),
-    ]  # fmt: skip
+        ("LP705", "note", "/files"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +145,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{tmp_path}/mine.toml: LP001 error no valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected a result" in out
-    assert err == "2 files: 2 errors, 0 warnings (ruleset 1)\n"
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 2)\n"
 
 
 def test_too_large_is_not_read(tmp_path):
@@ -173,7 +171,8 @@ def test_links_and_pipes_are_not_followed(tmp_path, example):
     (inside / "linked").symlink_to(outside.parent)
     (inside / "plan.json").symlink_to(outside)
     os.mkfifo(inside / "memory.jsonl")
-    assert [(file.path, file.findings) for file in validate_path(inside)] == [(inside / "result.json", ())]
+    assert [file.path for file in validate_path(inside)] == [inside / "result.json"]
+    assert set(codes(inside / "result.json")) == {"LP702"}
     assert codes(inside / "memory.jsonl") == ["LP001"]
 
 

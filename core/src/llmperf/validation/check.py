@@ -77,6 +77,8 @@ class Validator:
 
     plugins: Plugins | None = None
     """Those whose rules are applied beside the core's."""
+    submitted: bool = False
+    """Whether results are handed in, and so have to lie in their run folders."""
     seen: Seen = field(default_factory=Seen)
     _unpacked: tuple[Path, Path] | None = None
     """While an archive is judged: the folder it was unpacked to, and the archive."""
@@ -121,8 +123,10 @@ class Validator:
             told = (UNREADABLE.finding("", str(error)),)
         yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
         try:
+            edited = {file.path: file for file in _rendering(folder)}
+            yield from edited.values()
             for document in documents_in(folder):
-                if document.kind not in ("manifest", "archive"):
+                if document.kind not in ("manifest", "archive") and document.path not in edited:
                     yield from self._judged(document)
         except UserError as error:
             yield _unreadable(folder, None, error)
@@ -189,7 +193,7 @@ class Validator:
         from llmperf.validation.run_folder import run_folder_findings
 
         yield from findings(result, self.plugins)
-        yield from run_folder_findings(result, path.parent)
+        yield from run_folder_findings(result, path.parent, self.submitted or self._unpacked is not None)
         yield from self.seen.of_result(result, self._place(path))
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
@@ -215,6 +219,13 @@ def _is_handed_in(published: Published) -> bool:
     described = any(one.kind in ("hardware", "software") for one in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
     return "throughput" in names and (described or not names.isdisjoint(_OF_PUBLISHED_FORM))
+
+
+def _rendering(folder: Path) -> Iterator[FileFindings]:
+    from llmperf.validation.submission import rendering_findings
+
+    for path, line, told in rendering_findings(folder):
+        yield FileFindings(path=path, kind="readme", findings=(told,), lines={told.path: line})
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:

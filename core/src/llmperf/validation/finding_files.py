@@ -103,12 +103,23 @@ def _is_ours(path: Path) -> bool:
 
 def _is_handed_in(path: Path) -> bool:
     """Markdown with figures in a table, not what llmperf itself writes beside a result or a manifest."""
-    written = path.suffix == ".txt" or any((path.parent / name).exists() for name in (rundir.RESULT, MANIFEST))
     try:
-        text = "" if written or path.stat().st_size > MAX_README_BYTES else path.read_text("utf-8", "replace")
+        unread = path.suffix == ".txt" or path.stat().st_size > MAX_README_BYTES
+        text = "" if unread else path.read_text("utf-8", "replace")
     except OSError:
         return True  # so that it is told that it cannot be read
-    return "|" in text and _THROUGHPUT.search(text) is not None
+    return "|" in text and _THROUGHPUT.search(text) is not None and not _is_written(path)
+
+
+def _is_written(path: Path) -> bool:
+    """Whether llmperf wrote the file: a report beside a result, or the README that the results below it give."""
+    if path.name == rundir.REPORT and (path.parent / rundir.RESULT).is_file():
+        return True
+    if path.name != "README.md" or not (path.parent / MANIFEST).is_file():
+        return False
+    from llmperf.validation.rendered import is_rendered
+
+    return is_rendered(path)
 
 
 def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
