@@ -1,4 +1,4 @@
-"""Time and peak memory of `llmperf validate` on 1,000 and on 10,000 valid results, on one core.
+"""Time and peak memory of `llmperf validate` on 1,000 and on 10,000 valid results that lie by themselves, on one core.
 
 uv run python benchmarks/validate_many.py
 """
@@ -69,7 +69,8 @@ def validate(runs: Path, bytecode: Path) -> tuple[int, Any]:
     child = os.fork()
     if not child:
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         os.execve(argv[0], argv, dict(environment(bytecode)))
     _, status, usage = os.wait4(child, 0)
     return os.waitstatus_to_exitcode(status), usage

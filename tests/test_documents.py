@@ -13,7 +13,10 @@ import pytest
 from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call
+from llmperf.documents import convert, save
 from llmperf.plugins import Found, Plugins
+from llmperf.results.build import build_result
+from llmperf.types import Plan
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "vendors.md"
@@ -35,13 +38,21 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "20261121-030405-default-cpu-zero-ab12"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(llmperf_schemas.example("result")))
+    for number, run_id in enumerate(
+        ("20261121-030405-default-cpu-zero-ab12", "20261121-040506-default-cpu-pytorch-cd34")
+    ):
+        result = llmperf_schemas.example("result") | {"run_id": run_id}
+        result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        (tmp_path / "runs" / run_id / "result.json").write_text(json.dumps(result))
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     assert words[0] in COMMANDS
     if words[0] == "run":
         words = [*words, "--dry-run"]
+    elif words[0] == "pack":
+        folder = tmp_path / words[1]
+        save(folder / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
+        save(folder / "result.json", build_result(folder))
     assert call(words) == 0, capsys.readouterr().err
 
 

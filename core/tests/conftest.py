@@ -168,9 +168,8 @@ def _records(plan, rank):
     for step in range(contract.steps):
         loss = math.log(plan.spec.model.vocab_size) - 0.1 * step
         measured = step >= contract.warmup_steps
-        yield StepRecord(
-            rank=rank, step=step, measured=measured, at=begin + step, step_seconds=0.64, tokens=tokens, loss=loss
-        )
+        at = begin + 0.64 * (step + 1)
+        yield StepRecord(rank=rank, step=step, measured=measured, at=at, step_seconds=0.64, tokens=tokens, loss=loss)
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(
         rank=rank,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from llmperf.results.alignment import align
 from llmperf.types import Result
 
 STEPS = 30
+NUMBER = count()
 
 
 def result(example, losses, **changed):
@@ -23,6 +25,8 @@ def result(example, losses, **changed):
     points = [{"step": step, "loss": loss, "nonfinite": None, "grad_norm": None} for step, loss in losses.items()]
     document["loss_curve"] = points
     document["contract"] |= changed.pop("contract", {})
+    document["run_id"] = f"run-{next(NUMBER)}"
+    document["files"]["records/rank-00000.jsonl"] = f"{next(NUMBER):064x}"
     return document | changed
 
 
@@ -34,11 +38,11 @@ def read(document) -> Result:
     return convert(document, Result, "result")
 
 
-def test_a_curve_is_aligned_with_itself(example):
-    one = read(result(example, curve()))
-    found = align(one, one)
+def test_a_curve_is_aligned_with_the_same_one_of_another_run(example):
+    found = align(read(result(example, curve())), read(result(example, curve())))
     assert (found.passed, found.mean_relative, found.largest_absolute, found.unlike) == (True, 0.0, 0.0, ())
     assert [step.step for step in found.steps] == list(range(1, STEPS + 1))
+    assert found.why == ()
 
 
 @given(apart=st.floats(0.0001, 0.5))
@@ -55,9 +59,59 @@ def test_two_percent_from_the_21st_step_on_is_the_limit(apart):
 
 
 def test_a_short_run_cannot_be_told(example):
-    one = read(result(example, curve(steps=20)))
-    assert align(one, one).passed is None
-    assert align(one, one, from_step=1).passed
+    one, other = (read(result(example, curve(steps=20))) for _ in range(2))
+    assert align(one, other).passed is None
+    assert align(one, other, from_step=1).passed
+
+
+@pytest.mark.parametrize("same", ["run_id", "files"])
+def test_a_run_is_not_held_against_itself(example, same):
+    one = result(example, curve())
+    other = read(result(example, curve(), **{same: one[same]}))
+    found = align(read(one), other)
+    assert found.passed is None
+    assert found.why == ("both are one and the same run",)
+
+
+@pytest.mark.parametrize("diverged", [0, 1])
+def test_a_run_that_lost_its_loss_is_not_aligned(example, diverged):
+    documents = [result(example, curve()), result(example, curve())]
+    for point in documents[diverged]["loss_curve"][21:]:
+        point |= {"loss": None, "nonfinite": "nan"}
+    found = align(*map(read, documents))
+    assert found.passed is False
+    assert f"the loss of {documents[diverged]['run_id']} is nan at step 22, no number at 9 in all" in found.why
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_failed_run_is_not_aligned(example, failed):
+    documents = [result(example, curve()), result(example, curve())]
+    documents[failed]["status"] = "failed"
+    found = align(*map(read, documents))
+    assert found.passed is False
+    assert found.why == (f"{documents[failed]['run_id']} is failed",)
+
+
+@pytest.mark.parametrize(
+    "contract", [{"model": "other"}, {"dataset": "samsum"}, {"seq_len": 64}, {"global_batch": 8}, {"seed": 7}]
+)
+def test_a_run_on_another_contract_is_not_called_aligned(example, contract):
+    found = align(read(result(example, curve(), contract=contract)), read(result(example, curve())))
+    assert found.passed is None
+    assert found.why == (f"another {next(iter(contract))} than the reference",)
+
+
+def test_a_model_of_the_same_name_with_other_facts_is_another(example):
+    other = example["model"] | {"layers": example["model"]["layers"] + 1}
+    found = align(read(result(example, curve(), model=other)), read(result(example, curve())))
+    assert (found.passed, found.unlike) == (None, ("model",))
+    described = example["model"] | {"title": "in other words"}
+    assert align(read(result(example, curve(), model=described)), read(result(example, curve()))).passed
+
+
+def test_precision_may_differ(example):
+    found = align(read(result(example, curve(), contract={"precision": "bf16"})), read(result(example, curve())))
+    assert (found.passed, found.unlike) == (True, ("precision",))
 
 
 def test_no_step_may_exceed_the_step_limit(example):
@@ -98,15 +152,25 @@ def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, caps
     assert "\x1b" not in out
     assert call(["align", one, other, "--no-plot", "--step-limit", "1e-9"]) == 1
     assert "NOT aligned" in capsys.readouterr().out
+    assert call(["align", one, one, "--no-plot"]) == 1
+    assert "cannot tell: both are one and the same run; mean" in capsys.readouterr().out
 
 
 def test_json_and_bad_input(example, tmp_path, capsys):
-    one = write(tmp_path / "one.json", result(example, curve()))
-    assert call(["align", one, one, "--json"]) == 0
+    one, other = (write(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
+    assert call(["align", one, other, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["passed"] is True
     assert call(["align", one]) == 2
     assert "expected one run or more and the reference" in capsys.readouterr().err
     assert call(["align", one, str(tmp_path / "none.json")]) == 2
+
+
+@pytest.mark.parametrize("option", ["--mean-limit", "--step-limit"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_limit_is_a_finite_number(example, tmp_path, capsys, option, value):
+    one, other = (write(tmp_path / f"{name}.json", result(example, curve(0.5))) for name in ("one", "other"))
+    assert call(["align", one, other, option, value]) == 2
+    assert option in capsys.readouterr().err
 
 
 def test_a_drawing_hides_no_curve():

@@ -198,3 +198,16 @@ def test_output_cut_short_is_no_error():
 def test_no_colour_where_there_is_no_terminal():
     done = subprocess.run([sys.executable, "-m", "llmperf", "rum"], capture_output=True, text=True, timeout=30)
     assert "\x1b" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["cases"], ["validate", "cases"], ["--help"], ["models", "--json"]])
+def test_a_full_disk_is_told_in_a_line(words, tmp_path):
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "wrong.toml").write_text("name = 1\n")
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "llmperf", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        silent = subprocess.run(command, stdout=full, stderr=full, cwd=tmp_path)
+    assert done.stderr == "llmperf: cannot write the output: No space left on device\n"
+    assert (done.returncode, silent.returncode) == (2, 2)

@@ -70,7 +70,9 @@ def folder(example, tmp_path):
 
     def write(name, throughputs, **changed):
         for figure in throughputs:
-            document = json.loads(json.dumps(example)) | {"run_id": f"run-{next(number)}"}
+            run_id = f"run-{next(number)}"
+            document = json.loads(json.dumps(example)) | {"run_id": run_id}
+            document["files"]["records/rank-00000.jsonl"] = f"{next(number):064x}"
             document["metrics"]["tokens_per_second_per_device"] = figure
             document["contract"] |= changed.get("contract", {})
             document["fix_hp"] = changed.get("fix_hp", [])
@@ -127,3 +129,39 @@ def test_a_kind_without_a_baseline_fails_too(folder, capsys):
     assert [kind["of_baseline"] for kind in json.loads(capsys.readouterr().out)] == [None, None]
     assert call(["summary", runs, "--baseline", other, "--fail-below", "0.5"]) == 1
     assert "1 of 1 without a figure or without a baseline" in capsys.readouterr().err
+
+
+def copies(source, target, mark):
+    """Four copies of a run, each a little faster, of which `mark` says that they are one."""
+    document = json.loads(next(source.glob("*/result.json")).read_text())
+    for number in range(4):
+        copy = json.loads(json.dumps(document))
+        copy["metrics"]["tokens_per_second_per_device"] *= 1 + number / 1000
+        if mark == "records":
+            copy["run_id"] += f"-{number}"
+        else:
+            copy["files"] = {}
+        (target / str(number)).mkdir(parents=True)
+        (target / str(number) / "result.json").write_text(json.dumps(copy))
+    return str(target)
+
+
+@pytest.mark.parametrize("mark", ["run_id", "records"])
+def test_copies_of_one_run_count_once(folder, tmp_path, capsys, mark):
+    after, before = (tmp_path / name for name in ("after", "before"))
+    folder("after", [110.0]), folder("before", [100.0])
+    sides = [copies(one, tmp_path / f"{one.name}-copies", mark) for one in (after, before)]
+    assert call(["compare", *sides]) == 0
+    told = capsys.readouterr()
+    assert "A (1 run)" in told.out
+    assert "cannot tell" in told.out
+    assert told.err.count("counted once") == 6
+    assert call(["summary", sides[0], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["spread"]["runs"] == 1
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
+def test_what_no_run_could_fail_below_is_refused(folder, capsys, value):
+    runs = folder("runs", [90.0])
+    assert call(["summary", runs, "--baseline", runs, "--fail-below", value]) == 2
+    assert "--fail-below" in capsys.readouterr().err

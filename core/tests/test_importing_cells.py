@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,12 +254,10 @@ def test_names_of_configurations(text, device, memory, grid, degrees):
     assert found.degrees == degrees
 
 
-def test_a_heading_of_many_signs_is_read_in_time():
-    """A pattern that backtracks takes minutes for these, for which a linear one takes milliseconds."""
-    before = perf_counter()
-    found = blocks(["# " + "#" * 9900 + "x"] * 100 + ["## Performance ##"])
-    assert perf_counter() - before < 5
-    assert (len(found), found[-1].text) == (101, "Performance")
+def test_headings_of_many_signs_end():
+    """A pattern that backtracks takes ten minutes for these, for which a linear one takes milliseconds."""
+    found = blocks(["# " + "#" * 9900 + "x"] * 2000 + ["## Performance ##"])
+    assert (len(found), found[-1].text) == (2001, "Performance")
 
 
 def test_defaults_of_sentences():

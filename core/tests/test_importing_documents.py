@@ -17,6 +17,7 @@ from llmperf.importing.document import MAX_LINE, MAX_LINES, import_document
 from llmperf.importing.library_match import Known
 from llmperf.reporting.published import FORMATS, render
 from llmperf.reporting.published_markdown import published_markdown
+from llmperf.validation.rules.published_identity import document_is_that_of_its_text
 from llmperf.validation.schema import schema_findings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -44,6 +45,8 @@ def checked(text):
     except UserError:
         return None
     assert schema_findings("published", json.loads(documents.encode(published))) == []
+    if published.rows:
+        assert list(document_is_that_of_its_text(published)) == []
     for name in [one for one in FORMATS if one != "html"]:  # that is half a megabyte each time
         for language in ("en", "zh"):
             assert render(name, (), [(Path("published.json"), published)], language)
@@ -80,7 +83,7 @@ def same(row, meant, columns):
 @given(generated.documents())
 @settings(max_examples=100, deadline=None)
 def test_generated_documents_are_read_as_they_were_meant(document):
-    published = read(document.text)
+    published = checked(document.text)
     assert published.unread == ()
     assert published.source.language == ("zh" if document.chinese else "en")
     assert len(published.rows) == len(document.rows)

@@ -21,6 +21,7 @@ def measured(example, tmp_path):
               seq_len=4096, batch=64, dataset="redpajama_sample", layout=(4, 1), simulated=False):  # fmt: skip
         for number, figure in enumerate(throughputs):
             one = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "case": case, "fix_hp": []}
+            one["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
             one["model"]["name"] = model
             one["contract"] |= {"model": model, "precision": precision, "seq_len": seq_len, "dataset": dataset}
             one["tuning"]["framework"] = framework

@@ -268,6 +268,7 @@ FAULTS = {
     ],
     "LP412": [replaced(r"46\.80\\\*2 \+ ", ""), replaced(r"70\.09 \* 8 GB", "70.09 * 4 GB")],
     "LP413": [older_device, lambda text: text.replace("fp16", "bf16") if "昆仑芯" in text else None],
+    "LP508": [replaced(r"(\| *\d{4} *\| *)\d\.\d\d( *\|)", r"\1nan\2"), replaced(r"\d\d\.\d% *\|", "inf |")],
     "LP511": [replaced(r"(\d{4} *\| *|\| *)(\d)\.(\d\d)( *\|)", r"\1\2\3.0\4")],
     "LP611": [
         replaced(r"- ##### (?:H800|)软件环境", "- ##### H20软件环境"),
@@ -300,11 +301,27 @@ def test_a_fault_put_into_a_published_document_is_found_by_its_rule(code, name, 
     places = [(code, words) for code, _, words in before]
     fresh = [one for one in after if (one[0], one[2]) not in places]
     assert code in [one[0] for one in fresh], after
+    assert "LP622" not in [one[0] for one in after], "what was just imported is what its text gives"
 
 
+CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "fix_hp"}
 IMPORTED_FAULTS = {
     "LP621": {"/rows/0/variant": lambda value: not value},
-    "LP622": {"/rows/0/metrics/memory/text": lambda value: value + "0", "/rows/0/line": lambda value: value + 1},
+    "LP622": {
+        "/rows/0/metrics/memory/text": lambda value: value + "0",
+        "/rows/0/line": lambda value: value + 1,
+        "/rows/0/model": lambda value: None,
+        "/rows/0/framework": lambda value: "paddle" if value == "lora" else "lora",
+        "/rows/0/case": lambda value: None if value else "llama2_7b_lora",
+        "/rows/0/fix_hp": lambda value: () if value else [CHANGE],
+        "/vendor": lambda value: None,
+        "/defaults/micro_batch": lambda value: (value or 0) + 7,
+        "/strategy/tensor_parallel": lambda value: (value or 0) + 7,
+        "/sections/0/entries/0/name": lambda value: "remark",
+        "/tables/1/columns/0/name": lambda value: "remark",
+        "/tables": lambda value: [],
+        "/rows": lambda value: [],
+    },
 }
 
 
@@ -318,6 +335,23 @@ def test_a_change_after_the_import_is_found(name, code, pointer):
         inner = inner[int(folder)] if isinstance(inner, list) else inner[folder]
     inner[leaf] = IMPORTED_FAULTS[code][pointer](inner[leaf])
     assert code in [one[0] for one in told(documents.convert(value, Published, "published"))]
+
+
+def test_a_document_that_was_emptied_is_told():
+    value = json.loads((ROOT / "published" / ZERO / "published.json").read_text()) | {"rows": [], "tables": []}
+    assert ("LP622", "/rows") in [one[:2] for one in told(documents.convert(value, Published, "published"))]
+
+
+def test_a_case_that_this_library_has_not_got_is_no_change():
+    """Who imported it may have had one."""
+    text = SOURCES[LORA].replace("lora", "adapters").replace("LORA", "adapters").replace("LoRA", "adapters")
+    value = json.loads(documents.encode(imported(text)))
+    before = told(documents.convert(value, Published, "published"))
+    for row in value["rows"]:
+        assert row["case"] is None
+        row["case"] = "mine"
+    assert "LP622" not in [one[0] for one in before]
+    assert told(documents.convert(value, Published, "published")) == before
 
 
 RARE = {"LP213", "LP312", "LP616"}
@@ -342,6 +376,31 @@ def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
     (tmp_path / "NOTES.md").write_text("| model | throughput |\n|---|---|\n| a | 3 tokens/s |\n")
     (tmp_path / "README.md").write_text("# Throughput | and more\n")
     assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
+
+
+REPRINTED = {
+    "digit groups": ("2868 ", "2,868 "),
+    "spaces": ("32/40", "32 / 40"),
+    "another zero": ("38.6%", "38.60%"),
+    "a loss of three digits": (" 4.65 ", " 4.650 "),
+}
+
+
+@pytest.mark.parametrize("one", REPRINTED)
+def test_a_copied_row_that_is_printed_otherwise_is_found(tmp_path, one):
+    was, now = REPRINTED[one]
+    assert was in SOURCES[MEGATRON]
+    for name, written in (("a", SOURCES[MEGATRON]), ("b", SOURCES[MEGATRON].replace(was, now))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(written)
+    assert validated(tmp_path)["b/README.md"].count("LP631") == 2
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "result.json"])
+def test_a_file_beside_a_document_does_not_hide_it(tmp_path, name):
+    (tmp_path / "README.md").write_text(SOURCES[R300])
+    (tmp_path / name).touch()
+    assert validated(tmp_path)["README.md"] == [code for code, _, _ in FOUND[R300]]
 
 
 def test_findings_in_a_readme_stand_at_its_lines(tmp_path):

@@ -15,6 +15,7 @@ from llmperf.plugins import load_for
 from llmperf.types import PhaseRecord, StepRecord
 from llmperf.types.plan import Script
 from llmperf.validation.check import findings
+from llmperf.validation.run_folder import run_folder_findings
 
 STAND_IN = Path(__file__).parent / "stub" / "script.py"
 
@@ -58,6 +59,7 @@ PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluat
 def test_a_run_is_complete_and_counted_by_the_core(run_script):
     plan, result, run = run_script()
     assert (result.status, result.failure) == ("complete", None)
+    assert run_folder_findings(result, run) == []
     assert result.metrics.measured_steps == 6
     assert result.metrics.measured_tokens == 6 * plan.batch.tokens_per_step
     assert 6 * 0.02 <= result.metrics.window_seconds < 3

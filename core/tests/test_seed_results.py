@@ -185,6 +185,8 @@ FAULTS = {
     "LP305": put(("/mfu/0/headline", False)),
     "LP306": put(("/mfu/0/peak_source", "")),
     "LP307": put(("/mfu/0/peak_flops_per_second", times(2))),
+    "LP308": put(("/hardware/device_share", 0.3)),
+    "LP309": put(("/hardware/device_model", "custom"), ("/mfu/0/peak_flops_per_second", 1e12)),
     "LP401": put(("/metrics/device_memory_used_bytes", times(9))),
     "LP402": put(("/metrics/rank_memory/0/peak_bytes", times(9))),
     "LP403": put(("/metrics/rank_memory/0/rank", 99)),
@@ -198,6 +200,8 @@ FAULTS = {
     "LP503": put(("/metrics/first_loss", 2.0), ("/loss_curve/0/loss", 2.0)),
     "LP504": put(("/metrics/final_loss", times(0.9))),
     "LP505": put(("/loss_curve/3/step", 4)),
+    "LP506": put(("/metrics/final_loss", 1e9)),
+    "LP507": put(("/loss_curve/3/loss", 1e9)),
     "LP601": put(("/variant", lambda value: not value)),
     "LP602": put(("/failure", FAILURE)),
     "LP603": put(("/fix_hp", [CHANGE])),
@@ -207,6 +211,8 @@ FAULTS = {
     "LP607": put(("/model/layers", lambda value: value + 1)),
     "LP608": put(("/hardware/vendor", "rocm")),
     "LP609": put(("/hardware/driver", None)),
+    "LP640": put(("/tuning/fused_ops", ["made up"])),
+    "LP641": put(("/case", "my_own")),
     "LP902": put(("/hardware/vendor", "acme")),
 }
 NOWHERE = {("LP503", "lora"): "fine-tuning starts from a trained model"}

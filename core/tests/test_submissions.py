@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 import zipfile
@@ -92,6 +94,130 @@ def test_each_departure_from_the_manifest_is_told(submission, tmp_path, change, 
     assert code in codes(repacked(submission, tmp_path / "changed.zip", change))
 
 
+def resealed(change):
+    """An edit of the members that is followed by a manifest made anew."""
+
+    def edit(members):
+        change(members)
+        manifest = json.loads(members.pop("manifest.json"))
+        manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+        members["manifest.json"] = json.dumps(manifest).encode()
+
+    return edit
+
+
+def named(members, ending):
+    return next(name for name in members if name.endswith(ending))
+
+
+def without_sources(members):
+    for name in [name for name in members if "/" in name and not name.endswith("result.json")]:
+        del members[name]
+
+
+def doubled(document):
+    assert b"1,600.0" not in document
+    return document.replace(b"800.0", b"1,600.0")
+
+
+def unlisted(members):
+    name = named(members, "result.json")
+    members[name] = json.dumps(json.loads(members[name]) | {"files": {}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda members: members.pop(named(members, "plan.json")), "LP702"),
+        (lambda members: members.update({"run/Plan.json": members.pop("run/plan.json")}), "LP702"),
+        (lambda members: members.update({"run/plan.json/x": members.pop("run/plan.json")}), "LP702"),
+        (without_sources, "LP805"),
+        (unlisted, "LP805"),
+        (lambda members: members.update({"more.zip": b"PK"}), "LP806"),
+        (lambda members: members.update({"run/records/more.zip": b"PK"}), "LP806"),
+        (lambda members: members.update({"run/files/result.json": members["run/result.json"]}), "LP806"),
+        (lambda members: members.update({".hidden/result.json": members["run/result.json"]}), "LP806"),
+        (lambda members: members.update({"run/Result.JSON": members["run/result.json"]}), "LP806"),
+        (lambda members: members.update({"other/plan.json": members["run/plan.json"]}), "LP807"),
+        (lambda members: members.update({"README.md": doubled(members["README.md"])}), "LP808"),
+        (lambda members: members.update({"README.md": members["README.md"] + b"more\n"}), "LP808"),
+        (lambda members: members.update({"README.md": b""}), "LP808"),
+        (lambda members: members.update({"run/report.md": doubled(members["README.md"])}), "LP808"),
+        (lambda members: members.pop("README.md"), "LP802"),
+    ],
+)
+def test_each_departure_under_a_manifest_made_anew_is_told(submission, tmp_path, change, code):
+    changed = repacked(submission, tmp_path / "changed.zip", resealed(change))
+    assert code in [one.code for file in validate_path(changed) for one in file.findings if one.severity == "error"]
+    assert call(["validate", str(changed)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"runs": ["nope"]}, "LP807"),
+        ({"runs": []}, "LP807"),
+        ({"runs": ["run", "run"]}, "LP807"),
+        ({"created": "yesterday"}, "LP809"),
+        ({"created": "2026-01-02T03:04:05"}, "LP809"),
+    ],
+)
+def test_what_the_manifest_itself_says_is_checked(submission, tmp_path, values, code):
+    def change(members):
+        members["manifest.json"] = json.dumps(json.loads(members["manifest.json"]) | values).encode()
+
+    changed = repacked(submission, tmp_path / "changed.zip", change)
+    assert set(codes(changed)) == {code}
+    assert call(["validate", str(changed)]) == 1
+
+
+def test_a_key_stands_once_in_a_manifest(submission, tmp_path):
+    def change(members):
+        members["manifest.json"] = members["manifest.json"].replace(b'"files":', b'"files": {}, "files":')
+
+    assert codes(repacked(submission, tmp_path / "changed.zip", change)) == ["LP002"]
+
+
+def test_a_changed_readme_is_told_at_its_line(submission, tmp_path, capsys):
+    change = resealed(lambda members: members.update({"README.md": doubled(members["README.md"])}))
+    changed = repacked(submission, tmp_path / "changed.zip", change)
+    assert call(["validate", str(changed)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert re.match(re.escape(f"{changed}/README.md:") + r"\d+: LP808 error expected .*800\.0.* found .*1,600\.0", line)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_submission_of_many_runs_in_any_order_is_valid(run_folder, tmp_path, language):
+    other = tmp_path / "another"
+    shutil.copytree(run_folder, other)
+    output = tmp_path / "two.zip"
+    assert call(["pack", str(run_folder), str(other), "-o", str(output), "--lang", language]) == 0
+    assert set(codes(output)) <= {"LP631"}
+
+
+def test_what_pack_does_not_know_is_left_out(run_folder, tmp_path):
+    for name in ("notes.txt", "more.csv", "logs/rank-00000.log", "logs/core", "files/extra.json"):
+        (run_folder / name).parent.mkdir(exist_ok=True)
+        (run_folder / name).write_text("x")
+    output = tmp_path / "whole.zip"
+    assert call(["pack", str(run_folder), "-o", str(output), "--logs"]) == 0
+    with zipfile.ZipFile(output) as archive:
+        assert "run/logs/rank-00000.log" in archive.namelist()
+        assert not {"run/notes.txt", "run/more.csv", "run/logs/core", "run/files/extra.json"} & set(archive.namelist())
+    assert codes(output) == []
+
+
+def test_a_hidden_folder_is_not_packed(run_folder, tmp_path, capsys):
+    hidden = run_folder.rename(tmp_path / ".run")
+    assert call(["pack", str(hidden), "-o", str(tmp_path / "no.zip")]) == 2
+    assert "'.run'" in capsys.readouterr().err
+
+
+def test_a_submission_unpacked_by_hand_is_read_as_a_folder(submission, tmp_path):
+    shutil.unpack_archive(submission, tmp_path / "by_hand")
+    assert codes(tmp_path / "by_hand") == []
+
+
 def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, tmp_path, capsys):
     second = tmp_path / "second.zip"
     shutil.copy(submission, second)
@@ -100,6 +226,18 @@ def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, 
     (line,) = [one for one in capsys.readouterr().out.splitlines() if "LP631" in one]
     assert line.startswith(f"{second}/")
     assert f"found those of {submission}/" in line
+
+
+def test_a_repeated_run_in_other_files_is_told(run_folder, tmp_path):
+    from llmperf.documents import save
+    from llmperf.results.build import build_result
+
+    other = tmp_path / "run2"
+    shutil.copytree(run_folder, other)
+    for record in (other / "records").iterdir():
+        record.write_text(record.read_text().replace('{"', '{ "', 1))
+    save(other / "result.json", build_result(other))
+    assert codes(tmp_path) == ["LP631"]
 
 
 def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, capsys):
@@ -187,3 +325,10 @@ def test_damaged_archives_are_said_in_a_line(submission, tmp_path, place, value,
     damaged.write_bytes(bytes(data))
     for file in validate_path(damaged):
         assert all(finding.message for finding in file.findings)
+
+
+@pytest.mark.parametrize("command", [["report"], ["summary"], ["compare", "here"], ["align", "here"]])
+def test_other_commands_say_that_an_archive_is_to_be_unpacked(submission, run_folder, capsys, command):
+    words = [str(run_folder) if word == "here" else word for word in command]
+    assert call([*words, str(submission)]) == 2
+    assert "found an archive: unpack it" in capsys.readouterr().err

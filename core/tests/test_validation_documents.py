@@ -35,13 +35,10 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     (tmp_path / "dialogues.jsonl").write_text('{"text": "not ours"}\n')
     write(tmp_path / "result.schema.json", llmperf_schemas.load("result"))
     write(tmp_path / ".cache" / "result.json", {"passed": "over"})
-    assert [(file.path.name, file.kind, file.findings) for file in validate_path(tmp_path)] == [
-        ("mine.toml", "case", ()),
-        ("plan.json", "plan", ()),
-        ("row.json", "result", ()),
-    ]
+    told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
+    assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 1)\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 2)\n"
 
 
 CASE = """
@@ -103,7 +100,8 @@ def test_json_for_programs(tmp_path, example, capsys):
     assert (file["path"], file["kind"]) == (str(path), "result")
     assert [(one["code"], one["severity"], one["path"]) for one in file["findings"]] == [
         ("LP601", "error", "/variant"),
-    ]  # fmt: skip
+        ("LP705", "note", "/files"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +145,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{tmp_path}/mine.toml: LP001 error no valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected a result" in out
-    assert err == "2 files: 2 errors, 0 warnings (ruleset 1)\n"
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 2)\n"
 
 
 def test_too_large_is_not_read(tmp_path):
@@ -173,7 +171,8 @@ def test_links_and_pipes_are_not_followed(tmp_path, example):
     (inside / "linked").symlink_to(outside.parent)
     (inside / "plan.json").symlink_to(outside)
     os.mkfifo(inside / "memory.jsonl")
-    assert [(file.path, file.findings) for file in validate_path(inside)] == [(inside / "result.json", ())]
+    assert [file.path for file in validate_path(inside)] == [inside / "result.json"]
+    assert set(codes(inside / "result.json")) == {"LP702"}
     assert codes(inside / "memory.jsonl") == ["LP001"]
 
 
@@ -194,13 +193,34 @@ def test_a_terminal_cannot_be_taken_over(tmp_path, example, capsys):
     assert all(line.isprintable() for line in out.splitlines())
 
 
-def test_surrogates_and_foreign_names_are_printed(tmp_path, example, capsys):
-    example["\ud800"] = "\udfff"
+@pytest.mark.parametrize("place", ["title", "\ud800", "notes"])
+def test_half_a_surrogate_pair_is_refused(tmp_path, example, capsys, place):
+    example[place] = ["a \udfff"] if place == "notes" else "a \udfff"
     path = write(tmp_path / "结果" / "result.json", example)
+    assert call(["validate", str(path)]) == 2
+    told = capsys.readouterr().out
+    assert "结果" in told
+    assert "is half a surrogate pair" in told
+    for command in ("report", "summary"):
+        assert call([command, str(path)]) == 2
+        assert "is half a surrogate pair" in capsys.readouterr().err
+
+
+def test_a_whole_surrogate_pair_is_a_character(tmp_path, example):
+    example["title"] = "\U0001f600"
+    path = write(tmp_path / "result.json", example)
+    assert "\\ud83d" in path.read_text()
+    assert call(["validate", str(path)]) == 0
+    assert call(["report", str(path), "--format", "json"]) == 0
+
+
+def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, capsys):
+    example["parameters"] = float(example["parameters"])
+    path = write(tmp_path / "result.json", example)
     assert call(["validate", str(path)]) == 1
-    assert "结果" in capsys.readouterr().out
-    assert call(["validate", "--json", str(path)]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["findings"][0]["path"] == "/\\ud800"
+    assert f"{path}:/parameters: LP012 error expected integer, found" in capsys.readouterr().out
+    assert call(["report", str(path)]) == 2
+    assert "result.json:/parameters: expected integer, found" in capsys.readouterr().err
 
 
 def test_records_are_checked_line_by_line(tmp_path, capsys):
@@ -234,3 +254,11 @@ def test_the_shipped_cases_and_models_are_valid():
     files = validate_path(Path(llmperf.__file__).parent / "data")
     assert {file.kind for file in files} == {"case", "model"}
     assert [finding for file in files for finding in file.findings] == []
+
+
+def test_of_many_wrong_records_it_is_told_where_the_judging_ended(tmp_path, capsys):
+    path = tmp_path / "rank-00000.jsonl"
+    path.write_text('{"kind": "stepp"}\n' * 80)
+    found = validate_path(path)[0].findings
+    assert len(found) == 50
+    assert found[-1].message.endswith("; the lines after this one are not judged")

@@ -45,7 +45,18 @@ def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, caps
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path)]) == 1
-    assert capsys.readouterr().out == f"{path}:/hardware/driver: ACME1 error no driver version\n"
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"{path}:/hardware/driver: ACME1 error no driver version"
+    assert second.startswith(f"{path}:/files: LP705 note ")
+
+
+def test_an_installed_rule_is_chosen_by_its_code(acme_site, tmp_path, example, capsys):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["validate", str(path), "--select", "acme"]) == 1
+    assert "ACME1" in capsys.readouterr().out
+    assert call(["validate", str(path), "--ignore", "ACME1"]) == 0
+    assert call(["validate", str(path), "--select", "LP9999"]) == 2
 
 
 def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):

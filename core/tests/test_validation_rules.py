@@ -118,16 +118,86 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP104", {"/spec/contract/global_batch": 8}),
         ("LP105", {"/layout/sharding_degree": 3}),
         ("LP303", {"/flops/per_token/2/flops": 1e9}),
+        ("LP308", {"/device_share": 0.3}),
+        ("LP308", {"/device_share": 1.0}),
+        ("LP308", {"/vendor": "nvidia", "/probe/devices/0/model": "NVIDIA A100-SXM4-40GB"}),
         ("LP304", {"/flops/parameters": 7000000000}),
         ("LP603", {"/spec/changes/0/value": 9}),
         ("LP606", {"/spec/contract/precision": "bf16"}),
         ("LP607", {"/spec/model/layers": 8}),
+        ("LP640", {"/spec/framework": {"overlap_comm": True}}),
+        ("LP641", {"/spec/case": "my_case"}),
     ],
 )
 def test_rules_hold_for_plans_too(code, values):
     plan = put(llmperf_schemas.example("plan"), values)
     assert code in [one.code for one in plan_findings(documents.convert(plan, Plan, "plan"))]
     assert code in [rule.code for rule in rules_for("plan")]
+
+
+def test_a_cpu_is_no_device_of_another_vendors_catalogue(example):
+    put(example, {"/hardware/device_model": "NVIDIA H100 80GB HBM3"})
+    told = [one.message for one in judged(example) if one.code == "LP608"]
+    assert told == ['expected a device of cpu, found "NVIDIA H100 80GB HBM3" of nvidia']
+
+
+def test_half_of_a_device_that_cannot_be_divided(example):
+    put(example, {"/hardware/vendor": "nvidia", "/hardware/device_model": "NVIDIA A100-SXM4-40GB"})
+    told = [one.message for one in judged(example) if one.code == "LP308"]
+    assert told == ["expected 1 (the device cannot be divided), found 0.5"]
+
+
+def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
+    values = {"/metrics/window_seconds": 1e-310}
+    for index in range(5):
+        values |= {f"/mfu/{index}/peak_flops_per_second": 1e-305, f"/mfu/{index}/value": 0.99}
+    told = [one.code for one in judged(put(example, values))]
+    assert told.count("LP301") == 5
+    assert "LP201" in told
+
+
+CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "message"),
+    [
+        (
+            {"/fix_hp/0/case_value": 99},
+            "/fix_hp/0/case_value",
+            'expected 30 ("contract.steps" in case default), found 99',
+        ),
+        (
+            {"/fix_hp/1": CHANGED_NOTHING},
+            "/fix_hp/1/path",
+            'expected what differs from case default, found "contract.seed", which does not',
+        ),
+        (
+            {"/fix_hp/1": {"path": "contract.steps", "case_value": 30, "value": 8, "origin": "--set"}},
+            "/fix_hp/1/path",
+            'expected one entry for each path, found "contract.steps" again',
+        ),
+        (
+            {"/framework": {"a\nb": True}},
+            "/fix_hp",
+            'expected an entry for "framework.a\\nb" (null in case default, true here), found none',
+        ),
+    ],
+)
+def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
+    told = [(one.path, one.message) for one in judged(put(example, values)) if one.code == "LP640"]
+    assert told == [(path, message)]
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "+Infinity", "∞", "**NaN** (diverged)"])
+def test_a_published_loss_that_is_no_number_is_an_error(text):
+    told = [(one.code, one.severity) for one in judged_document({"| 4.65 |": f"| {text} |"})]
+    assert ("LP508", "error") in told
+
+
+def test_a_published_cell_of_words_is_no_error():
+    told = {(one.code, one.severity) for one in judged_document({"| 4.65 |": "| nancy |"})}
+    assert told == {("LP214", "warning"), ("LP617", "note")}
 
 
 def test_a_result_cannot_be_passed_off_as_imported(example):

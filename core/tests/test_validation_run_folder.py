@@ -6,7 +6,9 @@ import json
 import os
 
 import pytest
+from llmperf import documents
 from llmperf.cli.main import call
+from llmperf.results.build import build_result
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import run_folder_findings
 
@@ -57,11 +59,55 @@ def test_edited_records_are_found_even_with_a_new_hash(run_folder):
     before = path.read_text()
     path.write_text(before.replace('"window_seconds":3.84', '"window_seconds":1.92'))
     assert path.read_text() != before
-    # the other rank is slower, so no figure moves: only the hash tells
-    assert codes(run_folder) == {"LP701"}
+    # the other rank is slower, so no figure moves: the hash tells, and the rank's own steps
+    assert codes(run_folder) == {"LP701", "LP642"}
     other = run_folder / "records" / "rank-00000.jsonl"
     other.write_text(other.read_text().replace('"window_seconds":3.84', '"window_seconds":1.92'))
-    assert codes(run_folder) == {"LP701", "LP703"}
+    assert codes(run_folder) == {"LP701", "LP703", "LP642"}
+
+
+def resealed(run, change):
+    """Codes after every record was changed and the result computed again from that."""
+    for path in (run / "records").glob("rank-*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    documents.save(run / "result.json", build_result(run))
+    return codes(run)
+
+
+def scaled(*names, factor=0.5):
+    def change(record):
+        record.update({name: record[name] * factor for name in names if name in record})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (scaled("window_seconds"), {"LP206", "LP642"}),
+        (scaled("step_seconds"), {"LP206", "LP643"}),
+        (scaled("step_seconds", "window_seconds"), {"LP642", "LP643"}),
+        (scaled("step_seconds", "window_seconds", factor=0.95), set()),
+        (lambda record: record.update(tokens=1) if "tokens" in record else None, {"LP644"}),
+        (lambda record: record.update(measured_steps=5) if "measured_steps" in record else None, {"LP644"}),
+    ],
+)
+def test_records_that_disagree_are_found_though_the_result_follows_from_them(run_folder, change, expected):
+    assert resealed(run_folder, change) == expected
+
+
+def test_a_configuration_file_that_is_not_the_plans_is_found(run_folder):
+    file = run_folder / "files" / "ds_config.json"
+    file.parent.mkdir()
+    file.write_text(json.loads((run_folder / "plan.json").read_text())["files"][file.name])
+    assert codes(run_folder) == set()
+    file.write_text("{}")
+    assert codes(run_folder) == {"LP645"}
+    file.unlink()
+    assert codes(run_folder) == set()
 
 
 def test_a_record_that_is_gone_is_found(run_folder):
@@ -102,6 +148,18 @@ def test_a_link_in_the_place_of_a_source_is_not_followed(run_folder, name):
     assert "LP703" not in codes(run_folder)
 
 
+@pytest.mark.parametrize("name", ["memory.jsonl", "machine.json", "records/rank-00009.jsonl"])
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_keeps_the_figures_from_being_computed_again_is_told(run_folder, name, kind):
+    """Or a link beside edited figures would hide that they are."""
+    if kind == "folder":
+        (run_folder / name).mkdir()
+    else:
+        (run_folder.parent / "elsewhere").touch()
+        (run_folder / name).symlink_to(run_folder.parent / "elsewhere")
+    assert codes(run_folder) == {"LP702"}
+
+
 def test_a_plan_that_makes_no_sense_is_a_finding(run_folder):
     edit(run_folder / "plan.json", lambda plan: plan["probe"].update(devices=[]))
     assert "LP703" in codes(run_folder)
@@ -121,15 +179,61 @@ def test_a_result_without_hashes_is_a_warning(run_folder):
     assert not file.failed
 
 
-def test_a_result_by_itself_is_judged_by_itself(run_folder):
-    alone = run_folder.parent / "result.json"
-    (run_folder / "result.json").rename(alone)
-    assert codes(alone.parent) == set()
+def alone(run_folder):
+    """A folder with the result and nothing beside it."""
+    folder = run_folder.parent / "alone"
+    folder.mkdir()
+    (run_folder / "result.json").rename(folder / "result.json")
+    return folder
+
+
+def test_a_result_by_itself_is_judged_by_itself_which_is_told(run_folder, tmp_path, capsys):
+    folder = alone(run_folder)
+    (file,) = validate_path(folder)
+    assert [(one.code, one.severity, one.path) for one in file.findings] == [("LP705", "note", "/files")]
+    assert call(["validate", str(folder)]) == 0
+    edit(folder / "result.json", lambda result: result.update(files={}))
+    assert codes(folder) == {"LP705"}
+
+
+def test_a_result_by_itself_is_not_packed(run_folder, tmp_path, capsys):
+    folder = alone(run_folder)
+    for files in (None, {}):
+        if files is not None:
+            edit(folder / "result.json", lambda result: result.update(files={}))
+        assert call(["pack", str(folder), "-o", str(tmp_path / "no.zip")]) == 2
+        assert "LP805" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("put", ["nothing", "a link", "a folder", "another name"])
+def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, capsys):
+    plan, elsewhere = run_folder / "plan.json", tmp_path / "elsewhere"
+    plan.rename(run_folder / "Plan.json" if put == "another name" else elsewhere)
+    if put == "a link":
+        plan.symlink_to(elsewhere)
+    elif put == "a folder":
+        plan.mkdir()
+    told = [(one.code, one.path) for file in validate_path(run_folder / "result.json") for one in file.findings]
+    assert told == [("LP702", "/files/plan.json")]
+    assert call(["pack", str(run_folder), "-o", str(tmp_path / "no.zip")]) == 2
+    assert "LP702" in capsys.readouterr().err
+
+
+def test_records_without_a_plan_are_still_held_against_their_hashes(run_folder):
+    record = run_folder / "records" / "rank-00000.jsonl"
+    record.write_text(record.read_text() + "\n")
+    (run_folder / "plan.json").unlink()
+    edit(run_folder / "result.json", lambda result: result["files"].pop("plan.json"))
+    assert codes(run_folder) == {"LP701", "LP705"}
+
+
+def test_a_link_for_a_plan_alone_is_told(run_folder):
+    folder = alone(run_folder)
+    (folder / "plan.json").symlink_to(run_folder / "plan.json")
+    assert codes(folder) == {"LP702"}
 
 
 def test_logs_may_be_left_out(run_folder):
-    from llmperf.results.build import build_result
-
     record = run_folder / "records" / "rank-00001.jsonl"
     failed = '{"kind":"failure","rank":1,"at":1768469407.0,"exception":"ValueError","message":"x","traceback":"x"}\n'
     record.write_text("".join(record.read_text().splitlines(keepends=True)[:2]) + failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import llmperf_schemas
 import pytest
+from llmperf.validation.counting import counted
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
 
 
@@ -65,4 +66,9 @@ def test_pointers_are_escaped_and_long_documents_cut_short(example):
     example["a/b~c"] = 1
     assert told("result", example) == ['/a~1b~0c: LP010 unknown key "a/b~c"']
     example |= {f"key{number}": number for number in range(200)}
-    assert len(schema_findings("result", example)) == MAX_FINDINGS
+    found = schema_findings("result", example)
+    assert len(found) == MAX_FINDINGS
+    assert found[-1].message.endswith("; and 151 more in this document")
+    assert counted(found, "error") == 201
+    example |= {f"key{number}": number for number in range(2000)}
+    assert schema_findings("result", example)[-1].message.endswith("; and at least 1000 more in this document")

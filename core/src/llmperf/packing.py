@@ -15,9 +15,8 @@ from llmperf.errors import Refused, UserError
 from llmperf.types.result import Result
 from llmperf.types.submission import Manifest
 from llmperf.validation.finding_files import MANIFEST
+from llmperf.validation.packed_files import README, SINGLE, configured_files, is_packed
 
-README = "README.md"
-SINGLE = (rundir.PLAN, rundir.RESULT, rundir.REPORT, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)
 FOLDERS = (rundir.RECORDS, rundir.FILES)
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every member, so that the same runs give the same members."""
@@ -35,6 +34,9 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
         raise UserError(f"{output}: expected a name that ends with .zip")
     results = [_checked(run) for run in runs]
     names = [run.resolve().name for run in runs]
+    hidden = next((name for name in names if name.startswith(".")), None)
+    if hidden is not None:
+        raise UserError(f"expected the name of a run folder, found the hidden {hidden!r}: rename it")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"two run folders are called {twice[0]!r}: give each once")
@@ -47,12 +49,13 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 
 def _checked(run: Path) -> Result:
-    from llmperf.validation.check import validate_path
+    from llmperf.validation.check import Validator
     from llmperf.validation.reading_results import read_run_result
 
     if not (run / rundir.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {rundir.RESULT}, found none")
-    told = [(file.path, one) for file in validate_path(run) for one in file.findings if one.severity == "error"]
+    judged = Validator(submitted=True).validated(run)
+    told = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
     if told:
         lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in told)
         raise Refused(f"{run}: not valid, so not packed:", lines)
@@ -61,10 +64,12 @@ def _checked(run: Path) -> Result:
 
 def _files(run: Path, with_logs: bool) -> Iterator[Path]:
     """The regular files of a run that its result rests on; logs only if asked for, as they may hold anything."""
+    configured = configured_files(run)
     yield from (run / name for name in SINGLE if (run / name).is_file())
     for folder in (*FOLDERS, rundir.LOGS) if with_logs else FOLDERS:
         for path in sorted((run / folder).rglob("*")):
-            if path.is_file() and not path.is_symlink():
+            inside = is_packed(path.relative_to(run).as_posix(), configured)
+            if inside and path.is_file() and not path.is_symlink():
                 yield path
 
 

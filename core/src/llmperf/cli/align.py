@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.numbers import Finite
 from llmperf.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ Examples:
 @click.option(
     "--from-step", type=click.IntRange(1), metavar="N", help="First step that counts in the mean, from 1. [21]"
 )
-@click.option("--mean-limit", type=float, metavar="SHARE", help="Largest mean relative error. [0.02]")
-@click.option("--step-limit", type=float, metavar="NATS", help="Largest difference of any step. [none]")
+@click.option(
+    "--mean-limit", type=Finite(min=0, min_open=True), metavar="SHARE", help="Largest mean relative error. [0.02]"
+)
+@click.option("--step-limit", type=Finite(min=0), metavar="NATS", help="Largest difference of any step. [none]")
 @click.option("--plot/--no-plot", default=True, help="Draw the curves. [on]")
 @json_option
 @click.pass_context
@@ -42,6 +45,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Hold the loss of runs against a reference, step by step. Each is a run folder or a result.json.
+
+    A run that failed or whose loss is no number is not aligned; a run against itself, or against one on another model,
+    data, seed, sequence length, batch or optimiser, tells nothing.
 
     Exits with 0 when all are aligned, 1 when one is not or nobody can tell, 2 when one cannot be read.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmperf.cli.output import json_option, print_json, print_table
+from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
     from llmperf.baselines import Held
@@ -59,7 +59,7 @@ def _complete(path: Path) -> list[Result]:
     from llmperf.errors import UserError
     from llmperf.validation.reading_results import found_reportable
 
-    found = [result for _, result in found_reportable([path])[0]]
+    found = said_once(found_reportable([path])[0])
     if not found:
         raise UserError(f"{path}: expected runs, found imported documents; hold runs against them by --baseline {path}")
     complete = [one for one in found if one.metrics.tokens_per_second_per_device and one.status == "complete"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -62,6 +63,9 @@ class Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How a stream says that it takes no more."""
+
 EXAMPLES = """\b
 Examples:
   llmperf run                              train the default case on this machine
@@ -116,8 +120,22 @@ def call(arguments: list[str] | None = None) -> int:
     except LlmperfError as error:
         return _say(str(error), getattr(error, "exit_code", 1))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go(sys.stdout)
         return 1
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        return _say(f"{error.filename}: {error.strerror}", 2)
+    except OSError as error:
+        if error.filename is not None or error.errno not in FULL:
+            raise
+        _let_go(sys.stdout)
+        return _say(f"cannot write the output: {error.strerror}", 2)
+
+
+def _let_go(stream: TextIO) -> None:
+    """Lead a stream nowhere, so that what is left in it is no second failure at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _shown(char: str) -> str:
@@ -127,7 +145,10 @@ def _shown(char: str) -> str:
 
 def _say(message: str, code: int, lines: bool = False) -> int:
     line = "".join(map(_shown, message if lines else " ".join(message.split())))
-    click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
+    try:
+        click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
+    except OSError:  # nowhere is left to say it
+        _let_go(sys.stderr)
     return code
 
 

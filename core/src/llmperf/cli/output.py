@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from llmperf.types import Result
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -23,6 +27,17 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     shown = [["-" if cell is None else cell for cell in row] for row in rows]
     click.echo(tabulate(shown, headers=headers, tablefmt="simple", disable_numparse=True))
+
+
+def said_once(found: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
+    """The results of different runs; that copies of them are left out is told on standard error."""
+    from llmperf.results.copies import distinct
+    from llmperf.validation.reading import printable
+
+    runs = distinct(found)
+    for copy, first in runs.copies:
+        click.echo(printable(f"llmperf: warning: counted once: {copy} is the same run as {first}"), err=True)
+    return runs.results
 
 
 def gib(count: float | None) -> str | None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.numbers import Seconds
 from llmperf.cli.output import case_names, json_option, plugin_names
 
 if TYPE_CHECKING:
     from llmperf.planning.draft import Draft
     from llmperf.planning.request import Request
-
-
-class Seconds(click.FloatRange):
-    """A number of seconds, of one at least; neither nan nor infinite, which no plan could hold."""
-
-    def __init__(self) -> None:
-        super().__init__(min=1)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; click's error if it is none or not in the range."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
-        return number
 
 
 OPTIONS = (

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmperf.cli.output import json_option, print_json, print_table
+from llmperf.cli.numbers import Finite
+from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
     from llmperf.baselines import Baseline, Held
@@ -27,7 +28,7 @@ Examples:
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--baseline", metavar="published|PATH",
               help="Runs or imported documents to hold these against; `published`: those shipped.")  # fmt: skip
-@click.option("--fail-below", metavar="SHARE", type=click.FloatRange(0, min_open=True),
+@click.option("--fail-below", metavar="SHARE", type=Finite(min=0, min_open=True),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
 @json_option
 @click.pass_context
@@ -41,11 +42,11 @@ def command(
     """
     from llmperf.errors import UserError
     from llmperf.results.groups import grouped
-    from llmperf.validation.reading_results import read_results
+    from llmperf.validation.reading_results import found_results
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
-    groups = grouped(result for path in paths for result in read_results(path))
+    groups = grouped(said_once(one for path in paths for one in found_results(path)))
     runs, published = _baselines(baseline)
     held = {group.kind: _held(group, published) for group in groups if published}
     rows = [(group, held[group.kind].share if published else _share(group, runs)) for group in groups]
@@ -66,7 +67,7 @@ def _baselines(baseline: str | None) -> tuple[list[Group], list[Baseline]]:
         return [], []
     path = SHIPPED if baseline == "published" else Path(baseline)
     results, _ = found_reportable([path])
-    return (grouped(result for _, result in results), []) if results else ([], published_at(path))
+    return (grouped(said_once(results)), []) if results else ([], published_at(path))
 
 
 def _held(group: Group, published: list[Baseline]) -> Held:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.validation.check import FileFindings
 
+SEVERITIES = ("error", "warning")
+"""Those that are counted in the last line."""
+
 EXAMPLES = """\b
 Examples:
   llmperf validate runs/                       everything in a folder
@@ -54,13 +57,16 @@ def command(
     """Check results, run folders, submissions, published documents, plans, records, cases and models.
 
     First their schema, then whether their figures agree; a result in its run folder is computed again from its
-    records. Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
+    records. In a folder and below it all of these are found, but for documents in .txt, which have to be named; hidden
+    folders and links are passed over.
+
+    Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
     from llmperf.validation.check import Validator
 
-    _check_codes(select, "--select")
-    _check_codes(ignore, "--ignore")
-    validator = Validator(_plugins())
+    plugins = _plugins()
+    select, ignore = _codes(select, "--select", plugins), _codes(ignore, "--ignore", plugins)
+    validator = Validator(plugins)
     found = (_chosen(file, select, ignore) for path in paths for file in validator.validated(path))
     ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
 
@@ -77,13 +83,14 @@ def _told(files: Iterable[FileFindings]) -> int:
     """Print findings as they come, keeping none of them, and how many there were; the exit code."""
     from llmperf.reporting.findings import text
     from llmperf.validation.catalogue import RULESET
+    from llmperf.validation.counting import counted
 
     number, code, told = 0, 0, Counter[str]()
     for file in files:
         click.echo(text([file]), nl=False)
         number, code = number + 1, max(code, _code(file))
-        told.update(one.severity for one in file.findings)
-    counts = ", ".join(_counted(told[severity], severity) for severity in ("error", "warning"))
+        told.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
+    counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
     click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
     return code
 
@@ -96,17 +103,14 @@ def _code(file: FileFindings) -> int:
     return 2 if file.unreadable else 1 if file.failed else 0
 
 
-def _check_codes(prefixes: Sequence[str], option: str) -> None:
-    """UserError for what is the beginning of no rule's code; plugins' codes cannot be known here."""
-    if not prefixes:
-        return
-    from llmperf.errors import unknown
-    from llmperf.validation.catalogue import catalogue
+def _codes(typed: Sequence[str], option: str, plugins: Plugins | None) -> tuple[str, ...]:
+    """Beginnings of codes; UserError for what is the beginning of none."""
+    if not typed:
+        return ()
+    from llmperf.validation.codes import beginnings
 
-    codes = [rule.code for rule in catalogue()]
-    for prefix in prefixes:
-        if prefix.startswith("LP") and not any(code.startswith(prefix) for code in codes):
-            raise unknown(option, "rule", prefix, codes)
+    others = plugins is None or bool(plugins.left_out) or plugins.answers("llmperf_check_result")
+    return beginnings(typed, option, others)
 
 
 def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:
@@ -118,6 +122,7 @@ def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]
 
 
 def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    code = code.upper()
     return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
 
 

@@ -35,6 +35,11 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
     """What a document says; `name` is where it was read. UserError for what is no UTF-8 text or too large."""
     lines = _lines(data, name)
     found = contents(blocks(lines))
+    return published_of(found, _source(data, PurePath(name).name, len(lines), found), known)
+
+
+def published_of(found: Contents, source: Source, known: Known) -> Published:
+    """All that follows from the parts of a document; what is not understood of its rows is entered in them."""
     datasets = tuple(_datasets(found))
     document = Document(found, batch_defaults(found), strategy(found), datasets, known)
     results = tuple(rows(document))
@@ -44,7 +49,7 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
         provenance="imported",
         title=found.title,
         headings=tuple(found.headings),
-        source=_source(data, PurePath(name).name, len(lines), found),
+        source=source,
         vendor=_vendor(found),
         sections=tuple(found.sections),
         defaults=document.defaults,

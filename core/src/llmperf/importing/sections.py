@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from llmperf.importing.blocks import Block, in_one_line
 from llmperf.importing.cell_text import normal, plain
-from llmperf.importing.table_kinds import general_entries, table_of
+from llmperf.importing.table_kinds import general_entries, general_name, table_of
 from llmperf.importing.vocabulary import HeadingKind, column_meaning, heading_kind, is_bullet_heading, meaning
 from llmperf.types.published import Entry, Note, Section, SectionKind, Table, Unread
 
@@ -62,6 +62,21 @@ class _Place:
     heading: str = ""
     kind: HeadingKind | None = None
     entries: list[Entry] = field(default_factory=list)
+
+
+def section_again(section: Section) -> Section:
+    """What the labels of a section mean, told again from its text."""
+    entries = (replace(one, name=_name_again(one, section.kind)) for one in section.entries)
+    return replace(section, entries=tuple(entries))
+
+
+def _name_again(entry: Entry, kind: SectionKind) -> str | None:
+    if kind == "general":
+        return general_name(entry.label, entry.text)
+    if not entry.label:
+        return entry.name
+    here = _HERE.match(entry.label) if kind == "batch" else None
+    return meaning(entry.label[here.end() if here else 0 :])
 
 
 def contents(found: Sequence[Block]) -> Contents:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmperf.importing.blocks import Block
 from llmperf.importing.cell_text import plain
-from llmperf.importing.vocabulary import COUNTS, HeadingKind, column_meaning, meaning
+from llmperf.importing.vocabulary import COUNTS, HeadingKind, column_meaning, heading_kind, meaning
 from llmperf.types.published import Column, Entry, Table, TableKind, TableRow, Unread
 
 FIGURES = frozenset(["throughput", "memory", "mfu", "loss", "evaluation"])
@@ -53,6 +54,12 @@ def _kind(columns: Sequence[Column], heading: HeadingKind | None) -> TableKind:
     return "other"
 
 
+def table_again(table: Table) -> Table:
+    """What the columns of a table mean and what it holds, told again from its text."""
+    columns = _columns([column.header for column in table.columns])
+    return replace(table, columns=columns, kind=_kind(columns, heading_kind(table.heading)))
+
+
 def general_entries(table: Table) -> tuple[list[Entry], list[Unread]]:
     """The rows of the general table as entries, and those with a label that is not known."""
     places = {column.name: index for index, column in enumerate(table.columns) if column.name}
@@ -62,7 +69,7 @@ def general_entries(table: Table) -> tuple[list[Entry], list[Unread]]:
     for row in table.rows:
         cells = [*map(plain, row.cells), *[""] * 3]
         label, text, told = cells[item], cells[value], cells[remark] if remark < len(row.cells) else ""
-        entry = Entry(line=row.line, label=label, name=_general_name(label, text), text=text, remark=told)
+        entry = Entry(line=row.line, label=label, name=general_name(label, text), text=text, remark=told)
         entries.append(entry)
         if entry.name is None and any(cells):
             shown = " | ".join(row.cells)
@@ -72,8 +79,8 @@ def general_entries(table: Table) -> tuple[list[Entry], list[Unread]]:
     return entries, unknown
 
 
-def _general_name(label: str, text: str) -> str | None:
-    """The meaning of a label; `fix_hp` and `parallel` share one, and what they point to tells them apart."""
+def general_name(label: str, text: str) -> str | None:
+    """A general metric by its label; `fix_hp` and `parallel` share one, and what they point to tells them apart."""
     name = column_meaning(label)
     if name == "changes":
         pointed = meaning(text)

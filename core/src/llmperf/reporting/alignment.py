@@ -45,8 +45,9 @@ def verdict(alignment: Alignment, named: Labels, mean_limit: float) -> str:
         else f"mean relative error {100 * mean:.4f} % from step {alignment.from_step} on (limit {100 * mean_limit:g} %)"
     )
     unlike = f"; contracts differ in {', '.join(alignment.unlike)}" if alignment.unlike else ""
+    why = "".join(f"{cells.printable(one)}; " for one in alignment.why)
     largest = f"largest difference {alignment.largest_absolute:.1e} nats in {len(alignment.steps)} steps"
-    return f"{named[alignment.run_id]}: {word}: {counted}, {largest}{unlike}"
+    return f"{named[alignment.run_id]}: {word}: {why}{counted}, {largest}{unlike}"
 
 
 def plots(alignments: Sequence[Alignment], named: Labels, colour: bool) -> Iterator[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.types import Finding
+from llmperf.validation.counting import counted
 from llmperf.validation.reading import encodable, printable
 
 if TYPE_CHECKING:
@@ -76,12 +79,22 @@ def _rule(rule: Rule) -> Mapping[str, Any]:
 
 
 def _sarif_result(file: FileFindings, one: Finding) -> Mapping[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": encodable(file.path.as_posix())}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(file.path)}}
     if one.path in file.lines:
         place["region"] = {"startLine": file.lines[one.path]}
     where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": one.path}]}
     message = {"text": encodable(one.message)}
     return {"ruleId": one.code, "level": LEVELS[one.severity], "message": message, "locations": [where]}
+
+
+def _uri(path: Path) -> str:
+    """A relative URI reference (RFC 3986), or one with an absolute path; bytes that are no text are encoded too."""
+    from urllib.parse import quote
+
+    try:
+        return quote(os.fsencode(path.as_posix()))
+    except UnicodeEncodeError:  # no name of a file
+        return quote(encodable(path.as_posix()))
 
 
 def junit(files: Files) -> str:
@@ -96,7 +109,8 @@ def junit(files: Files) -> str:
         others = [one for one in file.findings if one.severity != "error"]
         if errors:
             lines = "\n".join(_xml(_line(file, one)) for one in errors)
-            message = f"{len(errors)} error{'s' * (len(errors) > 1)}, the first {errors[0].code}"
+            number = counted(errors, "error")
+            message = f"{number} error{'s' * (number > 1)}, the first {errors[0].code}"
             ElementTree.SubElement(case, "failure", message=message).text = lines
         if others:
             ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(_line(file, one)) for one in others)

@@ -20,7 +20,11 @@ def build_result(run_dir: Path) -> Result:
 
     Findings are not filled in: validation does that.
     """
-    records = read_run(run_dir)
+    return result_of(read_run(run_dir))
+
+
+def result_of(records: RunRecords) -> Result:
+    """The same, of a run folder that was read."""
     plan, spec = records.plan, records.plan.spec
     status, failure = outcome(records)
     figures = metrics(records)

@@ -134,8 +134,13 @@ class Published:
         return next(found, None)
 
     def cells(self, row: PublishedRow) -> Mapping[str, str]:
-        """The cells of a row by what their columns mean; columns of unknown meaning are left out."""
-        table = self.tables[row.table]
+        """The cells of a row by what their columns mean; columns of unknown meaning are left out.
+
+        Empty where the document has no such table or row.
+        """
+        table = self.tables[row.table] if row.table in range(len(self.tables)) else None
+        if table is None or row.row not in range(len(table.rows)):
+            return {}
         return {
             column.name: cell for column, cell in zip(table.columns, table.rows[row.row].cells, strict=False)
             if column.name is not None

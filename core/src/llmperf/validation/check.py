@@ -17,13 +17,16 @@ from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
 from llmperf.validation.record_files import record_file_findings
 from llmperf.validation.repeated import Seen
 from llmperf.validation.rules.documents import MISNAMED, REPEATED_KEY, UNREADABLE
-from llmperf.validation.schema import schema_findings
+from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.types.published import Published
 
 _TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
+
+_OF_PUBLISHED_FORM = ("config_name", "fix_hp")
+"""Columns that tables about other matters do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,8 @@ class Validator:
 
     plugins: Plugins | None = None
     """Those whose rules are applied beside the core's."""
+    submitted: bool = False
+    """Whether results are handed in, and so have to lie in their run folders."""
     seen: Seen = field(default_factory=Seen)
     _unpacked: tuple[Path, Path] | None = None
     """While an archive is judged: the folder it was unpacked to, and the archive."""
@@ -118,14 +123,19 @@ class Validator:
             told = (UNREADABLE.finding("", str(error)),)
         yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
         try:
+            edited = {file.path: file for file in _rendering(folder)}
+            yield from edited.values()
             for document in documents_in(folder):
-                if document.kind not in ("manifest", "archive"):
+                if document.kind not in ("manifest", "archive") and document.path not in edited:
                     yield from self._judged(document)
         except UserError as error:
             yield _unreadable(folder, None, error)
 
     def _judged(self, document: Document) -> Iterator[FileFindings]:
         """Findings of one document; nothing for Markdown in a folder that is no published document."""
+        if document.kind == "unread":
+            yield _unreadable(document.path, None, document.refusal)
+            return
         try:
             if document.kind == "readme":
                 yield from self._readme(document)
@@ -160,7 +170,14 @@ class Validator:
             yield from self._semantic_findings(document, parsed.value)
 
     def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
-        typed: Any = convert(value, _type_of(document.kind), str(document.path))
+        try:
+            typed: Any = convert(value, _type_of(document.kind), str(document.path))
+        except UserError:
+            told = strict_findings(document.kind, value)
+            if not told:
+                raise
+            yield from told
+            return
         if isinstance(typed, Result):
             yield from self.of_result(typed, document.path)
         elif isinstance(typed, Plan):
@@ -176,7 +193,7 @@ class Validator:
         from llmperf.validation.run_folder import run_folder_findings
 
         yield from findings(result, self.plugins)
-        yield from run_folder_findings(result, path.parent)
+        yield from run_folder_findings(result, path.parent, self.submitted or self._unpacked is not None)
         yield from self.seen.of_result(result, self._place(path))
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
@@ -198,10 +215,17 @@ def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindin
 
 
 def _is_handed_in(published: Published) -> bool:
-    """Whether a document tells of a machine and of throughput, as one about other models or matters does not."""
+    """Whether a document has throughput, and tells of a machine or has a published table's own columns."""
     described = any(one.kind in ("hardware", "software") for one in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
-    return described and "throughput" in names
+    return "throughput" in names and (described or not names.isdisjoint(_OF_PUBLISHED_FORM))
+
+
+def _rendering(folder: Path) -> Iterator[FileFindings]:
+    from llmperf.validation.submission import rendering_findings
+
+    for path, line, told in rendering_findings(folder):
+        yield FileFindings(path=path, kind="readme", findings=(told,), lines={told.path: line})
 
 
 def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 
 from llmperf.validation.catalogue import Violation
 
@@ -11,7 +12,9 @@ EXACT = 1e-6
 
 
 def close(found: float, expected: float, relative: float = EXACT) -> bool:
-    """Whether two figures agree; relative to the expected one."""
+    """Whether two figures agree; relative to the expected one. What overflowed to infinity agrees with nothing."""
+    if not (isfinite(found) and isfinite(expected)):
+        return False
     return abs(found - expected) <= relative * max(abs(expected), abs(found) if expected == 0 else 0.0)
 
 

@@ -43,6 +43,13 @@ class VendorCatalogue:
         found: PeakFlops | None = self.plugins.ask("llmperf_peak_flops", device_model=device.model, dtype=dtype)
         return found
 
+    def may_have_peak(self, model: str, dtype: Precision) -> bool:
+        """Whether the vendor's plugin gives a peak for a device under this name; true where it cannot be asked."""
+        try:
+            return self.plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype) is not None
+        except Exception:  # a name of somebody's own making may be more than a plugin can take
+            return True
+
     def precisions(self, device: DeviceInfo) -> tuple[Precision, ...]:
         """What the device offers."""
         return next((offers.precisions for one, offers in self.devices if one == device), ())

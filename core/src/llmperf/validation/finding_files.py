@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,8 @@ from llmperf import rundir
 from llmperf.errors import UserError
 from llmperf.validation.archives import is_archive
 
-Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published", "readme"]
+Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published", "readme", "unread"]
+"""`unread`: a file or a folder that may hold documents, but may not be opened."""
 MAX_FILES = 200_000
 """In one folder and below it; more is refused."""
 SNIFFED_BYTES = 4096
@@ -33,10 +34,27 @@ class Document:
     kind: Kind
     named: bool = False
     """Whether somebody gave this path, not a folder above it."""
+    why: str = ""
+    """Why it is unread."""
+
+    @property
+    def refusal(self) -> UserError:
+        """What to raise for one that is unread."""
+        return UserError(f"{self.path}: {self.why}")
 
 
 def documents_in(path: Path) -> Iterator[Document]:
-    """The file, or the documents in a folder in the order of their names; UserError where there are none."""
+    """The file, or the documents in a folder in the order of their names; UserError where there are none.
+
+    What may not be opened in a folder is `unread`.
+    """
+    try:
+        yield from _documents_in(path)
+    except PermissionError as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+
+
+def _documents_in(path: Path) -> Iterator[Document]:
     if path.is_dir():
         yield from _in_folder(path)
         return
@@ -62,13 +80,19 @@ def _check_syntax(path: Path) -> None:
 
 def _in_folder(root: Path) -> Iterator[Document]:
     found = 0
-    for path in _regular_files(root):
-        kind = kind_of(path)
+    closed: list[OSError] = []
+    for path in _regular_files(root, closed.append):
+        try:
+            kind = kind_of(path)
+        except OSError as error:
+            closed.append(error)
+            continue
         if kind is None or (kind == "record" and not _is_ours(path)) or (kind == "readme" and not _is_handed_in(path)):
             continue
         found += 1
         yield Document(path, kind)
-    if not found:
+    yield from (Document(Path(one.filename), "unread", why=str(one.strerror)) for one in closed)
+    if not found and not closed:
         raise UserError(f"{root}: {NONE_FOUND}")
 
 
@@ -79,30 +103,49 @@ def _is_ours(path: Path) -> bool:
 
 def _is_handed_in(path: Path) -> bool:
     """Markdown with figures in a table, not what llmperf itself writes beside a result or a manifest."""
-    written = path.suffix == ".txt" or any((path.parent / name).exists() for name in (rundir.RESULT, MANIFEST))
     try:
-        text = "" if written or path.stat().st_size > MAX_README_BYTES else path.read_text("utf-8", "replace")
+        unread = path.suffix == ".txt" or path.stat().st_size > MAX_README_BYTES
+        text = "" if unread else path.read_text("utf-8", "replace")
     except OSError:
+        return True  # so that it is told that it cannot be read
+    return "|" in text and _THROUGHPUT.search(text) is not None and not _is_written(path)
+
+
+def _is_written(path: Path) -> bool:
+    """Whether llmperf wrote the file: a report beside a result, or the README that the results below it give."""
+    if path.name == rundir.REPORT and (path.parent / rundir.RESULT).is_file():
+        return True
+    if path.name != "README.md" or not (path.parent / MANIFEST).is_file():
         return False
-    return "|" in text and _THROUGHPUT.search(text) is not None
+    from llmperf.validation.rendered import is_rendered
+
+    return is_rendered(path)
 
 
-def _regular_files(root: Path) -> Iterator[Path]:
-    """Regular files below a folder; links, pipes, devices and hidden folders are passed over."""
+def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
+    """Regular files below a folder; links, pipes, devices and hidden folders are passed over.
+
+    `closed` is told what cannot be looked into.
+    """
     seen = 0
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(root, onerror=closed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             seen += 1
             if seen > MAX_FILES:
                 raise UserError(f"{root}: more than {MAX_FILES} files; name the folders that matter")
             path = Path(folder, name)
-            if stat.S_ISREG(path.lstat().st_mode):
+            try:
+                regular = stat.S_ISREG(path.lstat().st_mode)
+            except OSError as error:
+                closed(error)
+                continue
+            if regular:
                 yield path
 
 
 def kind_of(path: Path) -> Kind | None:
-    """By name where that says it, else by how the file begins; None for anything else."""
+    """By name where that says it, else by how the file begins; None for anything else. OSError if it cannot be read."""
     if path.name == rundir.RESULT:
         return "result"
     if path.name == rundir.PLAN:
@@ -119,11 +162,8 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def _beginning(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(SNIFFED_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    with path.open("rb") as file:
+        return file.read(SNIFFED_BYTES).decode("utf-8", "replace")
 
 
 def _by_schema_name(path: Path) -> Kind | None:

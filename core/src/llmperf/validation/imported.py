@@ -1,4 +1,4 @@
-"""Published documents: Markdown as the rules take it, and an imported document's rows computed again."""
+"""Published documents: Markdown as the rules take it, and an imported document computed again from its text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 from llmperf.cases.library import library
 from llmperf.documents import read_bytes
-from llmperf.importing.document import MAX_BYTES, import_document
+from llmperf.importing.document import MAX_BYTES, import_document, published_of
 from llmperf.importing.library_match import Known
-from llmperf.importing.rows import Document, rows
-from llmperf.importing.sections import Contents
-from llmperf.importing.settings import batch_defaults, strategy
+from llmperf.importing.sections import Contents, section_again
+from llmperf.importing.table_kinds import table_again
 from llmperf.types.published import Published, PublishedRow
 
 
@@ -37,30 +36,27 @@ def line_of(published: Published, pointer: str) -> int | None:
     return line
 
 
-def rows_again(published: Published) -> list[PublishedRow]:
-    """Every row from sections and tables. What depends on the library of cases is as the document has it."""
+def imported_again(published: Published) -> Published:
+    """What follows from the document's headings, sections, cells and remarks, by the library of cases that is here."""
     contents = Contents(
         title=published.title,
         headings=list(published.headings),
-        sections=list(published.sections),
-        tables=list(published.tables),
+        sections=[section_again(one) for one in published.sections],
+        tables=[table_again(one) for one in published.tables],
         notes=list(published.notes),
     )
-    document = Document(contents, batch_defaults(contents), strategy(contents), published.datasets, _known())
-    again = list(rows(document))
-    if len(again) != len(published.rows):
+    again = published_of(contents, published.source, _known())
+    if len(again.rows) != len(published.rows):
         return again
-    return [_with_library_of(one, found) for one, found in zip(again, published.rows, strict=True)]
+    pairs = zip(again.rows, published.rows, strict=True)
+    return replace(again, rows=tuple(_beyond_library(one, found) for one, found in pairs))
 
 
-def _with_library_of(row: PublishedRow, found: PublishedRow) -> PublishedRow:
-    """A later library may know a case or a model that an earlier one did not; that is no change of the row."""
-    return replace(
-        row,
-        model=found.model,
-        case=found.case,
-        framework=found.framework,
-        dataset=found.dataset,
-        variant=found.variant,
-        fix_hp=found.fix_hp,
-    )
+def _beyond_library(row: PublishedRow, found: PublishedRow) -> PublishedRow:
+    """What names a model or a case that this library has not got, another one may have: it stands as it is."""
+    known = _known()
+    if row.model is None and found.model not in known.models.values():
+        row = replace(row, model=found.model)
+    if row.case is None and found.case not in [None, *(one.name for one in known.cases)]:
+        row = replace(row, case=found.case, dataset=found.dataset, variant=found.variant, fix_hp=found.fix_hp)
+    return row

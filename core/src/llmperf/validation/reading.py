@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
@@ -14,6 +15,7 @@ MAX_DEPTH = 64
 """Deeper nesting is refused; the documents of llmperf have less than ten levels."""
 MAX_DIGITS = 40
 MAX_SHOWN = 80
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def parse_json(data: bytes, where: str) -> Parsed:
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise UserError(f"{where}: not JSON: {reason}") from None
     _check_depth(value, where)
+    if _ESCAPED_SURROGATE.search(data):
+        _check_surrogates(value, where)
     return Parsed(value, tuple(hooks.repeated[:10]))
 
 
@@ -92,6 +96,15 @@ def _check_depth(value: Any, where: str) -> None:
         if not level:
             return
     raise UserError(f"{where}: not read: nested deeper than {MAX_DEPTH} levels")
+
+
+def _check_surrogates(value: Any, where: str) -> None:
+    """UserError for text with half a surrogate pair, which no file can hold and no program need take."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = encodable(error.object[error.start])
+        raise UserError(f"{where}: not JSON: {half} is half a surrogate pair, which is no character") from None
 
 
 def _inside(value: Any) -> Iterator[Any]:

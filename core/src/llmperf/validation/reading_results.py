@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from llmperf.documents import convert, read_bytes
 from llmperf.errors import UserError
 from llmperf.rundir import RESULT
-from llmperf.types import Result
+from llmperf.types import Finding, Result
+from llmperf.validation.archives import is_archive
 from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
 from llmperf.validation.reading import parse_json, printable
-from llmperf.validation.schema import schema_findings
+from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
     from llmperf.types.published import Published
 
-
-def read_results(path: Path) -> list[Result]:
-    """The result in a file or a run folder, or every result in a folder and below it; UserError if there is none."""
-    return [result for _, result in found_results(path)]
+T = TypeVar("T")
 
 
 def found_results(path: Path) -> list[tuple[Path, Result]]:
-    """The same, each with the file it was read from."""
+    """The result in a file or a run folder, or every result in a folder and below it, each with its file.
+
+    UserError if there is none.
+    """
     if not path.is_dir() or (path / RESULT).is_file():
         file = path / RESULT if path.is_dir() else path
         return [(file, read_result(file))]
-    found = [(one.path, read_result(one.path)) for one in documents_in(path) if one.kind == "result"]
+    found = [(one.path, read_result(one.path)) for one in _readable(path) if one.kind == "result"]
     if not found:
         raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
     return found
+
+
+def _readable(path: Path) -> Iterator[Document]:
+    """The documents at a path; UserError for one that may not be opened."""
+    for one in documents_in(path):
+        if one.kind == "unread":
+            raise one.refusal
+        yield one
 
 
 def read_run_result(run: Path) -> Result:
@@ -41,16 +50,31 @@ def read_run_result(run: Path) -> Result:
 
 def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    if is_archive(path):
+        raise UserError(
+            f"{path}: expected a result, found an archive: unpack it (only llmperf validate reads it whole)"
+        )
+    return _read(path, "result", Result)
+
+
+def _read(path: Path, name: str, kind: type[T]) -> T:
     value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("result", value):
+    _refuse(path, schema_findings(name, value))
+    try:
+        return convert(value, kind, str(path))
+    except UserError:
+        _refuse(path, strict_findings(name, value))
+        raise
+
+
+def _refuse(path: Path, told: Sequence[Finding]) -> None:
+    for one in told:
         raise UserError(printable(f"{path}:{one.path}: {one.message}"))
-    result: Result = convert(value, Result, str(path))
-    return result
 
 
 def found_published(path: Path) -> list[tuple[Path, Published]]:
     """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
-    found = [one.path for one in documents_in(path) if one.kind == "published"]
+    found = [one.path for one in _readable(path) if one.kind == "published"]
     return [(file, read_published(file)) for file in found]
 
 
@@ -69,6 +93,8 @@ def found_reportable(
             try:
                 if one.kind == "published":
                     published.append((one.path, read_published(one.path)))
+                elif one.kind == "unread":
+                    raise one.refusal
                 elif one.kind == "result":
                     results.append((one.path, read_result(one.path)))
             except UserError as error:
@@ -92,10 +118,6 @@ def _reportable(path: Path) -> Iterator[Document]:
 
 def read_published(path: Path) -> Published:
     """An imported document, held against its schema; UserError with the first thing that is wrong."""
-    value = parse_json(read_bytes(path), str(path)).value
-    for one in schema_findings("published", value):
-        raise UserError(printable(f"{path}:{one.path}: {one.message}"))
     from llmperf.types.published import Published
 
-    published: Published = convert(value, Published, str(path))
-    return published
+    return _read(path, "published", Published)

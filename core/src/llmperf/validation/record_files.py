@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.documents import read_bytes
@@ -13,17 +14,16 @@ from llmperf.validation.rules.documents import CUT_OFF
 from llmperf.validation.schema import MAX_FINDINGS, schema_findings
 
 
-def record_file_findings(path: Path) -> Iterator[Finding]:
+def record_file_findings(path: Path) -> list[Finding]:
     """What is wrong with each line, with its index from 0 before the pointer; UserError for what is no JSON."""
     lines = read_bytes(path).split(b"\n")
-    told = 0
+    told: list[Finding] = []
     for number, line in enumerate(lines):
-        whole = number < len(lines) - 1
-        for finding in _line_findings(line, number, whole, path):
-            yield finding
-            told += 1
-        if told >= MAX_FINDINGS:
-            return
+        told += _line_findings(line, number, number < len(lines) - 1, path)
+        if len(told) >= MAX_FINDINGS and number < len(lines) - 1:
+            last = f"{told[-1].message}; the lines after this one are not judged"
+            return [*told[:-1], replace(told[-1], message=last)]
+    return told
 
 
 def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterator[Finding]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +14,15 @@ from llmperf.documents import builtins, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import pointer, printable, shown
-from llmperf.validation.rules.files import ABSENT, CHANGED, DIFFERENT, UNLISTED
+from llmperf.validation.rules.files import (
+    ABSENT,
+    BY_ITSELF,
+    CHANGED,
+    DIFFERENT,
+    NOT_SUBMITTED,
+    PLAN_FILE,
+    UNLISTED,
+)
 
 NOT_REBUILT = ("findings", "files")
 """Parts of a result that do not come from the records, or are checked by their own rule."""
@@ -22,17 +31,35 @@ Parts = tuple[str | int, ...]
 """Of a JSON pointer."""
 
 
-def run_folder_findings(result: Result, folder: Path) -> list[Finding]:
+def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
     """Whether the files are those the result was computed from, and give its figures.
 
-    Nothing to say where the result lies by itself, without a plan beside it.
+    Where the result lies by itself, only that this cannot be told; of one that was `submitted` that is an error.
     """
+    if submitted and not result.files:
+        return [NOT_SUBMITTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")]
     if not _regular(folder / rundir.PLAN):
-        return []
+        return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
     if not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
+
+
+def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
+    """What is gone where something of the run is still there; else that the result lies by itself."""
+    told = list(_file_findings(result, folder)) if result.files and _has_traces(result, folder) else []
+    if any(one.code == ABSENT.code for one in told):
+        return told
+    rule = NOT_SUBMITTED if submitted else BY_ITSELF
+    message = "expected the plan and the records beside the result, found no plan: its figures were not computed again"
+    return [*told, rule.finding("/files", message)]
+
+
+def _has_traces(result: Result, folder: Path) -> bool:
+    """Whether anything of the run lies beside its result."""
+    listed = any(_path_problem(name, folder) is None for name in result.files)
+    return listed or any(os.path.lexists(folder / name) for name in (rundir.PLAN, rundir.RECORDS))
 
 
 def _regular(path: Path) -> bool:
@@ -54,20 +81,24 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    present = [path.relative_to(folder).as_posix() for path in _sources(folder) if _regular(path)]
-    for name in present:
-        if name not in result.files:
-            path = pointer(["files", name])
+    for path in _sources(folder):
+        name = path.relative_to(folder).as_posix()
+        if name in result.files:
+            continue
+        where = pointer(["files", name])
+        if _regular(path):
             yield UNLISTED.finding(
-                path, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
+                where, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
             )
+        elif _is_link(path):  # it keeps the figures from being computed again
+            yield ABSENT.finding(where, f"expected a regular file {shown(name)}, found a link or a folder")
     for name, expected in result.files.items():
-        path = pointer(["files", name[:200]])
+        where = pointer(["files", name[:200]])
         problem = _path_problem(name, folder)
         if problem:
-            yield ABSENT.finding(path, problem)
+            yield ABSENT.finding(where, problem)
         elif (found := sha256(folder / name)) != expected:
-            yield CHANGED.finding(path, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
+            yield CHANGED.finding(where, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
 
 
 def _path_problem(name: str, folder: Path) -> str | None:
@@ -82,10 +113,14 @@ def _path_problem(name: str, folder: Path) -> str | None:
 
 
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    from llmperf.results.build import build_result
+    from llmperf.results.build import result_of
+    from llmperf.results.run_records import read_run
+    from llmperf.validation.run_records import record_findings
 
     try:
-        rebuilt = build_result(folder)
+        records = read_run(folder)
+        rebuilt = result_of(records)
+        told = list(islice(record_findings(records), MAX_DIFFERENCES))
     except UserError as error:
         message = printable(str(error)).removeprefix(f"{folder}/")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")
@@ -99,6 +134,24 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     for path, found, expected in islice(differences, MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
+    yield from told
+    yield from islice(_plan_file_findings(records.plan.files, folder), MAX_DIFFERENCES)
+
+
+def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Finding]:
+    """Configuration files that are there and are not the plan's; they may have been left out."""
+    for name, text in files.items():
+        inside = f"{rundir.FILES}/{name}"
+        if _path_problem(inside, folder) is None and not _holds(folder / inside, text.encode("utf-8", "replace")):
+            path = pointer(["files", rundir.PLAN])
+            yield PLAN_FILE.finding(path, f"expected {shown(inside)} as the plan has it, found another text")
+
+
+def _holds(path: Path, expected: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(expected) and path.read_bytes() == expected
+    except OSError:
+        return False
 
 
 def _comparable(result: Result) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.types import Finding
 from llmperf.validation.catalogue import Rule
+from llmperf.validation.counting import with_the_rest
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.documents import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
 MAX_FINDINGS = 50
-"""Of one document; who broke more than that knows by then."""
+"""Of one document; the last of them says how many more there are."""
+MAX_COUNTED = 1000
+"""Of those beyond; a hostile document has millions."""
 
 
 def schema_findings(name: str, document: Any) -> list[Finding]:
@@ -36,6 +39,11 @@ def _accepts(name: str, document: Any) -> bool:
         return False
 
 
+def strict_findings(name: str, document: Any) -> list[Finding]:
+    """The same where a whole number has to be written as one, without a point: what the types take."""
+    return _findings(_validator(name), document)
+
+
 def _record_findings(document: Any) -> list[Finding]:
     """A record's `kind` says which of the schemas it is held against."""
     kinds = _record_kinds()
@@ -52,9 +60,19 @@ def _record_findings(document: Any) -> list[Finding]:
 @cache
 def _validator(name: str) -> Draft202012Validator:
     import llmperf_schemas
-    from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(llmperf_schemas.load(name))
+    made: Draft202012Validator = _strict()(llmperf_schemas.load(name))
+    return made
+
+
+@cache
+def _strict() -> Any:
+    """The class of validators to which 3.0 is no integer, as it is none to the types; JSON Schema alone takes it."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, one: type(one) is int)
+    return extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -68,18 +86,17 @@ def _quick_validator(name: str) -> Any:
 @cache
 def _record_kinds() -> dict[str, Draft202012Validator]:
     import llmperf_schemas
-    from jsonschema import Draft202012Validator
 
     root = llmperf_schemas.load("record")
     bodies = [root["$defs"][option["$ref"].rpartition("/")[2]] for option in root["oneOf"]]
-    return {
-        body["properties"]["kind"]["const"]: Draft202012Validator({**body, "$defs": root["$defs"]}) for body in bodies
-    }
+    return {body["properties"]["kind"]["const"]: _strict()({**body, "$defs": root["$defs"]}) for body in bodies}
 
 
 def _findings(validator: Draft202012Validator, document: Any) -> list[Finding]:
     errors = (finding for error in validator.iter_errors(document) for finding in _translate(error))
-    return sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
+    told = sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
+    rest = sum(1 for _ in islice(errors, MAX_COUNTED))
+    return with_the_rest(told, rest, "in this document", least=rest == MAX_COUNTED)
 
 
 def _translate(error: ValidationError) -> Iterator[Finding]:

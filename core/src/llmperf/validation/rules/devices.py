@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types import Result
+from llmperf.types import Plan, Result
 from llmperf.types.devices import DeviceInfo
 from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import deviates, figure
+from llmperf.validation.comparing import close, deviates, figure
 from llmperf.validation.devices import (
     MEMORY_SLACK,
     VendorCatalogue,
@@ -42,6 +42,52 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
             yield from deviates(path, found, expected, f"{known[1].model}, {result.contract.precision}")
 
 
+@rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
+def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
+    """A device that can be divided, a host CPU, is shared by the ranks of its node; any other is one rank's."""
+    if isinstance(document, Plan):
+        path, found, ranks = "/device_share", document.device_share, document.layout.devices_per_node
+    else:
+        hardware = document.hardware
+        path, found, ranks = "/hardware/device_share", hardware.device_share, hardware.devices_per_node
+    divisible, each = _divisible(document), 1 / ranks
+    shares = [one for one, possible in ((1.0, divisible is not True), (each, divisible is not False)) if possible]
+    if not any(close(found, one) for one in shares):
+        whole = {None: "1 or ", True: "", False: "1 (the device cannot be divided)"}[divisible]
+        divided = "" if divisible is False else f"{figure(each)} (1 / {ranks} ranks on each node)"
+        yield path, f"expected {whole}{divided}, found {figure(found)}"
+
+
+def _divisible(document: Result | Plan) -> bool | None:
+    """Whether ranks share the device, as its vendor publishes it or as it was probed; None where unknown."""
+    if isinstance(document, Plan):
+        probed = document.probe.devices[0] if document.probe.devices else None
+        catalogue = vendor_catalogue(document.vendor)
+        device = catalogue.exact(probed.model) if catalogue and probed else None
+        device = device or probed
+    else:
+        known = _published(document)
+        device = known[1] if known else None
+    return None if device is None else device.divisible
+
+
+@rule("LP309", "error", "A vendor with a catalogue has a peak for no other device")
+def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
+    """A device that the vendor does not publish has no peak, and its MFU is null."""
+    catalogue, model = vendor_catalogue(result.hardware.vendor), result.hardware.device_model
+    if (
+        catalogue is None
+        or catalogue.exact(model) is not None
+        or catalogue.may_have_peak(model, result.contract.precision)
+    ):
+        return
+    for index, mfu in enumerate(result.mfu):
+        if mfu.peak_flops_per_second is not None:
+            because = f"{catalogue.vendor}'s installed plugin publishes no device {shown(model)}"
+            path = f"/mfu/{index}/peak_flops_per_second"
+            yield path, f"expected null, {because}, found {figure(mfu.peak_flops_per_second)}"
+
+
 @rule("LP407", "error", "Total memory is the named device's own")
 def memory_of_the_device(result: Result) -> Iterator[Violation]:
     """Within what tools leave out of it."""
@@ -73,7 +119,7 @@ def one_vendor(result: Result) -> Iterator[Violation]:
     vendor, ran = result.hardware.vendor, [one.name for one in result.plugins if one.role == "vendor"]
     if ran and vendor not in ran:
         yield "/hardware/vendor", f"expected {shown(ran[0])}, the vendor plugin that ran, found {shown(vendor)}"
-    if _published(result) is None and vendor_catalogue(vendor) is not None:
+    if _published(result) is None:
         for other in other_owners(result.hardware.device_model, vendor):
             model = shown(result.hardware.device_model)
             yield "/hardware/device_model", f"expected a device of {vendor}, found {model} of {other}"

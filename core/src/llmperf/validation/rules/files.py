@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from llmperf.validation.catalogue import reading_rule
 
+SHORT_WINDOW = reading_rule("LP642", "error", "A rank's window is no shorter than the steps in it")
+SHORT_STEPS = reading_rule("LP643", "error", "Steps take as long as lies between them")
+STEP_TOKENS = reading_rule("LP644", "error", "A rank's steps and tokens are those of its records")
+PLAN_FILE = reading_rule("LP645", "error", "The configuration files are those of the plan")
+
 CHANGED = reading_rule("LP701", "error", "The plan and the records are those the result was computed from")
 ABSENT = reading_rule("LP702", "error", "The files the result was computed from are there")
 DIFFERENT = reading_rule("LP703", "error", "The figures are those that the records give")
 UNLISTED = reading_rule("LP704", "warning", "A result in a run folder lists all files it was computed from")
+BY_ITSELF = reading_rule("LP705", "note", "The plan and the records lie beside a result")
+NOT_SUBMITTED = reading_rule("LP805", "error", "A submission has the plan and the records of each result")
 PLUGIN_FAILED = reading_rule("LP901", "warning", "The rules of installed plugins can be applied")

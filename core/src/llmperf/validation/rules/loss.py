@@ -15,6 +15,9 @@ STANDARD_ERRORS = 5.0
 FIRST_LOSS_SLACK = 0.75
 """Nats; weights of another draw move the first loss by a tenth of that."""
 
+LOSS_OVER_UNTRAINED = 3.0
+"""Nats above an untrained model's loss; a rate of learning that is too high may cost a few for a while."""
+
 
 @rule("LP501", "error", "The losses of a complete run are numbers")
 def finite(result: Result) -> Iterator[Violation]:
@@ -49,16 +52,43 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
     found = result.metrics.first_loss
     if found is None or result.contract.lora is not None:
         return
-    variance = logit_variance(result.model)
-    expected = math.log(result.model.vocab_size) + variance / 2
+    variance, expected = logit_variance(result.model), untrained_loss(result.model)
     if abs(found - expected) > FIRST_LOSS_SLACK:
         because = f"ln {result.model.vocab_size} + {figure(variance / 2)}, within {FIRST_LOSS_SLACK}"
         yield "/metrics/first_loss", f"expected about {figure(expected)} ({because}), found {figure(found)}"
 
 
+def untrained_loss(model: Model) -> float:
+    """Of fresh weights, in nats per token; guessing among all tokens alike gets ln(vocabulary)."""
+    return math.log(model.vocab_size) + logit_variance(model) / 2
+
+
 def logit_variance(model: Model) -> float:
     """Of the output of fresh weights: hidden size x std^2; 1 where the head's rows are scaled to unit length."""
     return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
+
+
+@rule("LP506", "error", "A complete run did not diverge")
+def not_diverged(result: Result) -> Iterator[Violation]:
+    """The last loss is not far above that of a model that knows nothing."""
+    found, most = result.metrics.final_loss, untrained_loss(result.model) + LOSS_OVER_UNTRAINED
+    if result.status == "complete" and found is not None and found > most:
+        yield "/metrics/final_loss", f"expected at most {_limit(most)}, found {figure(found)}: training diverged"
+
+
+@rule("LP507", "warning", "No loss is far above that of an untrained model")
+def no_wild_loss(result: Result) -> Iterator[Violation]:
+    """A loss that shoots up and comes down again; the first of them is told."""
+    most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
+    for index, point in enumerate(result.loss_curve):
+        if point.loss is not None and point.loss > most:
+            found = f"found {figure(point.loss)} at step {point.step}"
+            yield f"/loss_curve/{index}/loss", f"expected at most {_limit(most)}, {found}"
+            return
+
+
+def _limit(most: float) -> str:
+    return f"{figure(most)} ({LOSS_OVER_UNTRAINED:g} nats above an untrained model)"
 
 
 @rule("LP504", "error", "First and final loss are those of the loss curve")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
 from llmperf.importing.expressions import Factors, broken_link, computed, factors
 from llmperf.types.published import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.reading import shown
 from llmperf.validation.rules.published_layout import place, world_size
 from llmperf.validation.rules.shipped import shipped_model
 
@@ -19,6 +21,8 @@ FIGURES = {
     "memory": "memory",
 }
 """Fields of a row's metrics, by what their column is called in a message."""
+NO_NUMBER = re.compile(r"[-+]?(?:(?:nan|inf|infinity)\b|∞)", re.IGNORECASE)
+"""How a cell begins that says so instead of a figure, perhaps with a remark behind it."""
 LOSS_OVER_UNTRAINED = 3.0
 """Nats above ln(vocabulary) that a fresh model's loss may have; a published loss is one of a trained model."""
 
@@ -150,3 +154,14 @@ def loss_is_plausible(published: Published) -> Iterator[Violation]:
             most = "" if model is None or limit is None else f" to {limit:.4g} (ln {model.vocab_size} + 3)"
             message = f"expected more than 0{most} nats per token, found {loss.text}, {place(row)}"
             yield f"/rows/{index}/metrics/loss", message
+
+
+@rule("LP508", "error", "A published figure is not NaN or infinite", "published")
+def figures_are_finite(published: Published) -> Iterator[Violation]:
+    """A loss that is no number is that of training which diverged, and its other figures mean nothing."""
+    rows = {row.line for row in published.rows}
+    for index, unread in enumerate(published.unread):
+        figure = unread.line in rows and unread.reason.startswith("expected a number under")
+        if figure and NO_NUMBER.match(unread.text.strip()):
+            found = f"found {shown(unread.text)}, line {unread.line}: training diverged, or nothing was measured"
+            yield f"/unread/{index}", f"{unread.reason}, {found}"

@@ -26,6 +26,9 @@ NEEDED = {
 }
 """Entries without which nobody can run it again: in which section, and what they are called in a message."""
 
+FOLLOWING = ("vendor", "defaults", "strategy", "formula", "configuration_names", "datasets")
+"""What a document's text gives beside its tables and rows."""
+
 
 @rule("LP611", "warning", "A document names one accelerator throughout", "published")
 def one_accelerator(published: Published) -> Iterator[Violation]:
@@ -208,30 +211,50 @@ def published_variant(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/variant", f"expected {expected} ({because}), found {found}, {place(row)}"
 
 
-@rule("LP622", "error", "An imported row is what its cells give", "published")
-def rows_are_those_of_the_cells(published: Published) -> Iterator[Violation]:
-    """Rows are computed again from sections and cells; a figure that was changed after the import is found."""
-    from llmperf.validation.imported import rows_again
+@rule("LP622", "error", "An imported document is what its text gives", "published")
+def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
+    """It is computed again from headings, sections and cells; what was changed after the import is found."""
+    from llmperf.validation.imported import imported_again
 
-    again = rows_again(published)
-    if len(again) != len(published.rows):
-        yield "/rows", f"expected {len(again)}, as the tables have, found {len(published.rows)}"
+    if not published.rows:
+        yield "/rows", "expected a result, as every document that is imported has, found none"
         return
-    for index, (expected, found) in enumerate(zip(again, published.rows, strict=True)):
-        for name in expected.__dataclass_fields__:
-            was, now = getattr(expected, name), getattr(found, name)
-            if was != now:
-                at, right, wrong = _first_difference(f"/rows/{index}/{name}", was, now)
-                yield at, f"expected {shown(right)} by the cells of line {found.line}, found {shown(wrong)}"
+    again = imported_again(published)
+    for name in FOLLOWING:
+        yield from _difference(f"/{name}", getattr(again, name), getattr(published, name), "its text")
+    for name in ("sections", "tables"):
+        for index, (part, found) in enumerate(zip(getattr(again, name), getattr(published, name), strict=True)):
+            yield from _difference(f"/{name}/{index}", part, found, f"the text of line {found.line}")
+    if len(again.rows) != len(published.rows):
+        yield "/rows", f"expected {len(again.rows)}, as the tables have, found {len(published.rows)}"
+        return
+    for index, (row, now) in enumerate(zip(again.rows, published.rows, strict=True)):
+        for name in row.__dataclass_fields__:
+            cells = f"the cells of line {now.line}"
+            yield from _difference(f"/rows/{index}/{name}", getattr(row, name), getattr(now, name), cells)
+
+
+def _difference(path: str, expected: object, found: object, source: str) -> Iterator[Violation]:
+    if expected != found:
+        at, right, wrong = _first_difference(path, expected, found)
+        yield at, f"expected {shown(right)} by {source}, found {shown(wrong)}"
 
 
 def _first_difference(path: str, expected: object, found: object) -> tuple[str, object, object]:
     """The innermost field in which two values of one type differ."""
-    for name in getattr(expected, "__dataclass_fields__", ()):
-        was, now = getattr(expected, name), getattr(found, name, None)
-        if was != now and found is not None:
+    for name, was, now in _parts(expected, found):
+        if was != now:
             return _first_difference(f"{path}/{name}", was, now)
     return path, _flat(expected), _flat(found)
+
+
+def _parts(expected: object, found: object) -> Iterator[tuple[str | int, object, object]]:
+    """Fields of two dataclasses, or elements of two tuples of one length."""
+    if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
+        yield from ((index, *pair) for index, pair in enumerate(zip(expected, found, strict=True)))
+    elif found is not None:
+        for name in getattr(expected, "__dataclass_fields__", ()):
+            yield name, getattr(expected, name), getattr(found, name, None)
 
 
 def _flat(value: object) -> object:

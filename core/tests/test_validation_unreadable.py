@@ -1,0 +1,95 @@
+"""What somebody without rights cannot read in a folder is told, not passed over."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+
+ROOT_READS_ALL = "dac_override", "dac_read_search"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "rules" / "example.md"
+
+
+def powerless(*words):
+    """llmperf started by somebody to whom modes apply; root is such a one without two of its capabilities."""
+    command = [sys.executable, "-m", "llmperf", *map(str, words)]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root reads all, and there is no setpriv")
+        given_up = ",".join(f"-{one}" for one in ROOT_READS_ALL)
+        command = ["setpriv", f"--bounding-set={given_up}", f"--inh-caps={given_up}", *command]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """Close a file or a folder in a folder with a readable document; all is open again at the end."""
+    shutil.copy(EXAMPLE, tmp_path / "open.md")
+    made = []
+
+    def close(name, mode=0):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        if path.suffix:
+            path.write_text("{}")
+        else:
+            path.mkdir()
+        path.chmod(mode)
+        made.append(path)
+        return path
+
+    yield close
+    for path in made:
+        path.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["folder", "README.md", "some.json", "some.toml", "plan.json"])
+def test_what_is_closed_in_a_folder_is_told(closed, tmp_path, name):
+    path = closed(name)
+    done = powerless("validate", tmp_path)
+    assert done.returncode == 2
+    assert f"{path}: LP001 error Permission denied" in done.stdout
+    assert "2 files: 1 error" in done.stderr
+
+
+def test_a_folder_whose_files_cannot_be_looked_at_is_told(closed, tmp_path):
+    folder = closed("folder", 0o700)
+    (folder / "result.json").write_text("{}")
+    folder.chmod(0o400)
+    done = powerless("validate", tmp_path)
+    assert done.returncode == 2
+    assert f"{folder}/result.json: LP001 error Permission denied" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["validate"], ["report"], ["summary"], ["compare", "--baseline", "published"]])
+def test_a_closed_folder_is_a_line_for_every_command(closed, command):
+    folder = closed("folder")
+    for path in (folder, folder / "result.json"):
+        done = powerless(*command, path)
+        assert done.returncode == 2
+        told = done.stdout + done.stderr
+        assert "Permission denied" in told or "is not readable" in told
+        assert "Traceback" not in told
+
+
+def test_report_names_what_it_left_out(closed, tmp_path, example):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "result.json").write_text(json.dumps(example))
+    folder = closed("folder")
+    done = powerless("report", tmp_path)
+    assert done.returncode == 0
+    assert f"left out: {folder}: Permission denied" in done.stderr
+
+
+def test_a_table_of_results_without_its_machine_is_judged_in_a_folder_too(tmp_path, capsys):
+    path = tmp_path / "README.md"
+    whole = EXAMPLE.read_text()
+    path.write_text(whole[whole.index("### Results") :])
+    named = call(["validate", str(path)]), capsys.readouterr().out
+    assert (call(["validate", str(tmp_path)]), capsys.readouterr().out) == named
