@@ -1,7 +1,8 @@
 """A stand-in for Megatron-DeepSpeed's `pretrain_gpt.py`, made for these tests: it trains nothing.
 
 It reads the tokens by the index files it is given, as Megatron's data set does, and prints lines of the published form,
-from the last rank, in which the loss is the mean token of the step. FAULT in the environment says what goes wrong.
+from the last rank, in which the loss is the mean token of the step / 260, about what a loss is. FAULT in the
+environment says what goes wrong.
 """
 
 import os
@@ -71,7 +72,7 @@ for iteration in range(1, int(option("--train-iters")) + 1):
     if iteration == LATE:
         go_wrong()
         print("[2026-01-01] [INFO] step=3, | lr: x | nonsense: 1.2.3.4 |\x1b[0m", flush=True)
-    tell(line(iteration, None if FAULT == "nan" and iteration == LATE else mean))
+    tell(line(iteration, None if FAULT == "nan" and iteration == LATE else mean / 260))
     if iteration == 1:
         print(
             f"[Rank {RANK}] (after 1 iterations) memory (MB) | allocated: 1.0 | max allocated: {2.0 + RANK}", flush=True
