@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import secrets
 from collections.abc import Sequence
@@ -169,8 +170,22 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     peak = None
     if plugins.answers("llmperf_peak_flops"):
         peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
+        _check_peak(peak, machine.vendor)
     problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
     return peak, None if peak else problem
+
+
+def _check_peak(peak: object, vendor: str) -> None:
+    """PluginError for a peak that nothing can be held against."""
+    where = f"vendor {vendor!r}: llmperf_peak_flops"
+    if peak is not None and not isinstance(peak, PeakFlops):
+        raise PluginError(f"{where}: expected a PeakFlops or None, found {type(peak).__name__}")
+    if peak is not None and not _is_rate(peak.flops_per_second):
+        raise PluginError(f"{where}: expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}")
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:
