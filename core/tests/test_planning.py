@@ -254,6 +254,23 @@ def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
         draft(Request(case="default"))
 
 
+@pytest.mark.parametrize(
+    ("empty", "told"),
+    [
+        (["--framework", ""], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--set", "framework="], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--vendor", ""], "unknown vendor ''; expected one of: "),
+        (["--vendor", "", "--on", "A1:1x8"], "unknown vendor ''; expected one of: "),
+        (["--set", "model="], "''"),
+        (["--on", ""], "expected MODEL:NODESxDEVICES"),
+    ],
+)
+def test_an_empty_name_is_an_unknown_one(empty, told, capsys):
+    assert call(["plan", *empty]) == 2
+    shown = capsys.readouterr()
+    assert told in shown.out + shown.err
+
+
 def test_run_ids_are_plain_folder_names():
     name = run_id("../../etc/passwd case", "cpu", "zero")
     assert "/" not in name

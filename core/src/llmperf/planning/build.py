@@ -34,12 +34,12 @@ def draft(request: Request) -> Draft:
     Raises UserError where the request itself makes no sense: an unknown case, path, vendor or model, no device.
     """
     case = library_with_case(request.case).case(request.case)
-    machine = machine_elsewhere(request.on, request.vendor) if request.on else this_machine(request.vendor)
+    machine = this_machine(request.vendor) if request.on is None else machine_elsewhere(request.on, request.vendor)
     settings = request.command_line(machine)
-    framework = _last(settings, "tuning.framework") or case.tuning.framework
+    framework = _last(settings, "tuning.framework", case.tuning.framework)
     plugins, missing = _load(machine.vendor, framework)
     shelf = library(plugins)
-    model = _last(settings, "contract.model") or case.contract.model
+    model = _last(settings, "contract.model", case.contract.model)
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
@@ -51,8 +51,9 @@ def draft(request: Request) -> Draft:
     return sketch
 
 
-def _last(settings: Sequence[Setting], path: str) -> str | None:
-    return next((str(setting.value) for setting in reversed(settings) if setting.path == path), None)
+def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
+    """What was asked for last, as text; without that, what holds otherwise."""
+    return str(next((setting.value for setting in reversed(settings) if setting.path == path), otherwise))
 
 
 def _facts(case: Case, machine: Machine, framework: str, model: str, settings: Sequence[Setting]) -> Facts:
@@ -72,7 +73,7 @@ def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
     here, total = _available(machine), 1
     for name, most in (("nodes", here.nodes), ("devices", here.devices)):
         planned = getattr(case.tuning, name)
-        total *= int(_last(settings, f"tuning.{name}") or (planned if most is None else min(planned, most)))
+        total *= int(_last(settings, f"tuning.{name}", planned if most is None else min(planned, most)))
     return total
 
 
