@@ -107,6 +107,8 @@ def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
         ("seq_len=4k", "--set: contract.seq_len: expected a whole number, found '4k'"),
         ("lr=3e-4s", "--set: contract.optimizer.lr: expected a number, found '3e-4s'"),
         ("lr=nan", "--set: contract.optimizer.lr: expected a finite number, found nan"),
+        ("beta1=1", "--set: contract.optimizer.beta1: expected at least 0 and below 1, found 1.0"),
+        ("beta2=-0.1", "--set: contract.optimizer.beta2: expected at least 0 and below 1, found -0.1"),
         (
             "precision=fp8",
             "--set: contract.precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'",

@@ -211,3 +211,18 @@ def test_a_full_disk_is_told_in_a_line(words, tmp_path):
         silent = subprocess.run(command, stdout=full, stderr=full, cwd=tmp_path)
     assert done.stderr == "llmperf: cannot write the output: No space left on device\n"
     assert (done.returncode, silent.returncode) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--out", ""], "expected a folder, found an empty name"),
+        (["--out", os.fsdecode(b"d\xff")], r"'d\udcff' is not UTF-8 text"),
+        (["--set", os.fsdecode(b"data.path=d\xff.txt")], r"'data.path=d\udcff.txt' is not UTF-8 text"),
+        ([os.fsdecode(b"d\xff")], r"'d\udcff' is not UTF-8 text"),
+    ],
+)
+def test_a_name_that_cannot_be_written_down_is_refused_before_the_run(capsys, words, told):
+    code, out, err = run(capsys, "run", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err

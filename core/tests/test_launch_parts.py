@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import llmperf
 import pytest
@@ -157,3 +158,12 @@ def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
     assert now.mfu == pytest.approx(32 * 6000 / 5e11)
     assert now.seconds_left == 6 * 0.5
     assert not follower.look()
+
+
+def test_a_working_directory_that_is_gone_is_one_line(stub_plan, tmp_path, monkeypatch):
+    plan, plugins = stub_plan(), load_for("stub", "stub")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="runs/x: the working directory does not exist any more"):
+        run_plan(plan, Path("runs/x"), plugins)

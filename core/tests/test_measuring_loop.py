@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
+from llmperf.errors import PluginError
 from llmperf.measuring.loop import MAX_STEPS_AHEAD, MeasuredLoop, NonfiniteLoss
 from llmperf.measuring.reader import read_records
 from llmperf.measuring.recorder import Recorder
@@ -101,6 +103,17 @@ def test_a_loss_that_is_no_number_is_recorded_and_ends_the_loop(tmp_path, loss, 
     last = read_records(tmp_path / "r.jsonl")[-1]
     assert (last.step, last.loss, last.nonfinite) == (2, None, name)
     assert trainer.step < 3 + MAX_STEPS_AHEAD + 2
+
+
+@pytest.mark.parametrize("tokens", [-1, 1.5, "x"])
+def test_tokens_that_are_no_count_end_the_loop(tmp_path, tokens):
+    class Miscounting(AsyncTrainer):
+        def train_step(self):
+            return replace(super().train_step(), tokens=tokens)
+
+    device = AsyncDevice()
+    with pytest.raises(PluginError, match=f"llmperf_build_trainer: .* as tokens of step 0, found {tokens!r}"):
+        run_loop(tmp_path, Miscounting(device, [1.0]), device, 1, 0)
 
 
 def test_no_warmup_at_all(tmp_path):

@@ -185,6 +185,27 @@ def test_a_vendor_that_raises_is_noted_and_asked_no_more(tmp_path):
     assert len(asked) == 5
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([1, None], "TypeError: llmperf_query_memory: expected a DeviceSample, found int"),
+        (
+            [DeviceSample(index=0, memory_used_bytes=float("nan"), memory_total_bytes=9)],
+            "ValueError: llmperf_query_memory: memory_used_bytes: expected a finite number of at least 0, found nan",
+        ),
+        (
+            [DeviceSample(index=0, memory_used_bytes=7, memory_total_bytes=-3)],
+            "ValueError: llmperf_query_memory: memory_total_bytes: expected a finite number of at least 0, found -3",
+        ),
+        ([DeviceSample(index=0, memory_used_bytes=7, memory_total_bytes=9, power_watts="x")], "ValidationError: "),
+    ],
+)
+def test_a_reading_that_could_not_be_read_back_is_noted_not_written(tmp_path, given, told):
+    sampler, samples = sampled(tmp_path, lambda devices: given)
+    assert sampler.problem.startswith(f"reading the devices failed: {told}")
+    assert samples == []
+
+
 def test_a_reading_that_never_returns_does_not_hold_up_the_end(tmp_path):
     from threading import Event
 

@@ -237,6 +237,40 @@ def test_an_unknown_device_has_no_peak_and_says_so(install):
     assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1': its plugin lacks one with a source"
 
 
+PEAK = """
+from llmperf.types import PeakFlops
+
+@hookimpl
+def llmperf_peak_flops(device_model, dtype):
+    rate = {rate}
+    return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=rate, source="x", date="2026-01-01")
+"""
+
+
+@pytest.mark.parametrize("rate", ["0", "-1.0", "float('nan')", "float('inf')", "'fast'"])
+def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
+    install("llmperf-acme", "acme", vendor("acme", 2) + PEAK.format(rate=rate))
+    with pytest.raises(PluginError, match=r"vendor 'acme': llmperf_peak_flops: expected a finite .* above 0, found "):
+        draft(Request(case="default"))
+
+
+@pytest.mark.parametrize(
+    ("empty", "told"),
+    [
+        (["--framework", ""], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--set", "framework="], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--vendor", ""], "unknown vendor ''; expected one of: "),
+        (["--vendor", "", "--on", "A1:1x8"], "unknown vendor ''; expected one of: "),
+        (["--set", "model="], "''"),
+        (["--on", ""], "expected MODEL:NODESxDEVICES"),
+    ],
+)
+def test_an_empty_name_is_an_unknown_one(empty, told, capsys):
+    assert call(["plan", *empty]) == 2
+    shown = capsys.readouterr()
+    assert told in shown.out + shown.err
+
+
 def test_run_ids_are_plain_folder_names():
     name = run_id("../../etc/passwd case", "cpu", "zero")
     assert "/" not in name

@@ -76,6 +76,12 @@ def test_a_terminal_has_one_line_rewritten_and_cleared():
     assert shown.endswith(" \r")
 
 
+def test_without_standard_error_nothing_is_shown():
+    closed = [f"{sys.executable} -c '{PROGRAM}' 2>&-"]
+    done = subprocess.run(["sh", "-c", *closed], stdout=subprocess.PIPE, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+
+
 def test_elsewhere_there_is_a_line_now_and_then():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30)
     assert done.stderr.count("\n") == 1

@@ -207,6 +207,14 @@ def test_more_tokens_than_planned_fail_the_run(folder):
     assert result.failure.message == "the ranks report 34 tokens in step 0, the plan has 32"
 
 
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_a_step_without_tokens_fails_the_run(folder, tokens):
+    folder.tokens = tokens
+    result = folder.build()
+    assert result.status == "failed"
+    assert result.failure.message == f"the ranks report {2 * tokens} tokens in step 0, the plan has 32"
+
+
 def test_fewer_tokens_than_planned_are_noted(folder):
     folder.tokens -= 1
     result = folder.build()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.results.statistics import mean_interval, quantile, step_statistics
+from llmperf.results.statistics import finite_mean, mean_interval, quantile, step_statistics
 
 seconds = st.floats(min_value=1e-6, max_value=1e4)
 
@@ -61,3 +61,14 @@ def test_the_interval_holds_the_mean_where_steps_are_autocorrelated():
     naive = fmean(abs(fmean(run) - 1.0) <= 1.96 * np.std(run) / 20 for run in runs)
     assert held >= 0.88
     assert naive <= 0.65  # what an interval that takes steps for independent would have held
+
+
+@pytest.mark.parametrize("weights", [None, [3, 1, 4]])
+def test_the_mean_of_huge_values_is_finite(weights):
+    assert finite_mean([1.7e308] * 3, weights) == pytest.approx(1.7e308)
+    assert abs(finite_mean([1.7e308, -1.7e308, 1e308], weights)) <= 1.7e308
+
+
+def test_the_mean_is_weighted():
+    assert finite_mean([1.0, 2.0], [1, 3]) == 1.75
+    assert finite_mean([1.0, 2.0, 6.0]) == fmean([1.0, 2.0, 6.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 
@@ -238,6 +239,19 @@ def test_paths_that_lead_nowhere(tmp_path):
         guess_format(tmp_path)
     with pytest.raises(UserError, match=r"data.path: .*none.txt: No such file"):
         read(tmp_path / "none.txt", format="text")
+
+
+@pytest.mark.parametrize("settings", [{}, {"format": "text"}, {"format": "npy"}])
+def test_what_is_no_regular_file_is_not_read(tmp_path, settings):
+    os.mkfifo(tmp_path / "pipe.txt")
+    for path in (tmp_path / "pipe.txt", "/dev/zero"):
+        with pytest.raises(UserError, match=f"data.path: {path} is neither a regular file nor a folder"):
+            read(path, **settings)
+
+
+def test_the_home_of_nobody_is_not_read():
+    with pytest.raises(UserError, match=r"data.path: ~nobody-here/x: "):
+        read("~nobody-here/x")
 
 
 def test_a_published_data_set_needs_a_path():

@@ -67,6 +67,21 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
     assert "ACME1 error /hardware/driver" in (run_folder / rundir.REPORT).read_text()
 
 
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        ("1", "expected a Finding, found int"),
+        ("Finding(code='ACME1', severity=7, path='', message='x')", "Expected `str`, got `int`"),
+    ],
+)
+def test_an_extension_that_tells_no_finding_is_a_warning(acme_site, run_folder, told, cause):
+    (acme_site / "acme_rules.py").write_text(RULES.replace("yield Finding", f"yield {told}\n        yield Finding"))
+    result = documents.load(run_folder / rundir.RESULT, Result)
+    (finding,) = check(result, run_folder, load_for(None, None)).findings
+    assert (finding.severity, cause in finding.message, "acme_rules" in finding.message) == ("warning", True, True)
+    assert documents.load(run_folder / rundir.RESULT, Result).findings == (finding,)
+
+
 def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site, tmp_path, example, capsys):
     (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
     path = tmp_path / "result.json"

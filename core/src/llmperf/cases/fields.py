@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from llmperf.errors import UserError, unknown
-from llmperf.types.units import Minimum
+from llmperf.types.units import Below, Minimum
 
 LARGEST_INTEGER = 2**53 - 1
 """What every reader of JSON keeps exactly: a result with a larger one would be refused."""
@@ -23,26 +23,27 @@ def hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
-def lower_bound(annotation: Any) -> float | None:
-    """The inclusive minimum that an annotation carries, if any."""
+def bound(annotation: Any, kind: type[Minimum] | type[Below]) -> float | None:
+    """The inclusive minimum, or what a number must stay below, that an annotation carries, if any."""
     for part in (annotation, *typing.get_args(annotation)):
         for mark in getattr(part, "__metadata__", ()):
-            if isinstance(mark, Minimum):
+            if isinstance(mark, kind):
                 return mark.value
     return None
 
 
 def check_bound(value: Any, annotation: Any, where: str) -> None:
-    """UserError for a number under the bound of its field, one that is not finite, or an integer that JSON loses."""
+    """UserError for a number out of the bounds of its field, one that is not finite, or an integer that JSON loses."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise UserError(f"{where}: expected at most {LARGEST_INTEGER}, found {_shortened(value)}")
     if not math.isfinite(value):
         raise UserError(f"{where}: expected a finite number, found {value}")
-    low = lower_bound(annotation)
-    if low is not None and value < low:
-        raise UserError(f"{where}: expected at least {low}, found {value}")
+    low, high = bound(annotation, Minimum), bound(annotation, Below)
+    if (low is not None and value < low) or (high is not None and value >= high):
+        below = "" if high is None else f" and below {high}"
+        raise UserError(f"{where}: expected at least {low}{below}, found {value}")
 
 
 def _shortened(value: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import time
@@ -18,7 +19,8 @@ class ProgressLine:
     """Writes to standard error; a context manager that leaves the terminal clean."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self._stream = sys.stderr or io.StringIO()  # None where it is closed
+        self._live = self._stream.isatty()
         self._last_text = ""
         self._last_time = 0.0
 
@@ -27,19 +29,19 @@ class ProgressLine:
         width = shutil.get_terminal_size().columns - 1 if self._live else None
         text = progress_text(progress, width)
         if width is not None:
-            sys.stderr.write("\r" + text[:width].ljust(min(len(self._last_text), width)))
-            sys.stderr.flush()
+            self._stream.write("\r" + text[:width].ljust(min(len(self._last_text), width)))
+            self._stream.flush()
             self._last_text = text[:width]
         elif text != self._last_text and time.monotonic() - self._last_time >= SECONDS_BETWEEN_LINES:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            self._stream.write(text + "\n")
+            self._stream.flush()
             self._last_text, self._last_time = text, time.monotonic()
 
     def clear(self) -> None:
         """Take the live line away."""
         if self._live and self._last_text:
-            sys.stderr.write("\r" + " " * len(self._last_text) + "\r")
-            sys.stderr.flush()
+            self._stream.write("\r" + " " * len(self._last_text) + "\r")
+            self._stream.flush()
         self._last_text = ""
 
     def __enter__(self) -> ProgressLine:

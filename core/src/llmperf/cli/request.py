@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.names import Text
 from llmperf.cli.numbers import Seconds
 from llmperf.cli.output import case_names, json_option, plugin_names
 
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 
 OPTIONS = (
-    click.argument("case", default="default", shell_complete=case_names),
-    click.option("--vendor", metavar="V", shell_complete=plugin_names, help="Whose devices; the best here by default."),
-    click.option("--framework", metavar="F", shell_complete=plugin_names, help="The case's own by default."),
+    click.argument("case", default="default", type=Text(), shell_complete=case_names),
+    click.option("--vendor", metavar="V", type=Text(), shell_complete=plugin_names,
+                 help="Whose devices; the best here by default."),
+    click.option("--framework", metavar="F", type=Text(), shell_complete=plugin_names,
+                 help="The case's own by default."),
     click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
-    click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="Change one setting; may be repeated."),
+    click.option("--set", "settings", metavar="PATH=VALUE", type=Text(), multiple=True,
+                 help="Change one setting; may be repeated."),
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
                  help="A run in which no rank finishes a step for so long has hung."),
     click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,

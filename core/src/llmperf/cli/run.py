@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.names import Folder
 from llmperf.cli.output import print_json
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
@@ -32,7 +33,7 @@ Examples:
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run so often and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), default=Path("runs"), show_default=True,
+@click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Where run folders are made.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:

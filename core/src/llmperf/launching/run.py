@@ -43,7 +43,7 @@ def run_plan(
     if not plan.agent:
         raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
     launcher = find_launcher(plugins, plan.launcher)
-    run = run_dir.absolute()
+    run = _absolute(run_dir)
     create_run_folder(run, plan)
     controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
     sampler = _sampler(run, plan, plugins, sample_seconds)
@@ -57,6 +57,14 @@ def run_plan(
                 _conclude(run, failed)
             raise
         return _conclude(run, ending)
+
+
+def _absolute(folder: Path) -> Path:
+    """A folder from the root on; UserError if the working directory is gone."""
+    try:
+        return folder.absolute()
+    except FileNotFoundError:
+        raise UserError(f"{folder}: the working directory does not exist any more") from None
 
 
 def find_launcher(plugins: Plugins, name: str) -> Launcher:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from llmperf.errors import RunFailed
+from llmperf.errors import PluginError, RunFailed
 from llmperf.measuring.recorder import Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
@@ -82,7 +82,7 @@ class MeasuredLoop:
             end = event()
             self._pending.append(_Pending(step, measured, clock(), begin, end, output))
             begin = end
-            tokens += output.tokens
+            tokens += _counted(output.tokens, step)
             self._record_known()
             while len(self._pending) > MAX_STEPS_AHEAD:
                 time.sleep(POLL_SECONDS)
@@ -119,6 +119,14 @@ class MeasuredLoop:
         )
         if nonfinite is not None:
             raise NonfiniteLoss(f"the loss of step {one.step} is {nonfinite}")
+
+
+def _counted(tokens: object, step: int) -> int:
+    """A trainer's tokens; PluginError if they are no count."""
+    if not isinstance(tokens, int) or tokens < 0:
+        what = f"expected a whole number of at least 0 as tokens of step {step}, found {tokens!r}"
+        raise PluginError(f"the trainer of llmperf_build_trainer: {what}")
+    return tokens
 
 
 def _arrived(output: StepOutput) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
+
+import msgspec
 
 from llmperf.measuring.recorder import Recorder
 from llmperf.types.devices import DeviceSample
@@ -59,7 +63,7 @@ class Sampler:
     def _sample(self, recorder: Recorder) -> bool:
         at, begin = time.time(), time.perf_counter()
         try:
-            devices = tuple(self._query(self._devices))
+            devices = checked(self._query(self._devices))
             recorder.write(MemorySample(at=at, query_seconds=time.perf_counter() - begin, devices=devices))
         except Exception as error:
             self._note(error)
@@ -69,3 +73,20 @@ class Sampler:
     def _note(self, error: Exception) -> None:
         if self.problem is None:
             self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]
+
+
+def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
+    """What a vendor plugin gave as its readings; TypeError or ValueError for what could not be read back."""
+    samples = tuple(given)
+    for one in samples:
+        if not isinstance(one, DeviceSample):
+            raise TypeError(f"llmperf_query_memory: expected a DeviceSample, found {type(one).__name__}")
+        for field in fields(one):
+            _check_number(field.name, getattr(one, field.name))
+    return msgspec.convert(msgspec.to_builtins(samples), tuple[DeviceSample, ...])
+
+
+def _check_number(name: str, value: object) -> None:
+    least = -math.inf if name == "temperature_celsius" else 0
+    if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= least):
+        raise ValueError(f"llmperf_query_memory: {name}: expected a finite number of at least {least}, found {value}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import secrets
 from collections.abc import Sequence
@@ -33,12 +34,12 @@ def draft(request: Request) -> Draft:
     Raises UserError where the request itself makes no sense: an unknown case, path, vendor or model, no device.
     """
     case = library_with_case(request.case).case(request.case)
-    machine = machine_elsewhere(request.on, request.vendor) if request.on else this_machine(request.vendor)
+    machine = this_machine(request.vendor) if request.on is None else machine_elsewhere(request.on, request.vendor)
     settings = request.command_line(machine)
-    framework = _last(settings, "tuning.framework") or case.tuning.framework
+    framework = _last(settings, "tuning.framework", case.tuning.framework)
     plugins, missing = _load(machine.vendor, framework)
     shelf = library(plugins)
-    model = _last(settings, "contract.model") or case.contract.model
+    model = _last(settings, "contract.model", case.contract.model)
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
@@ -50,8 +51,9 @@ def draft(request: Request) -> Draft:
     return sketch
 
 
-def _last(settings: Sequence[Setting], path: str) -> str | None:
-    return next((str(setting.value) for setting in reversed(settings) if setting.path == path), None)
+def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
+    """What was asked for last, as text; without that, what holds otherwise."""
+    return str(next((setting.value for setting in reversed(settings) if setting.path == path), otherwise))
 
 
 def _facts(case: Case, machine: Machine, framework: str, model: str, settings: Sequence[Setting]) -> Facts:
@@ -71,7 +73,7 @@ def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
     here, total = _available(machine), 1
     for name, most in (("nodes", here.nodes), ("devices", here.devices)):
         planned = getattr(case.tuning, name)
-        total *= int(_last(settings, f"tuning.{name}") or (planned if most is None else min(planned, most)))
+        total *= int(_last(settings, f"tuning.{name}", planned if most is None else min(planned, most)))
     return total
 
 
@@ -169,8 +171,22 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     peak = None
     if plugins.answers("llmperf_peak_flops"):
         peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
+        _check_peak(peak, machine.vendor)
     problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
     return peak, None if peak else problem
+
+
+def _check_peak(peak: object, vendor: str) -> None:
+    """PluginError for a peak that nothing can be held against."""
+    where = f"vendor {vendor!r}: llmperf_peak_flops"
+    if peak is not None and not isinstance(peak, PeakFlops):
+        raise PluginError(f"{where}: expected a PeakFlops or None, found {type(peak).__name__}")
+    if peak is not None and not _is_rate(peak.flops_per_second):
+        raise PluginError(f"{where}: expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}")
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:

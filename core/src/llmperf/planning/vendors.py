@@ -146,13 +146,13 @@ def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
 
 def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
     """Each model that the named vendor, or any that can be loaded, has in its catalogue."""
-    for name in [vendor] if vendor else names("vendor"):
+    for name in names("vendor") if vendor is None else [vendor]:
         try:
             found = find("vendor", name)
             plugins = Plugins([found])
             entries = _answer(found, plugins, "llmperf_catalogue") if plugins.answers("llmperf_catalogue") else ()
         except LlmperfError:
-            if vendor:
+            if vendor is not None:
                 raise
             continue
         yield from ((name, entry) for entry in entries)

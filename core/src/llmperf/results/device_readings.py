@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
 from typing import TYPE_CHECKING, Literal
+
+from llmperf.results.statistics import finite_mean
 
 if TYPE_CHECKING:
     from llmperf.results.run_records import RunRecords
@@ -50,7 +51,7 @@ def mean(records: RunRecords, name: str) -> float | None:
     """Mean of one figure over the window's samples and the devices."""
     found = [getattr(device, name) for sample in readings(records) for device in sample.devices]
     known = [value for value in found if value is not None]
-    return fmean(known) if known else None
+    return finite_mean(known) if known else None
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:

@@ -108,11 +108,11 @@ def _unfinished(records: RunRecords) -> Failure | None:
 
 
 def _miscounted(records: RunRecords) -> Failure | None:
-    """More tokens in a step than the plan has: whoever counts them is wrong, and so would be every figure."""
+    """More tokens in a step than the plan has, or none: whoever counts them is wrong, and so would be every figure."""
     planned = records.plan.batch.tokens_per_step
     for step, ranks in records.complete_steps.items():
         reported = sum(one.tokens for one in ranks)
-        if reported > planned:
+        if reported > planned or reported <= 0 or any(one.tokens < 0 for one in ranks):
             message = f"the ranks report {reported} tokens in step {step}, the plan has {planned}"
             return _failure(records, None, "controller", None, message)
     return None

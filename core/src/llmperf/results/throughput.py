@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import fsum
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llmperf.results import device_readings
 from llmperf.results.run_records import RunRecords
-from llmperf.results.statistics import step_statistics
+from llmperf.results.statistics import finite_mean, step_statistics
 from llmperf.types.result import LossPoint, Metrics, RankMemory
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ def _point(step: int, ranks: list[StepRecord], nonfinite: str | None) -> LossPoi
         step=step,
         loss=_mean_loss(ranks) if nonfinite is None else None,
         nonfinite=nonfinite,
-        grad_norm=fmean(norms) if norms else None,
+        grad_norm=finite_mean(norms) if norms else None,
     )
 
 
@@ -89,9 +87,9 @@ def _mean_loss(ranks: list[StepRecord]) -> float | None:
     """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
     known = [(one.loss, one.tokens) for one in ranks if one.loss is not None]
     losses, tokens = [loss for loss, _ in known], [count for _, count in known]
-    if len(set(tokens)) > 1:
-        return fsum(loss * count for loss, count in known) / sum(tokens)
-    return fmean(losses) if losses else None
+    if len(set(tokens)) > 1 and min(tokens) >= 0:
+        return finite_mean(losses, tokens)
+    return finite_mean(losses) if losses else None
 
 
 def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:

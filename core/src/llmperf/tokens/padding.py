@@ -14,7 +14,7 @@ from llmperf.tokens.arrays import npy_tokens
 from llmperf.tokens.cache import cached_tokens, file_digest
 from llmperf.tokens.encoders import Encoder, open_encoder
 from llmperf.tokens.packing import SampleOrder
-from llmperf.tokens.problems import DataError
+from llmperf.tokens.problems import DataError, local_path
 from llmperf.tokens.samsum import SAMSUM, read_dialogues, samsum_file
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class PaddedSamples:
 
 def open_padded(spec: RunSpec, batch: Batch | None) -> PaddedSamples:
     """The records of a run; DataError if the data set has none, or they do not last for its steps."""
-    path = None if spec.data.path is None else samsum_file(Path(spec.data.path).expanduser())
+    path = None if spec.data.path is None else samsum_file(local_path(spec.data.path))
     if spec.contract.dataset != SAMSUM or spec.data.format != "auto" or path is None:
         raise DataError(
             "contract.packing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from llmperf.errors import UserError
 
 
@@ -12,3 +14,14 @@ class DataError(UserError):
         super().__init__(f"{where}: {message}")
         self.where = where
         self.message = message
+
+
+def local_path(text: str) -> Path:
+    """The path that `data.path` names; DataError for a pipe, a socket or a device: to read one need not end."""
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of nobody here
+        raise DataError("data.path", f"{text}: {error}") from None
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError("data.path", f"{path} is neither a regular file nor a folder")
+    return path

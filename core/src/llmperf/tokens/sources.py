@@ -15,7 +15,7 @@ from llmperf.tokens.entropy import PYTHON_STDLIB, SYNTHETIC
 from llmperf.tokens.huggingface import huggingface_tokens, is_saved_dataset
 from llmperf.tokens.packing import SampleOrder, sample_bounds, sample_count, tokens_needed
 from llmperf.tokens.padding import open_padded, record_tokens
-from llmperf.tokens.problems import DataError
+from llmperf.tokens.problems import DataError, local_path
 from llmperf.tokens.samsum import SAMSUM, samsum_file
 from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.tokens.text import python_library, text_file
@@ -120,7 +120,7 @@ def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer
             f"data set {dataset!r} is read from a local file: --set data.path=FILE;"
             " to try without: --set dataset=synthetic (or python-stdlib), a variant",
         )
-    path = Path(data.path).expanduser()
+    path = local_path(data.path)
     if dataset == SAMSUM and data.format == "auto" and (file := _records_of(path)):
         return "data.path", npy_tokens(record_tokens(file, open_encoder(data.tokenizer)))
     kind = guess_format(path) if data.format == "auto" else data.format

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llmperf.types.devices import Precision
-from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.units import Count, Decay, NonNegative, Positive
 
 Scalar = bool | int | float | str
 
@@ -62,9 +62,9 @@ class Optimizer:
     """Which optimiser."""
     lr: NonNegative
     """Highest learning rate."""
-    beta1: NonNegative = 0.9
+    beta1: Decay = 0.9
     """Decay of the first moment."""
-    beta2: NonNegative = 0.95
+    beta2: Decay = 0.95
     """Decay of the second moment."""
     eps: NonNegative = 1e-8
     """Added to the denominator."""

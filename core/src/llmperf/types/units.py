@@ -14,6 +14,16 @@ class Minimum:
         self.value = value
 
 
+class Below:
+    """An exclusive upper bound; settings are held to it, the schemas do not tell it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
 Count = Annotated[int, Minimum(0)]
 Positive = Annotated[int, Minimum(1)]
 NonNegative = Annotated[float, Minimum(0)]
+Decay = Annotated[float, Minimum(0), Below(1)]
