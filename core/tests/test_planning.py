@@ -100,6 +100,14 @@ BAD_VENDORS = {
     ),
     "leaves when asked": (PROBES.format("raise SystemExit(3)"), "raised SystemExit: 3 (llmperf_odd.py, line 4)"),
     "answers nonsense": (PROBES.format("return {}"), "expected a Probe of llmperf_probe, found dict"),
+    "answers a Probe of nonsense": (
+        vendor("odd", 1).replace("index=i", "index='a'"),
+        "llmperf_probe: Expected `int`, got `str` - at `$.devices[0].index`",
+    ),
+    "answers a Probe of what is no data": (
+        vendor("odd", 1).replace("problems=()", "problems=(object(),)"),
+        "llmperf_probe: Encoding objects of type object is unsupported",
+    ),
     "answers nothing": ("", "does not answer llmperf_probe"),
 }
 
@@ -115,12 +123,25 @@ def test_what_one_vendor_gets_wrong_is_told_and_stops_only_its_own_runs(install,
     assert this_machine(None).vendor == "cpu"
 
 
-def test_a_catalogue_that_raises_stops_only_plans_from_it(install, capsys):
-    install("llmperf-odd", "odd", PROBES.format("raise OSError('gone')").replace("probe", "catalogue"))
+CATALOGUE = vendor("odd", 0) + "\n@hookimpl\ndef llmperf_catalogue():\n    {}\n"
+BAD_CATALOGUES = {
+    "raises": ("raise OSError('gone')", "llmperf_catalogue raised OSError: gone (llmperf_odd.py, line 13)"),
+    "raises half way": ("yield 1; raise OSError('gone')", "llmperf_catalogue raised OSError: gone"),
+    "is none": ("return None", "expected Probes of llmperf_catalogue, found NoneType"),
+    "has a number": ("yield 1", "expected a Probe of llmperf_catalogue, found int"),
+    "has no device": ("yield llmperf_probe()", "llmperf_catalogue has an entry without a device"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
+def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, source, reason):
+    install("llmperf-odd", "odd", CATALOGUE.format(source))
     elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
-    assert call(elsewhere) == 0
-    assert call([*elsewhere, "--vendor", "odd"]) == 2
-    assert "llmperf_catalogue raised OSError: gone (llmperf_odd.py, line 4)" in capsys.readouterr().err
+    for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
+        assert call(words) == code
+        out, err = capsys.readouterr()
+        assert "vendor 'odd' (llmperf-odd)" in out + err
+        assert reason in out + err
 
 
 def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
+from llmperf.documents import reshaped
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
 from llmperf.plugins import Found, Plugins, find, names
@@ -47,10 +48,17 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     """
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{_who(found)} does not answer llmperf_probe")
-    seen = _answer(found, plugins, "llmperf_probe")
+    return _checked(found, "llmperf_probe", _answer(found, plugins, "llmperf_probe"))
+
+
+def _checked(found: Found, hook: str, seen: Any) -> Probe:
+    """The Probe that a hook gave; PluginError if it is something else, or something else is in it."""
     if not isinstance(seen, Probe):
-        raise PluginError(f"{_who(found)}: expected a Probe of llmperf_probe, found {type(seen).__name__}")
-    return seen
+        raise PluginError(f"{_who(found)}: expected a Probe of {hook}, found {type(seen).__name__}")
+    try:
+        return reshaped(seen, Probe, hook)
+    except UserError as error:
+        raise PluginError(f"{_who(found)}: {error}") from None
 
 
 def _who(found: Found) -> str:
@@ -59,7 +67,8 @@ def _who(found: Found) -> str:
 
 def _answer(found: Found, plugins: Plugins, hook: str) -> Any:
     try:
-        return plugins.ask(hook)
+        answer = plugins.ask(hook)
+        return list(answer) if isinstance(answer, Iterator) else answer
     except LlmperfError:
         raise
     except (Exception, SystemExit) as error:
@@ -120,12 +129,18 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
     match = ON.fullmatch(text.strip())
     if match is None:
         raise UserError(f"--on {text}: expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8")
-    known = list(catalogues(vendor))
+    known, broken = catalogues(vendor)
     for owner, entry in known:
         called = {normalised(name, owner) for name in device_names(entry.devices[0])}
         if normalised(match["model"], owner) in called:
             devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
-            return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
+            return Machine(
+                owner,
+                replace(entry, devices=devices, simulated=True),
+                int(match["nodes"]),
+                here=False,
+                left_out=tuple(broken),
+            )
     raise unknown_device(match["model"], known)
 
 
@@ -144,15 +159,29 @@ def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
     return UserError(f"--on: unknown device model {model!r}; {offered}")
 
 
-def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
-    """Each model that the named vendor, or any that can be loaded, has in its catalogue."""
+def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:
+    """Each model that the named vendor, or any, has in its catalogue, and one line for each that could not be asked."""
+    known, broken = [], []
     for name in [vendor] if vendor else names("vendor"):
         try:
-            found = find("vendor", name)
-            plugins = Plugins([found])
-            entries = _answer(found, plugins, "llmperf_catalogue") if plugins.answers("llmperf_catalogue") else ()
-        except LlmperfError:
+            known += [(name, entry) for entry in catalogue(name)]
+        except LlmperfError as error:
             if vendor:
                 raise
-            continue
-        yield from ((name, entry) for entry in entries)
+            broken.append(str(error))
+    return known, broken
+
+
+def catalogue(vendor: str) -> list[Probe]:
+    """The models that one vendor plugin knows, if any; PluginError if it cannot be used or an entry has no device."""
+    found, hook = find("vendor", vendor), "llmperf_catalogue"
+    plugins = Plugins([found])
+    if not plugins.answers(hook):
+        return []
+    given = _answer(found, plugins, hook)
+    if not isinstance(given, Iterable):
+        raise PluginError(f"{_who(found)}: expected Probes of {hook}, found {type(given).__name__}")
+    entries = [_checked(found, hook, entry) for entry in given]
+    if not all(entry.devices for entry in entries):
+        raise PluginError(f"{_who(found)}: {hook} has an entry without a device")
+    return entries
