@@ -9,6 +9,7 @@ from llmperf.cli.main import call
 from llmperf.documents import MAX_DOCUMENT_BYTES
 from llmperf.errors import PluginError, UserError
 from llmperf.launching.folder import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
+from llmperf.launching.run import find_launcher
 from llmperf.peaks import normalised
 from llmperf.planning.build import draft, run_id
 from llmperf.planning.checks import MOST_STEPS, memory_problems, padding_problems
@@ -126,8 +127,8 @@ def test_what_one_vendor_gets_wrong_is_told_and_stops_only_its_own_runs(install,
 CATALOGUE = vendor("odd", 0) + "\n@hookimpl\ndef llmperf_catalogue():\n    {}\n"
 BAD_CATALOGUES = {
     "raises": ("raise OSError('gone')", "llmperf_catalogue raised OSError: gone (llmperf_odd.py, line 13)"),
-    "raises half way": ("yield 1; raise OSError('gone')", "llmperf_catalogue raised OSError: gone"),
-    "is none": ("return None", "expected Probes of llmperf_catalogue, found NoneType"),
+    "raises half way": ("yield llmperf_probe(); raise OSError('gone')", "llmperf_catalogue raised OSError: gone"),
+    "is none": ("return None", "expected a list of llmperf_catalogue, found NoneType"),
     "has a number": ("yield 1", "expected a Probe of llmperf_catalogue, found int"),
     "has no device": ("yield llmperf_probe()", "llmperf_catalogue has an entry without a device"),
 }
@@ -142,6 +143,70 @@ def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, s
         out, err = capsys.readouterr()
         assert "vendor 'odd' (llmperf-odd)" in out + err
         assert reason in out + err
+
+
+ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"
+BAD_EXTENSIONS = {
+    "variables raise": ("llmperf_worker_env(plan)", "raise OSError('gone')", "llmperf_worker_env raised OSError: gone"),
+    "variables are none": (
+        "llmperf_worker_env(plan)",
+        "return None",
+        "expected names and values of llmperf_worker_env, found NoneType",
+    ),
+    "FLOPs are a number": (
+        "llmperf_count_flops(model, workload)",
+        "return 5",
+        "expected a FlopCount of llmperf_count_flops, found int",
+    ),
+    "folders raise": ("llmperf_resources()", "raise OSError('gone')", "llmperf_resources raised OSError: gone"),
+}
+
+
+@pytest.mark.parametrize(("hook", "body", "reason"), BAD_EXTENSIONS.values(), ids=BAD_EXTENSIONS)
+def test_a_bad_answer_of_an_extension_is_told_in_one_line_with_its_name(install, capsys, hook, body, reason):
+    install("llmperf-odd", "odd", ANSWERS.format(hook, body), role="extension")
+    assert call(["plan"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"llmperf: extension 'odd' (llmperf-odd): {reason}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise KeyError(dtype)", "llmperf_peak_flops raised KeyError: 'fp32'"),
+        ("return 1e12", "expected a PeakFlops of llmperf_peak_flops, found float"),
+    ],
+)
+def test_a_bad_peak_is_told_before_a_run_folder_is_made(install, capsys, tmp_path, body, reason):
+    source = vendor("odd", 1) + "\n" + ANSWERS.format("llmperf_peak_flops(device_model, dtype)", body)
+    install("llmperf-odd", "odd", source)
+    assert call(["run", "--vendor", "odd", "--out", str(tmp_path / "runs")]) == 2
+    assert f"vendor 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_plan_of_a_framework_names_the_framework(install, capsys):
+    source = ANSWERS.format("llmperf_plan_workers(spec, probe)", "return None")
+    install("llmperf-odd", "odd", source, role="framework")
+    assert call(["plan", "--set", "tuning.framework=odd"]) == 2
+    reason = "expected a WorkerPlan of llmperf_plan_workers, found NoneType"
+    assert f"framework 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise OSError('gone')", "llmperf_launchers raised OSError: gone"),
+        ("return None", "expected a list of llmperf_launchers, found NoneType"),
+        ("yield 5", "llmperf_launchers gave 5, which has no name"),
+    ],
+)
+def test_bad_launchers_name_their_plugin(install, body, reason):
+    install("llmperf-odd", "odd", ANSWERS.format("llmperf_launchers()", body), role="extension")
+    with pytest.raises(PluginError) as raised:
+        find_launcher(Plugins([find("extension", "odd")]), "local")
+    assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
 
 
 def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):

@@ -76,8 +76,10 @@ def library(*plugins: Plugins) -> Library:
     """What the core and the given loaded plugins ship."""
     folders: dict[Path, str] = {}
     for loaded in plugins or (Plugins(),):
-        for owner, paths in loaded.collect("llmperf_resources"):
-            folders |= {Path(path): owner for path in paths}
+        for owner, path in loaded.collect_items("llmperf_resources"):
+            if not isinstance(path, (str, Path)):
+                raise PluginError(f"{loaded.who(owner)}: expected folders of llmperf_resources, found {path!r}")
+            folders[Path(path)] = owner
     return Library([(owner, path) for path, owner in folders.items()])
 
 

@@ -23,7 +23,7 @@ from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.plugins import Plugins, load_for
 from llmperf.types.devices import PeakFlops
-from llmperf.types.plan import Layout, Plan, Problem, WorkerPlan, Workload
+from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload
 from llmperf.types.spec import Case, RunSpec
 
 
@@ -42,7 +42,7 @@ def draft(request: Request) -> Draft:
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
-    flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
+    flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
     told = [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
@@ -110,7 +110,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
     sketch.problems += data_problems(spec, batch, machine)
     worker: WorkerPlan | None = None
     if plugins.answers("llmperf_plan_workers"):
-        worker = plugins.ask("llmperf_plan_workers", spec=spec, probe=machine.probe)
+        worker = plugins.answer("llmperf_plan_workers", WorkerPlan, spec=spec, probe=machine.probe)
         sketch.problems += _framework_problems(worker, sketch)
     sketch.layout, sketch.batch = worker.layout if worker else layout, batch
     plan = _plan(sketch, worker, plugins, request)
@@ -168,7 +168,7 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     model, dtype = machine.probe.devices[0].model, spec.contract.precision
     peak = None
     if plugins.answers("llmperf_peak_flops"):
-        peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
+        peak = plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
     problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
     return peak, None if peak else problem
 

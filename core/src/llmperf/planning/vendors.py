@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from traceback import extract_tb
-from typing import Any
 
-from llmperf.documents import reshaped
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, find, names
+from llmperf.plugins import Found, Plugins, blamed_items, blaming, find, names, of_kind, who
 from llmperf.types.devices import Probe
 
 
@@ -47,39 +42,8 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     vendor, and the fault of one must not stop the runs of the others.
     """
     if not plugins.answers("llmperf_probe"):
-        raise PluginError(f"{_who(found)} does not answer llmperf_probe")
-    return _checked(found, "llmperf_probe", _answer(found, plugins, "llmperf_probe"))
-
-
-def _checked(found: Found, hook: str, seen: Any) -> Probe:
-    """The Probe that a hook gave; PluginError if it is something else, or something else is in it."""
-    if not isinstance(seen, Probe):
-        raise PluginError(f"{_who(found)}: expected a Probe of {hook}, found {type(seen).__name__}")
-    try:
-        return reshaped(seen, Probe, hook)
-    except UserError as error:
-        raise PluginError(f"{_who(found)}: {error}") from None
-
-
-def _who(found: Found) -> str:
-    return f"vendor {found.name!r} ({found.distribution})"
-
-
-def _answer(found: Found, plugins: Plugins, hook: str) -> Any:
-    try:
-        answer = plugins.ask(hook)
-        return list(answer) if isinstance(answer, Iterator) else answer
-    except LlmperfError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise PluginError(f"{_who(found)}: {hook} raised {_told(error)}") from error
-
-
-def _told(error: BaseException) -> str:
-    """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
-    place = extract_tb(error.__traceback__)[-1]
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{said} ({Path(place.filename).name}, line {place.lineno})"
+        raise PluginError(f"{who(found)} does not answer llmperf_probe")
+    return plugins.answer("llmperf_probe", Probe)
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:
@@ -178,10 +142,9 @@ def catalogue(vendor: str) -> list[Probe]:
     plugins = Plugins([found])
     if not plugins.answers(hook):
         return []
-    given = _answer(found, plugins, hook)
-    if not isinstance(given, Iterable):
-        raise PluginError(f"{_who(found)}: expected Probes of {hook}, found {type(given).__name__}")
-    entries = [_checked(found, hook, entry) for entry in given]
+    with blaming(found, hook):
+        given = plugins.ask(hook)
+    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
     if not all(entry.devices for entry in entries):
-        raise PluginError(f"{_who(found)}: {hook} has an entry without a device")
+        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
     return entries
