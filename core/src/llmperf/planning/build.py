@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from llmperf.accounting.batch import batch_of
 from llmperf.accounting.layout import standard_layout
-from llmperf.cases.library import Library, library, library_with_case, whole_library
+from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
@@ -83,7 +83,7 @@ def _load(vendor: str, framework: str) -> tuple[Plugins, list[Problem]]:
 
 
 def _shelf_with(shelf: Library, model: str) -> Library:
-    return shelf if model in shelf.paths("models") else whole_library()
+    return shelf if model in shelf.paths("models") else whole_library_for("models", model)
 
 
 def _available(machine: Machine) -> Available:
