@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -207,6 +208,16 @@ def test_bad_launchers_name_their_plugin(install, body, reason):
     with pytest.raises(PluginError) as raised:
         find_launcher(Plugins([find("extension", "odd")]), "local")
     assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
+
+
+def test_what_a_plugin_prints_stands_in_no_document(install, capsys):
+    printing = vendor("loud", 1).replace("    offers =", "    print('asked')\n    offers =") + "\nprint('imported')\n"
+    install("llmperf-loud", "loud", printing)
+    for words in (["devices", "--json"], ["doctor", "--json"], ["plan", "--vendor", "loud", "--json"]):
+        assert call(words) in (0, 1)
+        out, err = capsys.readouterr()
+        json.loads(out)
+        assert "asked\n" in err
 
 
 def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):

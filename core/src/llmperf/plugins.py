@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from io import StringIO
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
@@ -122,17 +124,27 @@ def published_package(role: str, name: str) -> str | None:
 def load(found: Found) -> ModuleType:
     """Import a plugin's module; PluginError with the cause if that fails."""
     try:
-        return import_module(found.module)
+        with _printing_aside():
+            return import_module(found.module)
     except (Exception, SystemExit) as error:  # one that calls sys.exit() must not end us without a word
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise PluginError(f"{found.role} {found.name!r} ({found.distribution}) cannot be imported: {cause}") from error
 
 
+def _printing_aside() -> redirect_stdout[IO[str]]:
+    """What a plugin prints in here goes to standard error, so that standard output holds our document alone."""
+    return redirect_stdout(sys.stderr or StringIO())
+
+
 @contextmanager
 def blaming(found: Found, hook: str) -> Iterator[None]:
-    """PluginError in one line for whatever a plugin's hook raises in here; what the core's raises stays as it is."""
+    """PluginError in one line for whatever a plugin's hook raises in here; what the core's raises stays as it is.
+
+    What it prints goes to standard error.
+    """
     try:
-        yield
+        with _printing_aside():
+            yield
     except LlmperfError:
         raise
     except (Exception, SystemExit) as error:
