@@ -20,6 +20,7 @@ from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins import Plugins, find
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
+from llmperf.validation import devices
 
 VENDOR = """
 from llmperf import hookimpl
@@ -144,6 +145,11 @@ def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, s
         out, err = capsys.readouterr()
         assert "vendor 'odd' (llmperf-odd)" in out + err
         assert reason in out + err
+    devices._found.cache_clear()
+    devices.installed_vendors.cache_clear()
+    assert devices.vendor_catalogue.__wrapped__("odd") is None
+    devices._found.cache_clear()
+    devices.installed_vendors.cache_clear()
 
 
 ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"

@@ -21,6 +21,7 @@ from llmperf.hookspecs import OWNERS, PROJECT, Role
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
+    from llmperf.types.devices import Probe
 
 T = TypeVar("T")
 
@@ -306,6 +307,21 @@ class Plugins:
             )
             for _, found in sorted(self._found.items())
         )
+
+
+def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
+    """The models that a loaded vendor plugin knows, if any; PluginError if it raises or an entry has no device."""
+    from llmperf.types.devices import Probe
+
+    hook = "llmperf_catalogue"
+    if not plugins.answers(hook):
+        return []
+    with blaming(found, hook):
+        given = plugins.ask(hook)
+    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
+    if not all(entry.devices for entry in entries):
+        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
+    return entries
 
 
 def source_hash(module: str) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, blamed_items, blaming, find, names, of_kind, who
+from llmperf.plugins import Found, Plugins, catalogue, find, names, who
 from llmperf.types.devices import Probe
 
 
@@ -128,23 +128,10 @@ def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:
     known, broken = [], []
     for name in [vendor] if vendor else names("vendor"):
         try:
-            known += [(name, entry) for entry in catalogue(name)]
+            found = find("vendor", name)
+            known += [(name, entry) for entry in catalogue(found, Plugins([found]))]
         except LlmperfError as error:
             if vendor:
                 raise
             broken.append(str(error))
     return known, broken
-
-
-def catalogue(vendor: str) -> list[Probe]:
-    """The models that one vendor plugin knows, if any; PluginError if it cannot be used or an entry has no device."""
-    found, hook = find("vendor", vendor), "llmperf_catalogue"
-    plugins = Plugins([found])
-    if not plugins.answers(hook):
-        return []
-    with blaming(found, hook):
-        given = plugins.ask(hook)
-    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
-    if not all(entry.devices for entry in entries):
-        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
-    return entries
