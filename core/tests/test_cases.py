@@ -14,6 +14,7 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cases.toml_file import read_toml
+from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types.spec import Case, Model
 from llmperf.validation.rendering import fields as rendering_fields
@@ -268,6 +269,33 @@ def test_command_line_wins_over_overlay():
 
 def test_the_whole_library_has_the_core_shelf():
     assert "default" in whole_library().paths("cases")
+
+
+SHIPS = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_resources():\n    return [{}]\n"
+
+
+def test_a_plugin_with_bad_folders_is_left_out_of_the_lists(install, capsys):
+    install("llmperf-odd", "odd", SHIPS.format("7"), role="extension")
+    for words in (["cases"], ["models"]):
+        assert call(words) == 0
+        out, err = capsys.readouterr()
+        assert "llama_mini" in out
+        assert err == "left out: extension 'odd' (llmperf-odd): expected folders of llmperf_resources, found 7\n"
+
+
+def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_case(install, capsys, tmp_path):
+    for folder, name in (("one", "default"), ("one", "mine"), ("two", "bad")):
+        (tmp_path / folder / "cases").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "cases" / f"{name}.toml").write_bytes(b"\xff")
+        if name != "mine":
+            install(f"llmperf-{folder}", folder, SHIPS.format(repr(str(tmp_path / folder))))
+    assert call(["cases"]) == 0
+    out, err = capsys.readouterr()
+    assert "default" in out
+    assert "left out: case 'default' is in" in err
+    assert "bad.toml: expected a TOML file in UTF-8" in err
+    assert call(["plan", "mine"]) == 2
+    assert "case 'mine' is in" in capsys.readouterr().err
 
 
 def test_a_changed_list_is_told_as_text():

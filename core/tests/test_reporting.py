@@ -265,3 +265,11 @@ def test_missing_run_and_unknown_format(tmp_path, example, capsys):
 
 def test_help_has_examples():
     assert "llmperf report runs/* --format csv -o runs.csv" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_reporters_that_raise_are_told_with_their_plugin(install, run_folder, capsys):
+    source = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_reporters():\n    raise OSError('gone')\n"
+    install("llmperf-odd", "odd", source, role="extension")
+    assert call(["report", str(run_folder)]) == 2
+    said = "llmperf: extension 'odd' (llmperf-odd): llmperf_reporters raised OSError: gone"
+    assert capsys.readouterr().err.startswith(said)

@@ -70,7 +70,7 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
 @pytest.mark.parametrize(
     ("told", "cause"),
     [
-        ("1", "expected a Finding, found int"),
+        ("1", "expected a Finding of llmperf_check_result, found int"),
         ("Finding(code='ACME1', severity=7, path='', message='x')", "Expected `str`, got `int`"),
     ],
 )

@@ -48,6 +48,14 @@ def convert(value: Any, kind: type[T], where: str) -> T:
         raise UserError(f"{where}: {error}") from None
 
 
+def reshaped(value: T, kind: type[T], where: str) -> T:
+    """A dataclass of somebody else's making as `kind` all the way down, lists as tuples; UserError as of `convert`."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(value), type=kind)
+    except (msgspec.MsgspecError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from None
+
+
 def builtins(value: Any) -> Any:
     """A dataclass as plain dicts, lists and scalars."""
     return msgspec.to_builtins(value)

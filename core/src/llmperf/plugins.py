@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from io import StringIO
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
 from llmperf import API_VERSION, hookspecs
-from llmperf.errors import PluginError, unknown
+from llmperf.errors import LlmperfError, PluginError, UserError, unknown
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
+    from llmperf.types.devices import Probe
+
+T = TypeVar("T")
 
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 CORE_MODULES = ("llmperf.builtin",)
@@ -118,10 +125,71 @@ def published_package(role: str, name: str) -> str | None:
 def load(found: Found) -> ModuleType:
     """Import a plugin's module; PluginError with the cause if that fails."""
     try:
-        return import_module(found.module)
+        with _printing_aside():
+            return import_module(found.module)
     except (Exception, SystemExit) as error:  # one that calls sys.exit() must not end us without a word
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise PluginError(f"{found.role} {found.name!r} ({found.distribution}) cannot be imported: {cause}") from error
+
+
+def _printing_aside() -> redirect_stdout[IO[str]]:
+    """What a plugin prints in here goes to standard error, so that standard output holds our document alone."""
+    return redirect_stdout(sys.stderr or StringIO())
+
+
+@contextmanager
+def blaming(found: Found, hook: str) -> Iterator[None]:
+    """PluginError in one line for whatever a plugin's hook raises in here; what the core's raises stays as it is.
+
+    What it prints goes to standard error.
+    """
+    try:
+        with _printing_aside():
+            yield
+    except LlmperfError:
+        raise
+    except (Exception, SystemExit) as error:
+        if found.role == "core":
+            raise
+        raise PluginError(f"{who(found)}: {hook} raised {_told(error)}") from error
+
+
+def who(found: Found) -> str:
+    """A plugin as errors name it: `vendor 'acme' (llmperf-acme)`."""
+    return f"{found.role} {found.name!r} ({found.distribution})"
+
+
+def _told(error: BaseException) -> str:
+    """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
+    place = extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said} ({Path(place.filename).name}, line {place.lineno})"
+
+
+def blamed_items(found: Found, hook: str, given: Iterable[Any]) -> Iterator[Any]:
+    """What a hook's answer holds, one by one; PluginError if it holds nothing, or raises half way."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise PluginError(f"{who(found)}: expected a list of {hook}, found {type(given).__name__}")
+    items = iter(given)
+    while True:
+        with blaming(found, hook):
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
+def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
+    """What a hook gave, if it is of a kind all the way down; PluginError if not."""
+    from llmperf.documents import reshaped
+
+    if not isinstance(given, kind):
+        raise PluginError(f"{who(found)}: expected a {kind.__name__} of {hook}, found {type(given).__name__}")
+    try:
+        return reshaped(given, kind, hook)
+    except UserError as error:
+        raise PluginError(f"{who(found)}: {error}") from None
 
 
 class Plugins:
@@ -182,6 +250,24 @@ class Plugins:
             raise PluginError(f"no loaded plugin answers {hook}; loaded: {loaded}")
         return caller(**arguments)
 
+    def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
+        """As `ask`, for the controller; PluginError that names the plugin if it raises or gives something else."""
+        return of_kind(self.owner(hook), hook, self._asked(hook, arguments), kind)
+
+    def answer_or_none(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
+        """As `answer`, of a hook that may answer None."""
+        given = self._asked(hook, arguments)
+        return None if given is None else of_kind(self.owner(hook), hook, given, kind)
+
+    def _asked(self, hook: str, arguments: dict[str, Any]) -> Any:
+        with blaming(self.owner(hook), hook):
+            return self.ask(hook, **arguments)
+
+    def owner(self, hook: str) -> Found:
+        """Who answers a hook that one subject owns: the plugin that does, or else the core."""
+        keys = [one.plugin_name for one in getattr(self._manager.hook, hook).get_hookimpls()]
+        return self._found[min(keys, key=lambda key: key.startswith("core:"))]
+
     def answers(self, hook: str) -> bool:
         """Whether a loaded plugin implements a hook."""
         return bool(getattr(self._manager.hook, hook).get_hookimpls())
@@ -193,7 +279,19 @@ class Plugins:
         ):
             call = cast(Callable[..., Any], implementation.function)
             given = {name: arguments[name] for name in implementation.argnames}
-            yield implementation.plugin_name, call(**given)
+            found = self._found[implementation.plugin_name]
+            with blaming(found, hook):
+                answer = call(**given)
+            yield implementation.plugin_name, answer
+
+    def collect_items(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """Each thing in the answers to a collecting hook, with the name of who gave it."""
+        for owner, answer in self.collect(hook, **arguments):
+            yield from ((owner, item) for item in blamed_items(self._found[owner], hook, answer))
+
+    def who(self, owner: str) -> str:
+        """A loaded plugin as errors name it."""
+        return who(self._found[owner])
 
     def infos(self) -> tuple[PluginInfo, ...]:
         """For the record: each loaded plugin with its version and the hash of its source."""
@@ -209,6 +307,21 @@ class Plugins:
             )
             for _, found in sorted(self._found.items())
         )
+
+
+def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
+    """The models that a loaded vendor plugin knows, if any; PluginError if it raises or an entry has no device."""
+    from llmperf.types.devices import Probe
+
+    hook = "llmperf_catalogue"
+    if not plugins.answers(hook):
+        return []
+    with blaming(found, hook):
+        given = plugins.ask(hook)
+    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
+    if not all(entry.devices for entry in entries):
+        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
+    return entries
 
 
 def source_hash(module: str) -> str | None:

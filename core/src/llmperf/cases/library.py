@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Case, Model)
 Shelf = Literal["models", "cases", "overlays"]
+SHELVES: tuple[Shelf, ...] = ("models", "cases", "overlays")
 
 
 @dataclass
@@ -27,6 +28,10 @@ class Library:
 
     folders: list[tuple[str, Path]] = field(default_factory=list)
     """Who ships it, and where."""
+    left_out: list[str] = field(default_factory=list)
+    """One line for each plugin that could not be asked, or ships what cannot be on a shelf."""
+    aside: dict[Path, str] = field(default_factory=dict)
+    """Folders that are left out, and why."""
 
     def paths(self, shelf: Shelf) -> dict[str, Path]:
         """Name to file for every TOML on a shelf."""
@@ -56,6 +61,16 @@ class Library:
             raise unknown("", "case", name, paths)
         return read_named(paths[name], Case)
 
+    def readable(self, shelf: Shelf, read: Callable[[str], T]) -> list[T]:
+        """Everything on a shelf that can be read; the rest is left out."""
+        found = []
+        for name in self.paths(shelf):
+            try:
+                found.append(read(name))
+            except UserError as error:
+                self.left_out.append(str(error))
+        return found
+
     def overlays(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every tuning overlay as raw tables."""
         for path in self.paths("overlays").values():
@@ -76,8 +91,10 @@ def library(*plugins: Plugins) -> Library:
     """What the core and the given loaded plugins ship."""
     folders: dict[Path, str] = {}
     for loaded in plugins or (Plugins(),):
-        for owner, paths in loaded.collect("llmperf_resources"):
-            folders |= {Path(path): owner for path in paths}
+        for owner, path in loaded.collect_items("llmperf_resources"):
+            if not isinstance(path, (str, Path)):
+                raise PluginError(f"{loaded.who(owner)}: expected folders of llmperf_resources, found {path!r}")
+            folders[Path(path)] = owner
     return Library([(owner, path) for path, owner in folders.items()])
 
 
@@ -93,11 +110,40 @@ def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[
 
 
 def whole_library() -> Library:
-    """What the core and every plugin that loads ship."""
-    return library(Plugins(), *loadable()[0])
+    """What the core and every plugin that loads ship; without the plugins whose files stand in the way of others'."""
+    whole = library()
+    for plugins in loadable()[0]:
+        try:
+            _add(whole, library(plugins).folders)
+        except PluginError as error:
+            whole.left_out.append(str(error))
+    return whole
+
+
+def _add(whole: Library, folders: list[tuple[str, Path]]) -> None:
+    """Put a plugin's folders with the others, or aside if a name in them is taken."""
+    known = {path for _, path in whole.folders}
+    own = [(owner, path) for owner, path in folders if path not in known]
+    try:
+        for shelf in SHELVES:
+            Library([*whole.folders, *own]).paths(shelf)
+    except UserError as error:
+        whole.left_out.append(str(error))
+        whole.aside |= {path: str(error) for _, path in own}
+    else:
+        whole.folders += own
+
+
+def whole_library_for(shelf: Shelf, name: str) -> Library:
+    """The whole library, to take one thing from; UserError if that is in a folder that is left out."""
+    whole = whole_library()
+    for folder, reason in whole.aside.items():
+        if name in Library([("", folder)]).paths(shelf):
+            raise UserError(f"{shelf[:-1]} {name!r} is in {folder}, which is left out: {reason}")
+    return whole
 
 
 def library_with_case(name: str, *plugins: Plugins) -> Library:
     """A library that has the case: the core's own and the given plugins' if that is enough, else everyone's."""
     near = library(Plugins(), *plugins)
-    return near if name.endswith(".toml") or name in near.paths("cases") else whole_library()
+    return near if name.endswith(".toml") or name in near.paths("cases") else whole_library_for("cases", name)

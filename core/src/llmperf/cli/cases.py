@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from llmperf.cli.output import json_option, print_json, print_table
+from llmperf.cli.output import json_option, print_json, print_table, say_left_out
 
 EXAMPLES = """\b
 Examples:
@@ -20,7 +20,8 @@ def command(as_json: bool) -> None:
     from llmperf.cases.library import whole_library
 
     shelf = whole_library()
-    cases = [shelf.case(name) for name in shelf.paths("cases")]
+    cases = shelf.readable("cases", shelf.case)
+    say_left_out(shelf.left_out)
     if as_json:
         print_json(cases)
         return

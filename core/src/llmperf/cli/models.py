@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from llmperf.cli.output import big, json_option, print_json, print_table
+from llmperf.cli.output import big, json_option, print_json, print_table, say_left_out
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +22,8 @@ def command(as_json: bool) -> None:
     from llmperf.documents import builtins
 
     shelf = whole_library()
-    models = [shelf.model(name) for name in shelf.paths("models")]
+    models = shelf.readable("models", shelf.model)
+    say_left_out(shelf.left_out)
     if as_json:
         print_json([{**builtins(model), "parameters": count_parameters(model).total} for model in models])
         return

@@ -52,6 +52,12 @@ def big(number: float | None) -> str | None:
     return f"{number:.4g}" if number >= 1e12 else f"{number:,.0f}"
 
 
+def say_left_out(lines: Iterable[str]) -> None:
+    """Tell on standard error what could not be used."""
+    for line in lines:
+        click.echo(f"left out: {line}", err=True)
+
+
 def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for CASE."""
     from llmperf.cases.library import whole_library

@@ -43,7 +43,7 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     plugins = load_for(None, None)
     for line in plugins.left_out:
         _left_out(line)
-    reporters = [one for _, told in plugins.collect("llmperf_reporters") for one in told]
+    reporters = [one for _, one in plugins.collect_items("llmperf_reporters")]
     reporter = _named(reporters, wanted)
     if published:
         from llmperf.reporting.published import render

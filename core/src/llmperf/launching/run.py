@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from llmperf import documents, rundir
-from llmperf.errors import UserError, unknown
+from llmperf.errors import PluginError, UserError, unknown
 from llmperf.launching.controller import Controller
 from llmperf.launching.folder import create_run_folder, release
 from llmperf.launching.host import this_host
@@ -70,9 +70,10 @@ def _absolute(folder: Path) -> Path:
 def find_launcher(plugins: Plugins, name: str) -> Launcher:
     """The launcher of that name; UserError if no loaded plugin has it, or two have."""
     found: dict[str, list[tuple[str, Launcher]]] = {}
-    for owner, launchers in plugins.collect("llmperf_launchers"):
-        for launcher in launchers:
-            found.setdefault(launcher.name, []).append((owner, launcher))
+    for owner, launcher in plugins.collect_items("llmperf_launchers"):
+        if not isinstance(getattr(launcher, "name", None), str):
+            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
+        found.setdefault(launcher.name, []).append((owner, launcher))
     if name not in found:
         raise unknown("launcher", "launcher", name, found)
     if len(found[name]) > 1:

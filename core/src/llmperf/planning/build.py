@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from llmperf.accounting.batch import batch_of
 from llmperf.accounting.layout import standard_layout
-from llmperf.cases.library import Library, library, library_with_case, whole_library
+from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
@@ -22,9 +22,9 @@ from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
-from llmperf.plugins import Plugins, load_for
+from llmperf.plugins import Found, Plugins, load_for, who
 from llmperf.types.devices import PeakFlops
-from llmperf.types.plan import Layout, Plan, Problem, WorkerPlan, Workload
+from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload
 from llmperf.types.spec import Case, RunSpec
 
 
@@ -43,7 +43,7 @@ def draft(request: Request) -> Draft:
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
-    flops = plugins.ask("llmperf_count_flops", model=spec.model, workload=workload(spec))
+    flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
     told = [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
@@ -85,7 +85,7 @@ def _load(vendor: str, framework: str) -> tuple[Plugins, list[Problem]]:
 
 
 def _shelf_with(shelf: Library, model: str) -> Library:
-    return shelf if model in shelf.paths("models") else whole_library()
+    return shelf if model in shelf.paths("models") else whole_library_for("models", model)
 
 
 def _available(machine: Machine) -> Available:
@@ -112,7 +112,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
     sketch.problems += data_problems(spec, batch, machine)
     worker: WorkerPlan | None = None
     if plugins.answers("llmperf_plan_workers"):
-        worker = plugins.ask("llmperf_plan_workers", spec=spec, probe=machine.probe)
+        worker = plugins.answer("llmperf_plan_workers", WorkerPlan, spec=spec, probe=machine.probe)
         sketch.problems += _framework_problems(worker, sketch)
     sketch.layout, sketch.batch = worker.layout if worker else layout, batch
     plan = _plan(sketch, worker, plugins, request)
@@ -170,23 +170,17 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     model, dtype = machine.probe.devices[0].model, spec.contract.precision
     peak = None
     if plugins.answers("llmperf_peak_flops"):
-        peak = plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype)
-        _check_peak(peak, machine.vendor)
+        peak = plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
+        _check_peak(peak, plugins.owner("llmperf_peak_flops"))
     problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
     return peak, None if peak else problem
 
 
-def _check_peak(peak: object, vendor: str) -> None:
+def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
     """PluginError for a peak that nothing can be held against."""
-    where = f"vendor {vendor!r}: llmperf_peak_flops"
-    if peak is not None and not isinstance(peak, PeakFlops):
-        raise PluginError(f"{where}: expected a PeakFlops or None, found {type(peak).__name__}")
-    if peak is not None and not _is_rate(peak.flops_per_second):
-        raise PluginError(f"{where}: expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}")
-
-
-def _is_rate(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+    if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
+        found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
+        raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
 
 
 def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from llmperf.errors import PluginError
 from llmperf.plugins import Plugins
 from llmperf.types.plan import Plan
@@ -12,6 +14,9 @@ def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:
     joined: dict[str, str] = {}
     owners: dict[str, str] = {}
     for owner, answer in plugins.collect("llmperf_worker_env", plan=plan):
+        if not isinstance(answer, Mapping):
+            found = type(answer).__name__
+            raise PluginError(f"{plugins.who(owner)}: expected names and values of llmperf_worker_env, found {found}")
         for name, value in answer.items():
             if not isinstance(value, str):
                 raise PluginError(f"{owner} sets {name} to {value!r}; expected text")

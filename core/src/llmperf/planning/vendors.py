@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from traceback import extract_tb
-from typing import Any
 
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, find, names
+from llmperf.plugins import Found, Plugins, catalogue, find, names, who
 from llmperf.types.devices import Probe
 
 
@@ -46,31 +42,8 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     vendor, and the fault of one must not stop the runs of the others.
     """
     if not plugins.answers("llmperf_probe"):
-        raise PluginError(f"{_who(found)} does not answer llmperf_probe")
-    seen = _answer(found, plugins, "llmperf_probe")
-    if not isinstance(seen, Probe):
-        raise PluginError(f"{_who(found)}: expected a Probe of llmperf_probe, found {type(seen).__name__}")
-    return seen
-
-
-def _who(found: Found) -> str:
-    return f"vendor {found.name!r} ({found.distribution})"
-
-
-def _answer(found: Found, plugins: Plugins, hook: str) -> Any:
-    try:
-        return plugins.ask(hook)
-    except LlmperfError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise PluginError(f"{_who(found)}: {hook} raised {_told(error)}") from error
-
-
-def _told(error: BaseException) -> str:
-    """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
-    place = extract_tb(error.__traceback__)[-1]
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{said} ({Path(place.filename).name}, line {place.lineno})"
+        raise PluginError(f"{who(found)} does not answer llmperf_probe")
+    return plugins.answer("llmperf_probe", Probe)
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:
@@ -120,12 +93,18 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
     match = ON.fullmatch(text.strip())
     if match is None:
         raise UserError(f"--on {text}: expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8")
-    known = list(catalogues(vendor))
+    known, broken = catalogues(vendor)
     for owner, entry in known:
         called = {normalised(name, owner) for name in device_names(entry.devices[0])}
         if normalised(match["model"], owner) in called:
             devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
-            return Machine(owner, replace(entry, devices=devices, simulated=True), int(match["nodes"]), here=False)
+            return Machine(
+                owner,
+                replace(entry, devices=devices, simulated=True),
+                int(match["nodes"]),
+                here=False,
+                left_out=tuple(broken),
+            )
     raise unknown_device(match["model"], known)
 
 
@@ -144,15 +123,15 @@ def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
     return UserError(f"--on: unknown device model {model!r}; {offered}")
 
 
-def catalogues(vendor: str | None) -> Iterator[tuple[str, Probe]]:
-    """Each model that the named vendor, or any that can be loaded, has in its catalogue."""
+def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:
+    """Each model that the named vendor, or any, has in its catalogue, and one line for each that could not be asked."""
+    known, broken = [], []
     for name in names("vendor") if vendor is None else [vendor]:
         try:
             found = find("vendor", name)
-            plugins = Plugins([found])
-            entries = _answer(found, plugins, "llmperf_catalogue") if plugins.answers("llmperf_catalogue") else ()
-        except LlmperfError:
+            known += [(name, entry) for entry in catalogue(found, Plugins([found]))]
+        except LlmperfError as error:
             if vendor is not None:
                 raise
-            continue
-        yield from ((name, entry) for entry in entries)
+            broken.append(str(error))
+    return known, broken

@@ -15,7 +15,7 @@ from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import this_machine
-from llmperf.plugins import names
+from llmperf.plugins import names, who
 from llmperf.testing.check import ContractError, Skip
 from llmperf.testing.subject import Subject, answered
 from llmperf.testing.trials import Ends, Trained, leave_with_an_error, train
@@ -97,6 +97,8 @@ class FrameworkSubject(Subject):
         try:
             return draft(wanted)
         except LlmperfError as error:
+            if str(error).startswith(who(self.found)):
+                raise ContractError(str(error)) from None
             raise Skip(f"the default case cannot be tried: {error}") from None
         except Exception as error:
             raise ContractError(f"planning the default case raised {type(error).__name__}: {error}") from error

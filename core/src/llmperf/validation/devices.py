@@ -9,7 +9,7 @@ from functools import cache
 
 from llmperf.errors import LlmperfError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, discover, find, names
+from llmperf.plugins import Found, Plugins, catalogue, discover, find, names
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 
 MEMORY_SLACK = 0.08
@@ -40,8 +40,7 @@ class VendorCatalogue:
 
     def peak(self, device: DeviceInfo, dtype: Precision) -> PeakFlops | None:
         """What the vendor publishes for the device; None where it publishes nothing."""
-        found: PeakFlops | None = self.plugins.ask("llmperf_peak_flops", device_model=device.model, dtype=dtype)
-        return found
+        return self.plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=device.model, dtype=dtype)
 
     def may_have_peak(self, model: str, dtype: Precision) -> bool:
         """Whether the vendor's plugin gives a peak for a device under this name; true where it cannot be asked."""
@@ -85,8 +84,9 @@ def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
     if vendor not in installed_vendors():
         return None
     try:
-        plugins = Plugins([find("vendor", vendor, _found())])
-        probes = list(plugins.ask("llmperf_catalogue")) if plugins.answers("llmperf_catalogue") else []
+        found = find("vendor", vendor, _found())
+        plugins = Plugins([found])
+        probes = catalogue(found, plugins)
     except LlmperfError:
         return None
     devices = tuple((device, probe.offers) for probe in probes for device in probe.devices)

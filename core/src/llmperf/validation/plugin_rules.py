@@ -15,16 +15,15 @@ from llmperf.validation.rules.files import PLUGIN_FAILED
 def plugin_findings(result: Result, plugins: Plugins) -> Iterator[Finding]:
     """What plugins have to say of a result; one that raises is a warning that ends the plugins' say."""
     try:
-        for name, told in plugins.collect("llmperf_check_result", result=result):
-            for one in told:
-                yield _checked(one, name)
+        for owner, told in plugins.collect_items("llmperf_check_result", result=result):
+            yield _checked(told, plugins.who(owner))
     except Exception as error:
-        cause = printable(f"{type(error).__name__}: {error}")[:200]
-        yield PLUGIN_FAILED.finding("", f"a plugin's llmperf_check_result raised {cause}")
+        said = str(error) if isinstance(error, PluginError) else f"a plugin's llmperf_check_result raised {error!r}"
+        yield PLUGIN_FAILED.finding("", printable(said)[:300])
 
 
-def _checked(told: object, name: str) -> Finding:
+def _checked(told: object, who: str) -> Finding:
     """What a plugin gave as a finding; PluginError if it is none or has fields of another type."""
     if not isinstance(told, Finding):
-        raise PluginError(f"{name}: expected a Finding, found {type(told).__name__}")
-    return documents.convert(documents.builtins(told), Finding, name)
+        raise PluginError(f"{who}: expected a Finding of llmperf_check_result, found {type(told).__name__}")
+    return documents.convert(documents.builtins(told), Finding, who)
