@@ -122,6 +122,16 @@ def test_a_name_that_cannot_be_is_one_line(kind, name, line, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("kind", "name"), [("vendor", "stand-in"), ("vendor", "contract"), ("framework", "contract")])
+def test_a_name_that_gives_two_files_one_path_is_refused(kind, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["new", kind, name]) == 2
+    err = capsys.readouterr().err
+    assert f"cannot be named '{name}': two files would be tests/test_" in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_name_of_an_installed_plugin_is_taken_in_both_roles(install, tmp_path, capsys):
     install("llmperf-bolt", "bolt", "")
     install("somewhere-else", "two_parts", "")

@@ -107,3 +107,55 @@ def test_an_older_tool_knows_fewer_fields(no_nvml: None, tmp_path: Path, monkeyp
     assert "bf16" in found.offers.precisions
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert (sample.power_watts, sample.throttle_reasons) == (250.5, None)
+
+
+GOOD = f"{A100}, 8.0, Disabled, 400.00, 4, 16"
+LOST = "Unable to determine the device handle for GPU 0000:41:00.0: Unknown Error"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([GOOD, LOST], f"expected 13 fields, found 1: '{LOST}'"),
+        ([GOOD, A100], "expected 13 fields, found 8"),
+        ([GOOD, GOOD], "index 0 again"),
+        ([], "found an empty output"),
+        (["x" * 9000], f"'{'x' * 240}'"),
+        ([GOOD.replace("0, ", "-3, ", 1)], "index cannot be so: '-3, NVIDIA"),
+        ([GOOD, GOOD.replace("0, ", "00, ", 1)], "index cannot be so"),
+        ([GOOD.replace("0, ", "[N/A], ", 1)], "index cannot be so"),
+        ([GOOD.replace("40960", "-40960")], "memory.total cannot be so"),
+        ([GOOD.replace("40960", "nan")], "memory.total cannot be so"),
+        ([GOOD.replace("40960", "inf")], "memory.total cannot be so"),
+        ([GOOD.replace("8.0", "i")], "compute_cap cannot be so"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_shown(
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], said: str
+) -> None:
+    shown = "".join(f"echo '{row}'\n" for row in rows)
+    install(tmp_path, f"#!/bin/sh\n{shown}", monkeypatch)
+    found = ask("llmperf_probe")
+    assert found.devices == ()
+    (problem,) = found.problems
+    assert "nvidia-smi: " in problem
+    assert said in problem
+    assert len(problem) < 600
+    (sample,) = ask("llmperf_query_memory", devices=(0,))
+    assert sample.memory_used_bytes is None
+
+
+def test_what_the_tool_does_not_know_stays_unknown(
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = GOOD.replace("40960", "[N/A]").replace("400.00", "[Not Supported]").replace("8.0", "[Unknown Error]")
+    install(tmp_path, f"#!/bin/sh\necho '{row}'\n", monkeypatch)
+    (device,) = ask("llmperf_probe").devices
+    assert (device.memory_bytes, "power_limit" in device.details) == (None, False)
+
+
+def test_a_sensor_that_cannot_be_so_is_unknown(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "#!/bin/sh\necho '0, 1000, 40960, nan, -5, inf, [N/A]'\n", monkeypatch)
+    (sample,) = ask("llmperf_query_memory", devices=(0,))
+    assert (sample.memory_used_bytes, sample.utilisation_percent) == (1000 * 2**20, None)
+    assert (sample.power_watts, sample.temperature_celsius) == (None, None)

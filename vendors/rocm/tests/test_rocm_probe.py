@@ -137,6 +137,31 @@ def test_documents_of_another_shape_do_not_raise(machines, document):
 
 
 @pytest.mark.parametrize(
+    "document", [{"a": 1}, [[[]]], [{"gpu": 0}, {"gpu": 0}], [{"gpu": 10**22}], [{"gpu": -1}], [{"gpu": 0}, "x" * 900]]
+)
+def test_an_entry_of_amd_smi_that_does_not_fit_is_shown(machines, document):
+    machines.amd_smi(document, document)
+    (problem,) = probe().problems
+    assert "amd-smi: expected" in problem
+    assert "each GPU, found " in problem
+    assert len(problem) < 400
+
+
+def test_cpus_beside_the_gpus_are_passed_over(machines):
+    machines.amd_smi([*STATIC, {"cpu": 0}], [*METRIC, {"cpu": 0}])
+    assert [one.index for one in probe().devices] == [0]
+
+
+@pytest.mark.parametrize(
+    "document", [{"a": 1}, {**CARDS, "card0": 1}, {**CARDS, "card00": {}}, {f"card{10**22}": {}}, {"card1024": {}}]
+)
+def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document):
+    machines.rocm_smi(document)
+    (problem,) = probe().problems
+    assert "rocm-smi: expected one entry for each card, found {" in problem
+
+
+@pytest.mark.parametrize(
     ("part", "value", "told"),
     [
         ("mem_usage", {"total_vram": {"value": 10}, "used_vram": {"value": 11}}, "memory_used_bytes"),

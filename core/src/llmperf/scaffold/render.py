@@ -27,7 +27,10 @@ PLACES = {
 
 
 def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]:
-    """Every file of the package by its path, for a version of the core that it is made for; the same each time."""
+    """Every file of the package by its path, for a version of the core that it is made for; the same each time.
+
+    UserError where the name gives two of them one path.
+    """
     words = {
         "name": name.plugin,
         "slug": name.slug,
@@ -38,10 +41,13 @@ def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]
         "upper": name.plugin.upper(),
         "core": core_version,
     }
-    files = {}
+    files: dict[str, str] = {}
     for folder in (TEMPLATES / "shared", TEMPLATES / kind):
         for path in sorted(folder.rglob(f"*{ENDING}")):
             place = _place(path.relative_to(folder).as_posix().removesuffix(ENDING), name)
+            if place in files:
+                told = f"a {kind} cannot be named {name.slug!r}: two files would be {place}"
+                raise UserError(f"{told}; choose another name")
             files[place] = Template(path.read_text(encoding="utf-8")).substitute(words)
     return dict(sorted(files.items()))
 

@@ -83,13 +83,13 @@ def through_smi() -> Seen:
     """What the tool's table shows; OSError, one line, where there is no answer."""
     rows = smi.query(OLD_FIELDS, NEW_FIELDS)
     return Seen(
-        driver=rows[0]["driver_version"] if rows else None,
-        devices=tuple(_from_row(row, place) for place, row in enumerate(rows)),
+        driver=rows[0]["driver_version"],
+        devices=tuple(map(_from_row, rows)),
     )
 
 
-def _from_row(row: smi.Row, place: int) -> DeviceInfo:
-    index, model = smi.number(row["index"]), row["name"] or "unknown NVIDIA GPU"
+def _from_row(row: smi.Row) -> DeviceInfo:
+    model = row["name"] or "unknown NVIDIA GPU"
     generation, width = row["pcie.link.gen.max"], row["pcie.link.width.max"]
     details = {
         "compute_capability": row["compute_cap"] or _capability(model),
@@ -101,7 +101,7 @@ def _from_row(row: smi.Row, place: int) -> DeviceInfo:
         "power_limit_default": _watts(row["power.default_limit"]),
     }
     return DeviceInfo(
-        index=place if index is None else int(index),
+        index=int(row["index"] or 0),
         model=model,
         memory_bytes=smi.mebibytes(row["memory.total"]),
         uuid=row["uuid"],

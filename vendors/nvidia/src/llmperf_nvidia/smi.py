@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Sequence
 
 import llmperf
 
 TIMEOUT_SECONDS = 20
 NO_SUCH_FIELD = "not a valid field"
+NOT_SHOWN = ("", "N/A", "ERR!", "Not Supported", "Unknown Error")
+SHOWN_OF_A_ROW = 240
+WHOLE = re.compile(r"[0-9]{1,9}")
+NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+SHAPES = {
+    "index": re.compile(r"0|[1-9][0-9]{0,3}"),
+    "memory.total": WHOLE,
+    "memory.used": WHOLE,
+    "compute_cap": re.compile(r"[0-9]{1,3}\.[0-9]{1,3}"),
+    "power.limit": NUMBER,
+    "power.default_limit": NUMBER,
+    "pcie.link.gen.max": WHOLE,
+    "pcie.link.width.max": WHOLE,
+}
+"""What a field looks like where it is shown; any text for the others."""
 
 Row = dict[str, str | None]
 
@@ -16,7 +31,8 @@ Row = dict[str, str | None]
 def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
     """One row for each GPU, in NVML's order; a field that is not shown is None.
 
-    `newer` fields are left out, all of them, where the driver's tool does not know one. OSError if there is no answer.
+    `index` is among the fields. `newer` ones are left out, all of them, where the driver's tool does not know one.
+    OSError if there is no answer, or a row in it does not fit.
     """
     try:
         return _query([*fields, *newer])
@@ -28,21 +44,43 @@ def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
 
 def _query(fields: Sequence[str]) -> list[Row]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    rows = csv.reader(llmperf.tool_output(command, seconds=TIMEOUT_SECONDS).splitlines(), skipinitialspace=True)
-    return [dict(zip(fields, map(_known, row), strict=True)) for row in rows if len(row) == len(fields)]
+    lines = [line for line in llmperf.tool_output(command, seconds=TIMEOUT_SECONDS).splitlines() if line.strip()]
+    if not lines:
+        raise OSError("nvidia-smi: expected one row for each GPU, found an empty output")
+    rows: dict[str, Row] = {}
+    for line in lines:
+        row = _row(fields, line)
+        index = row["index"] or ""
+        if index in rows:
+            raise _misfit(line, f"index {index} again")
+        rows[index] = row
+    return list(rows.values())
+
+
+def _row(fields: Sequence[str], line: str) -> Row:
+    """One line's fields by name; OSError that shows it where they do not fit."""
+    texts = line.split(",")
+    if len(texts) != len(fields):
+        raise _misfit(line, f"expected {len(fields)} fields, found {len(texts)}")
+    row = dict(zip(fields, map(_known, texts), strict=True))
+    odd = [name for name, text in row.items() if text and name in SHAPES and not SHAPES[name].fullmatch(text)]
+    if row["index"] is None or odd:
+        raise _misfit(line, f"{odd[0] if odd else 'index'} cannot be so")
+    return row
+
+
+def _misfit(line: str, reason: str) -> OSError:
+    return OSError(f"nvidia-smi: a row that does not fit: {reason}: {line.strip()[:SHOWN_OF_A_ROW]!r}")
 
 
 def _known(text: str) -> str | None:
     text = text.strip()
-    return None if text.startswith("[") or text in ("", "N/A") else text
+    return None if text.startswith("[") or text in NOT_SHOWN else text
 
 
 def number(text: str | None) -> float | None:
     """A field as a number; None where it is unknown or no number."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
+    return None if text is None or not NUMBER.fullmatch(text) else float(text)
 
 
 def mebibytes(text: str | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from llmperf import tool_output
 from llmperf_rocm.gpu import Gpu, first, memory, number, text
 
 SECONDS = 20.0
+MOST_GPUS = 1024
+SHOWN = 80
 MIB = 2**20
 STATIC = ("amd-smi", "static", "--asic", "--bus", "--driver", "--vram", "--json")
 METRIC = ("amd-smi", "metric", "--usage", "--power", "--temperature", "--mem-usage", "--energy", "--json")
@@ -22,8 +25,8 @@ ROCM_SMI = (
 
 def through_amd_smi(with_names: bool = True) -> list[Gpu]:
     """Every GPU; OSError, one line, where the command gives no answer. Names are not asked for without `with_names`."""
-    fixed = {_index(one): one for one in _gpu_list(_answer(STATIC))} if with_names else {}
-    moving = {_index(one): one for one in _gpu_list(_answer(METRIC))}
+    fixed = _gpus(_answer(STATIC)) if with_names else {}
+    moving = _gpus(_answer(METRIC))
     return [_gpu(index, fixed.get(index, {}), moving.get(index, {})) for index in sorted({*fixed, *moving})]
 
 
@@ -56,8 +59,21 @@ def through_rocm_smi() -> list[Gpu]:
     if not isinstance(document, dict):
         raise OSError("rocm-smi: expected a JSON object with one entry for each card")
     driver = text(_at(document, "system", "Driver version"))
-    cards = {name[4:]: card for name, card in document.items() if name.startswith("card") and name[4:].isdecimal()}
-    return [_card(int(name), card, driver) for name, card in sorted(cards.items(), key=lambda one: int(one[0]))]
+    cards = _cards(document)
+    return [_card(index, cards[index], driver) for index in sorted(cards)]
+
+
+def _cards(document: Mapping[str, Any]) -> dict[int, Any]:
+    """Each card by its number; OSError that shows what is neither one nor about the whole system."""
+    cards: dict[int, Any] = {}
+    for name, card in document.items():
+        if name == "system":
+            continue
+        fits = re.fullmatch("card[0-9]{1,9}", name) and isinstance(card, dict)
+        if not fits or int(name[4:]) >= MOST_GPUS or int(name[4:]) in cards:
+            raise OSError(f"rocm-smi: expected one entry for each card, found {_shown({name: card})}")
+        cards[int(name[4:])] = card
+    return cards
 
 
 def _card(index: int, card: Any, driver: str | None) -> Gpu:
@@ -86,19 +102,28 @@ def _answer(argv: Sequence[str]) -> Any:
     try:
         return json.loads("\n".join(lines[begins:]))
     except (ValueError, RecursionError):
-        raise OSError(f"{argv[0]}: expected JSON, found {printed[:80]!r}") from None
+        raise OSError(f"{argv[0]}: expected JSON, found {printed[:SHOWN]!r}") from None
 
 
-def _gpu_list(document: Any) -> list[dict[str, Any]]:
-    """Newer versions wrap the list."""
+def _gpus(document: Any) -> dict[int, dict[str, Any]]:
+    """Each GPU by its number; newer versions wrap the list. OSError that shows what does not fit."""
     listed = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(listed, list):
-        raise OSError("amd-smi: expected a JSON list with one entry for each GPU")
-    return [one for one in listed if isinstance(one, dict) and type(one.get("gpu")) is int and one["gpu"] >= 0]
+        raise OSError(f"amd-smi: expected a JSON list with one entry for each GPU, found {_shown(document)}")
+    found: dict[int, dict[str, Any]] = {}
+    for one in listed:
+        if isinstance(one, dict) and "cpu" in one and "gpu" not in one:
+            continue
+        index = _at(one, "gpu")
+        if type(index) is not int or not 0 <= index < MOST_GPUS or index in found:
+            raise OSError(f"amd-smi: expected one entry for each GPU, found {_shown(one)}")
+        found[index] = one
+    return found
 
 
-def _index(one: Mapping[str, Any]) -> int:
-    return int(one["gpu"])
+def _shown(document: Any) -> str:
+    """The beginning of a document, on one line."""
+    return json.dumps(document)[:SHOWN]
 
 
 def _at(document: Any, *path: str) -> Any:
