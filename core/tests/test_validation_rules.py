@@ -10,6 +10,7 @@ import llmperf_schemas
 import pytest
 from llmperf import documents
 from llmperf.cases.library import library
+from llmperf.errors import PluginError
 from llmperf.importing.document import import_document
 from llmperf.importing.library_match import Known
 from llmperf.types import Finding, Plan, Result
@@ -219,11 +220,14 @@ def test_a_failed_run_is_held_to_what_it_did(example):
 
 def test_a_plugin_adds_its_findings_and_a_broken_one_is_a_warning(example):
     class Speaking:
-        def collect(self, hook, **arguments):
+        def collect_items(self, hook, **arguments):
             assert hook == "llmperf_check_result"
             path = "/hardware/driver"
-            yield "acme", [Finding(code="ACME1", severity="error", path=path, message="no driver version")]
-            raise ZeroDivisionError("in acme")
+            yield "acme", Finding(code="ACME1", severity="error", path=path, message="no driver version")
+            raise PluginError("extension 'acme': llmperf_check_result raised ZeroDivisionError: in acme")
+
+        def who(self, owner):
+            return f"extension {owner!r}"
 
     told = findings(documents.convert(example, Result, "result"), Speaking())
     assert [(one.code, one.severity) for one in told] == [("ACME1", "error"), ("LP901", "warning")]
