@@ -15,7 +15,7 @@ LAYERS = (
     {"errors", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
     {"types"},
     {"hookspecs"},
-    {"plugins"},
+    {"discovery", "blame", "plugins"},
     {"accounting", "tokens"},
     {"cases"},
     {"peaks", "choice"},

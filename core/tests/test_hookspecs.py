@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf import hookspecs, types
+from llmperf.discovery import Found
 from llmperf.hookspecs import OWNERS
-from llmperf.plugins import Found, Plugins
+from llmperf.plugins import Plugins
 
 ARGUMENTS = {
     "llmperf_resources": {},

@@ -10,6 +10,7 @@ from pathlib import Path
 import llmperf
 import pytest
 from llmperf import documents, rundir
+from llmperf.discovery import Found
 from llmperf.errors import UserError
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import node_commands
@@ -19,7 +20,7 @@ from llmperf.launching.local import LocalLauncher
 from llmperf.launching.progress import Follower
 from llmperf.launching.run import find_launcher, run_plan
 from llmperf.measuring.recorder import Recorder
-from llmperf.plugins import Found, Plugins, load_for
+from llmperf.plugins import Plugins, load_for
 from llmperf.types import DeviceSample, MemorySample, PhaseRecord, Result, StepRecord
 
 

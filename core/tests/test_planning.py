@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.discovery import find
 from llmperf.documents import MAX_DOCUMENT_BYTES
 from llmperf.errors import PluginError, UserError
 from llmperf.launching.folder import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
@@ -18,7 +19,7 @@ from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
-from llmperf.plugins import Plugins, find
+from llmperf.plugins import Plugins
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
 from llmperf.validation import devices
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 
 import pytest
+from llmperf.cli.main import call
+from llmperf.discovery import discover, find
 from llmperf.errors import PluginError
-from llmperf.plugins import Plugins, discover, find, load_for
+from llmperf.planning.vendors import probe
+from llmperf.plugins import Plugins, load_for
 
 PROBE = """
 from llmperf import hookimpl
@@ -120,6 +125,63 @@ def test_the_record_has_version_and_source_hash(install):
     assert infos["recorded"].version == "1.0"
     assert len(infos["recorded"].source_hash or "") == 64
     assert infos["llmperf.builtin"].distribution == "llmperf-core"
+
+
+def test_a_probe_that_takes_long_is_told_while_one_waits(install, monkeypatch, capsys):
+    monkeypatch.setattr("llmperf.blame.SLOW_SECONDS", 0.05)
+    slow = "    import time; time.sleep(0.5)\n    from llmperf.types"
+    install("llmperf-slow", "slow", PROBE.replace("    from llmperf.types", slow))
+    assert probe("slow").devices
+    assert capsys.readouterr().err == "llmperf: still waiting for llmperf_probe of vendor 'slow' (llmperf-slow)\n"
+
+
+def test_native_code_and_children_of_a_plugin_leave_standard_output_alone(install, tmp_path):
+    noise = "    import os; os.write(1, b'native'); os.system('echo child')\n    from llmperf.types"
+    install("llmperf-noisy", "noisy", PROBE.replace("    from llmperf.types", noise))
+    done = subprocess.run([sys.executable, "-m", "llmperf", "devices", "--json"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Acme A1" in [
+        device["model"] for vendor in json.loads(done.stdout)["probes"] for device in vendor["devices"]
+    ]
+    assert "native" in done.stderr
+    assert "child" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return [object()]", "which is no reporter"),
+        ("return [R()]", "the odd reporter raised ZeroDivisionError: division by zero"),
+        ("return [S()]", "expected a str of the odd reporter, found int"),
+    ],
+)
+def test_a_reporter_that_is_none_or_raises_is_told_in_one_line(install, example, tmp_path, capsys, body, said):
+    reporters = f"""
+from llmperf import hookimpl
+
+class R:
+    name = "odd"
+    def render(self, results, language):
+        return 1 / 0
+
+class S(R):
+    def render(self, results, language):
+        return 7
+
+@hookimpl
+def llmperf_reporters():
+    {body}
+"""
+    install("llmperf-odd", "odd", reporters, role="extension")
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps(example))
+    assert call(["report", str(result), "--format", "odd"]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "extension 'odd' (llmperf-odd)" in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert call(["report", str(result)]) == 0
 
 
 @pytest.mark.parametrize("command", ["--help", "plugins", "cases", "models", "devices"])

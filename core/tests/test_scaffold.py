@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.cli.main import call
+from llmperf.discovery import Found
 from llmperf.errors import UserError
 from llmperf.peaks import PeakTable
-from llmperf.plugins import Found, Plugins
+from llmperf.plugins import Plugins
 from llmperf.scaffold.names import LONGEST, PackageName, package_name
 from llmperf.scaffold.render import rendered, write_package
 

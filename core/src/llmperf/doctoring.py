@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
+from llmperf.discovery import PUBLISHED, Found, discover, find
 from llmperf.errors import PluginError, UserError
 from llmperf.planning.vendors import asked
-from llmperf.plugins import PUBLISHED, Found, Plugins, discover, find
+from llmperf.plugins import Plugins
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from llmperf.cases.fields import check_table
 from llmperf.cases.toml_file import read_toml
+from llmperf.discovery import discover
 from llmperf.documents import convert
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.plugins import Plugins, discover
+from llmperf.plugins import Plugins
 from llmperf.types.spec import Case, Model
 
 if TYPE_CHECKING:
-    from llmperf.plugins import Found
+    from llmperf.discovery import Found
 
 T = TypeVar("T", Case, Model)
 Shelf = Literal["models", "cases", "overlays"]

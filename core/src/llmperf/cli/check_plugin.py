@@ -11,7 +11,7 @@ import click
 from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from llmperf.plugins import Found
+    from llmperf.discovery import Found
     from llmperf.testing.check import Outcome
 
 EXAMPLES = """\b
@@ -24,7 +24,7 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 
 def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from llmperf.plugins import discover
+    from llmperf.discovery import discover
 
     return sorted({one.name for one in discover() if one.name.startswith(incomplete)})
 
@@ -67,8 +67,8 @@ def command(
 
 def _named(name: str) -> list[Found]:
     """Every installed plugin of that name, one a role; UserError with the nearest name if there is none."""
+    from llmperf.discovery import PUBLISHED, discover, find
     from llmperf.errors import unknown
-    from llmperf.plugins import PUBLISHED, discover, find
 
     installed = discover()
     roles = list(dict.fromkeys(one.role for one in installed if one.name == name))

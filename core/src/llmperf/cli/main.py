@@ -101,7 +101,22 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
+    _keep_stdout()
     sys.exit(call(arguments))
+
+
+def _keep_stdout() -> None:
+    """Keep standard output for what we print.
+
+    What native code or a child process of a plugin writes there, now or when it ends, goes to standard error: a
+    program that reads `--json` sees one document and nothing else.
+    """
+    if sys.stdout is None or sys.stderr is None:
+        return
+    given: Any = sys.stdout
+    own = os.dup(given.fileno())
+    os.dup2(sys.stderr.fileno(), given.fileno())
+    sys.stdout = os.fdopen(own, "w", 1 if given.line_buffering else -1, encoding=given.encoding, errors=given.errors)
 
 
 def call(arguments: list[str] | None = None) -> int:

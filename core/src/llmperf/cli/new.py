@@ -31,7 +31,7 @@ def command(kind: Kind, name: str, out: Path) -> None:
     """
     from importlib.metadata import version
 
-    from llmperf.plugins import discover
+    from llmperf.discovery import discover
     from llmperf.scaffold.names import package_name
     from llmperf.scaffold.render import rendered, write_package
 

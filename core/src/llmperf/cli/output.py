@@ -67,6 +67,6 @@ def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for --vendor and --framework."""
-    from llmperf.plugins import discover
+    from llmperf.discovery import discover
 
     return [one.name for one in discover() if one.role == param.name and one.name.startswith(incomplete)]

@@ -9,7 +9,7 @@ import click
 from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from llmperf.plugins import Found
+    from llmperf.discovery import Found
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 @json_option
 def command(as_json: bool) -> None:
     """List the installed plugins; a broken one is shown with its reason."""
-    from llmperf.plugins import discover
+    from llmperf.discovery import discover
 
     found = discover()
     rows = [_state(one, found) for one in found]
@@ -42,8 +42,9 @@ COLUMNS = ("role", "name", "distribution", "version", "state")
 
 
 def _state(one: Found, among: list[Found]) -> dict[str, str]:
+    from llmperf.discovery import find
     from llmperf.errors import PluginError
-    from llmperf.plugins import Plugins, find
+    from llmperf.plugins import Plugins
 
     try:
         find(one.role, one.name, among)

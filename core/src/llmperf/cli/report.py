@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from llmperf.discovery import Found
     from llmperf.errors import UserError
+    from llmperf.plugins import Plugins
     from llmperf.types import Reporter
 
 EXAMPLES = """\b
@@ -35,6 +37,7 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
 
     What `llmperf import` has written is shown too, its tables as they were printed.
     """
+    from llmperf.blame import blaming, of_kind
     from llmperf.documents import write_bytes
     from llmperf.plugins import load_for
     from llmperf.validation.reading_results import found_reportable
@@ -43,14 +46,14 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     plugins = load_for(None, None)
     for line in plugins.left_out:
         _left_out(line)
-    reporters = [one for _, one in plugins.collect_items("llmperf_reporters")]
-    reporter = _named(reporters, wanted)
+    owner, reporter = _named(plugins, wanted)
     if published:
         from llmperf.reporting.published import render
 
         text = render(wanted, results, published, language)
     else:
-        text = reporter.render(results, language)
+        with blaming(owner, f"the {wanted} reporter"):
+            text = of_kind(owner, f"the {wanted} reporter", reporter.render(results, language), str)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -61,10 +64,17 @@ def _left_out(what: UserError | str) -> None:
     click.echo(f"llmperf: warning: left out: {what}", err=True)
 
 
-def _named(reporters: list[Reporter], wanted: str) -> Reporter:
-    from llmperf.errors import unknown
+def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
+    """The first reporter of a name, with the plugin that has it."""
+    from llmperf.blame import who
+    from llmperf.errors import PluginError, unknown
 
-    for one in reporters:
-        if one.name == wanted:
-            return one
-    raise unknown("--format", "format", wanted, [one.name for one in reporters])
+    known = []
+    for owner, one in plugins.collect_items("llmperf_reporters"):
+        name = getattr(one, "name", None)
+        if not isinstance(name, str) or not callable(getattr(one, "render", None)):
+            raise PluginError(f"{who(plugins.found(owner))}: llmperf_reporters gave {one!r}, which is no reporter")
+        if name == wanted:
+            return plugins.found(owner), one
+        known.append(name)
+    raise unknown("--format", "format", wanted, known)

@@ -28,7 +28,7 @@ OPTIONS = (
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
                  help="A run in which no rank finishes a step for so long has hung."),
     click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,
-                 help="The same until the first step."),
+                 help="The same where no steps are due: until the first, and while it evaluates."),
     json_option,
 )  # fmt: skip
 

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf import documents, rundir
+from llmperf.discovery import Found, find
 from llmperf.errors import PluginError
 from llmperf.measuring.leaving import fail, leave
 from llmperf.measuring.loop import MeasuredLoop, Window
 from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
-from llmperf.plugins import Found, Plugins, find
+from llmperf.plugins import Plugins
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.records import PhaseRecord, RankRecord, Trainer

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from llmperf.blame import told_if_slow, who
+from llmperf.discovery import Found, find, names
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, catalogue, find, names, who
+from llmperf.plugins import Plugins, catalogue
 from llmperf.types.devices import Probe
 
 
@@ -43,7 +45,8 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     """
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{who(found)} does not answer llmperf_probe")
-    return plugins.answer("llmperf_probe", Probe)
+    with told_if_slow(found, "llmperf_probe"):
+        return plugins.answer("llmperf_probe", Probe)
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmperf.blame import who
 from llmperf.cases.settings import from_command_line
+from llmperf.discovery import names
 from llmperf.errors import LlmperfError
 from llmperf.planning.build import draft
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import this_machine
-from llmperf.plugins import names, who
 from llmperf.testing.check import ContractError, Skip
 from llmperf.testing.subject import Subject, answered
 from llmperf.testing.trials import Ends, Trained, leave_with_an_error, train

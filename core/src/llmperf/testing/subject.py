@@ -8,9 +8,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
 
+from llmperf.discovery import Found, find
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
-from llmperf.plugins import Found, Plugins, find
+from llmperf.plugins import Plugins
 from llmperf.testing.check import ContractError, Skip
 from llmperf.testing.children import observe
 from llmperf.testing.observations import Fresh

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from llmperf.discovery import Found, discover, find, names
 from llmperf.errors import LlmperfError
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Found, Plugins, catalogue, discover, find, names
+from llmperf.plugins import Plugins, catalogue
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 
 MEMORY_SLACK = 0.08

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmperf.blame import who
+from llmperf.discovery import find, names
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
 from llmperf.launching.agent import rank_environment
 from llmperf.planning.environment import worker_env
-from llmperf.plugins import Plugins, find, names, who
+from llmperf.plugins import Plugins
 from llmperf.testing.check import ContractError, Skip, require
 from llmperf.testing.checks.hooks import is_loaded
 from llmperf.testing.subject import Subject

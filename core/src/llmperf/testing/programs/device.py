@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llmperf.discovery import find
 from llmperf.documents import load, save
 from llmperf.measuring.leaving import leave
-from llmperf.plugins import Plugins, find
+from llmperf.plugins import Plugins
 from llmperf.testing.check import Skip
 from llmperf.testing.observations import Bound, Stretch
 from llmperf.testing.programs.fresh import told

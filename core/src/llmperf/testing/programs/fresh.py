@@ -13,8 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from llmperf import plugins
+from llmperf.discovery import ROLES, Found, find
 from llmperf.documents import save
+from llmperf.plugins import Plugins
 from llmperf.testing.observations import Fresh
 
 HEAVY = ("torch", "paddle", "deepspeed", "transformers", "tensorflow", "jax", "peft", "accelerate", "datasets")
@@ -26,15 +27,15 @@ ABSENT = 9999
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write what was seen to `--out`."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=plugins.ROLES)
+    parser.add_argument("role", choices=ROLES)
     parser.add_argument("name")
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
-    save(given.out, seen(plugins.find(given.role, given.name), tuple(given.settings)))
+    save(given.out, seen(find(given.role, given.name), tuple(given.settings)))
 
 
-def seen(found: plugins.Found, settings: tuple[str, ...]) -> Fresh:
+def seen(found: Found, settings: tuple[str, ...]) -> Fresh:
     """Discovery has just happened; import, then ask."""
     before = loaded()
     start = Fresh(
@@ -49,7 +50,7 @@ def seen(found: plugins.Found, settings: tuple[str, ...]) -> Fresh:
     seconds = time.process_time() - began
     imported = replace(start, import_cpu_seconds=seconds, heavy_imports=tuple(sorted(loaded() - before)))
     try:
-        chosen = plugins.Plugins([found])
+        chosen = Plugins([found])
     except Exception:  # other checks tell why
         return imported
     os.environ["PATH"] = ""
@@ -73,7 +74,7 @@ def loaded() -> set[str]:
     return {name for name in HEAVY if name in sys.modules}
 
 
-def asked_vendor(known: Fresh, chosen: plugins.Plugins) -> Fresh:
+def asked_vendor(known: Fresh, chosen: Plugins) -> Fresh:
     """The same with what the probe and readings for devices, for an absent one and for none have to say."""
     try:
         probe = chosen.ask("llmperf_probe")
@@ -85,7 +86,7 @@ def asked_vendor(known: Fresh, chosen: plugins.Plugins) -> Fresh:
     return replace(known, reasons=reasons, heavy_after_hook=tuple(sorted(loaded())), reading_errors=errors)
 
 
-def _reading_errors(chosen: plugins.Plugins, devices: tuple[int, ...]) -> Any:
+def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:
     if not chosen.answers("llmperf_query_memory"):
         return
     for asked in (devices, (ABSENT,), ()):
@@ -95,7 +96,7 @@ def _reading_errors(chosen: plugins.Plugins, devices: tuple[int, ...]) -> Any:
             yield f"asked for {asked}: {told(error)}"
 
 
-def asked_framework(known: Fresh, found: plugins.Found, settings: tuple[str, ...]) -> Fresh:
+def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fresh:
     """The same with what its planning raised and loaded."""
     from llmperf.planning.build import draft
     from llmperf.planning.request import Request
