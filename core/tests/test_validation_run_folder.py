@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 from llmperf import documents
@@ -194,6 +195,23 @@ def test_a_result_by_itself_is_judged_by_itself_which_is_told(run_folder, tmp_pa
     assert call(["validate", str(folder)]) == 0
     edit(folder / "result.json", lambda result: result.update(files={}))
     assert codes(folder) == {"LP705"}
+
+
+@pytest.mark.parametrize("gone", [(), ("report.md",), ("records",)])
+def test_a_run_folder_without_its_result_is_told(run_folder, gone, capsys):
+    (run_folder / "report.md").write_text("| case | token/p/s | mem |\n|---|---|---|\n| A100 (1x8) | 12.5 | 30/40 |\n")
+    for name in ("result.json", *gone):
+        path = run_folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    told = [(file.kind, one.code) for file in validate_path(run_folder) for one in file.findings]
+    assert told == [("plan", "LP706")]
+    assert call(["validate", str(run_folder)]) == 0
+    assert "LP706 warning expected result.json beside the plan of a run, found none" in capsys.readouterr().out
+
+
+def test_a_plan_by_itself_needs_no_result(run_folder, tmp_path):
+    (tmp_path / "plan.json").write_bytes((run_folder / "plan.json").read_bytes())
+    assert [(file.kind, file.findings) for file in validate_path(tmp_path / "plan.json")] == [("plan", ())]
 
 
 def test_a_result_by_itself_is_not_packed(run_folder, tmp_path, capsys):

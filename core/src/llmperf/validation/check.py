@@ -181,7 +181,7 @@ class Validator:
         if isinstance(typed, Result):
             yield from self.of_result(typed, document.path)
         elif isinstance(typed, Plan):
-            yield from plan_findings(typed)
+            yield from self.of_plan(typed, document.path)
         elif document.kind == "published":
             yield from self.of_published(typed, document.path)
         elif typed.name != document.path.stem:
@@ -195,6 +195,13 @@ class Validator:
         yield from findings(result, self.plugins)
         yield from run_folder_findings(result, path.parent, self.submitted or self._unpacked is not None)
         yield from self.seen.of_result(result, self._place(path))
+
+    def of_plan(self, plan: Plan, path: Path) -> Iterator[Finding]:
+        """Every finding of a plan, also that the run it was made for has left no result beside it."""
+        from llmperf.validation.run_folder import plan_folder_findings
+
+        yield from plan_findings(plan)
+        yield from plan_folder_findings(path.parent)
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
         """Every finding of an imported document."""

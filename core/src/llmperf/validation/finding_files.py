@@ -112,8 +112,8 @@ def _is_handed_in(path: Path) -> bool:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether llmperf wrote the file: a report beside a result, or the README that the results below it give."""
-    if path.name == rundir.REPORT and (path.parent / rundir.RESULT).is_file():
+    """Whether llmperf wrote the file: a report in a run folder, or the README that the results below it give."""
+    if path.name == rundir.REPORT and any((path.parent / name).is_file() for name in (rundir.RESULT, rundir.PLAN)):
         return True
     if path.name != "README.md" or not (path.parent / MANIFEST).is_file():
         return False

@@ -7,12 +7,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from llmperf import rundir
-from llmperf.documents import builtins, sha256
+from llmperf.documents import sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
+from llmperf.validation.differences import differences
 from llmperf.validation.reading import pointer, printable, shown
 from llmperf.validation.rules.files import (
     ABSENT,
@@ -21,14 +21,11 @@ from llmperf.validation.rules.files import (
     DIFFERENT,
     NOT_SUBMITTED,
     PLAN_FILE,
+    RESULTLESS,
     UNLISTED,
 )
 
-NOT_REBUILT = ("findings", "files")
-"""Parts of a result that do not come from the records, or are checked by their own rule."""
 MAX_DIFFERENCES = 20
-Parts = tuple[str | int, ...]
-"""Of a JSON pointer."""
 
 
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
@@ -44,6 +41,14 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     if not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
+
+
+def plan_folder_findings(folder: Path) -> Iterator[Finding]:
+    """Whether the result lies beside a plan where a run has been."""
+    begun = any((folder / name).exists() for name in (rundir.RECORDS, rundir.REPORT))
+    if begun and not os.path.lexists(folder / rundir.RESULT):
+        why = "the run has not ended, was killed, or its result was taken away"
+        yield RESULTLESS.finding("", f"expected {rundir.RESULT} beside the plan of a run, found none: {why}")
 
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
@@ -130,8 +135,7 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
         return
-    differences = _differences(_comparable(result), _comparable(rebuilt), ())
-    for path, found, expected in islice(differences, MAX_DIFFERENCES):
+    for path, found, expected in islice(differences(result, rebuilt), MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
@@ -152,29 +156,3 @@ def _holds(path: Path, expected: bytes) -> bool:
         return path.stat().st_size == len(expected) and path.read_bytes() == expected
     except OSError:
         return False
-
-
-def _comparable(result: Result) -> dict[str, Any]:
-    document: dict[str, Any] = builtins(result)
-    if document["failure"] is not None:
-        # from the logs, which may have been left out when the folder was handed on
-        del document["failure"]["log_tail"]
-    return {name: value for name, value in document.items() if name not in NOT_REBUILT}
-
-
-def _differences(found: Any, expected: Any, path: Parts) -> Iterator[tuple[Parts, Any, Any]]:
-    if isinstance(found, dict) and isinstance(expected, dict):
-        for key in [*expected, *(key for key in found if key not in expected)]:
-            yield from _differences(found.get(key), expected.get(key), (*path, key))
-    elif isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)) and len(found) == len(expected):
-        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
-            yield from _differences(one, other, (*path, index))
-    elif not _same(found, expected):
-        yield path, found, expected
-
-
-def _same(found: Any, expected: Any) -> bool:
-    if isinstance(found, float) and isinstance(expected, float):
-        # another Python or numpy may round the last bits of a mean otherwise
-        return abs(found - expected) <= 1e-9 * max(abs(found), abs(expected))
-    return bool(found == expected)
