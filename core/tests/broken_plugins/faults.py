@@ -35,6 +35,11 @@ def method(function: str, text: str) -> tuple[str, str]:
     return f"    def {function}:\n", f"    def {function}:\n        {text}\n"
 
 
+def adds(what: str, body: str) -> str:
+    """A hook that adds one launcher or reporter with that method."""
+    return f"class Mine:\n    name = 'mine'\n    {body}\n@hookimpl\ndef llmperf_{what}s():\n    return [Mine()]"
+
+
 BARE = 'if not __import__("shutil").which("sh"): '
 BUSY = "while time.process_time() < 1.5: pass"
 
@@ -51,6 +56,10 @@ ANY = {
     "answers-for-its-role-only": fault(end("@hookimpl\ndef llmperf_count_flops(model, workload):\n    return None")),
     "is-loaded": fault(end("llmperf_watch = __import__('functools').partial(print)")),
     "resources-can-be-read": fault(overlay='[when]\nweather = "fine"\n'),
+    "reporters-give-text": fault(
+        end(adds("reporter", "def render(self, results, language): return {'en': 'fine'}[language]"))
+    ),
+    "rules-give-findings": fault(end("@hookimpl\ndef llmperf_check_result(result):\n    return ['too slow']")),
     "environment-is-text": fault(first("llmperf_worker_env(plan)", 'return {"OTHER": 1}')),
     "environment-leaves-the-ranks-own-alone": fault(first("llmperf_worker_env(plan)", 'return {"RANK": "0"}')),
     "environment-repeats": fault(
@@ -63,6 +72,7 @@ ANY = {
 
 VENDOR = {
     **ANY,
+    "launchers-give-commands": fault(end(adds("launcher", "def commands(self, nodes): return [nodes[0].host]"))),
     "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_setup_device", "def setup_device")),
     "probe-has-its-shape": fault(("Probe(vendor=NAME", 'Probe(vendor="other"')),
     "devices-are-told-apart": fault(

@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from llmperf.errors import LlmperfError
-from llmperf.hookspecs import Role
+from llmperf.hookspecs import OWNERS, Role
 from llmperf.testing.check import Check, ContractError, Outcome, Skip, State
 from llmperf.testing.subject import Subject
 
 
 def checks_of(role: Role) -> tuple[Check, ...]:
     """The checks for plugins of a role, in their order; those that train come last."""
+    from llmperf.testing.checks.additions import ADDITIONS, LAUNCHING
     from llmperf.testing.checks.announced import ANNOUNCED
     from llmperf.testing.checks.environment import ENVIRONMENT
     from llmperf.testing.checks.hooks import HOOKS
 
-    quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS]
+    quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS, *ADDITIONS]
+    if role in OWNERS["llmperf_launchers"]:
+        quick += LAUNCHING
     training: tuple[Callable[[Any], None], ...] = ()
     if role == "vendor":
         from llmperf.testing.checks.device import DEVICE

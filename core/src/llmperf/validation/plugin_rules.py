@@ -15,11 +15,16 @@ from llmperf.validation.rules.files import PLUGIN_FAILED
 def plugin_findings(result: Result, plugins: Plugins) -> Iterator[Finding]:
     """What plugins have to say of a result; one that raises is a warning that ends the plugins' say."""
     try:
-        for owner, told in plugins.collect_items("llmperf_check_result", result=result):
-            yield _checked(told, plugins.who(owner))
+        yield from given_findings(result, plugins)
     except Exception as error:
         said = str(error) if isinstance(error, PluginError) else f"a plugin's llmperf_check_result raised {error!r}"
         yield PLUGIN_FAILED.finding("", printable(said)[:300])
+
+
+def given_findings(result: Result, plugins: Plugins) -> Iterator[Finding]:
+    """The same; PluginError or UserError for one that raises or gives something else than findings."""
+    for owner, told in plugins.collect_items("llmperf_check_result", result=result):
+        yield _checked(told, plugins.who(owner))
 
 
 def _checked(told: object, who: str) -> Finding:
