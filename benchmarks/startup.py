@@ -39,12 +39,12 @@ def main() -> None:
         result = Path(folder, "result.json")
         result.write_text(json.dumps(llmperf_schemas.example("result")))
         for words in (["--help"], ["plugins"], ["validate", str(result)]):
-            print(told(words, pairs, environment(folder)))
+            print(told(words, pairs, environment()))
 
 
 def told(words: Sequence[str], pairs: int, env: Mapping[str, str]) -> str:
     """One command's line: both processes start in turn, after one run that compiles."""
-    command, nothing = [sys.executable, "-m", "llmperf", *words], [sys.executable, "-c", "pass"]
+    command, nothing = [str(Path(sys.executable).with_name("llmperf")), *words], [sys.executable, "-c", "pass"]
     cpu_seconds(command, env)
     timed = [(cpu_seconds(command, env), cpu_seconds(nothing, env)) for _ in range(pairs)]
     ours = statistics.median(one for one, _ in timed)
@@ -53,10 +53,9 @@ def told(words: Sequence[str], pairs: int, env: Mapping[str, str]) -> str:
     return f"llmperf {words[0]}: {shown}; wanted < {WANTED[words[0]]} ms"
 
 
-def environment(bytecode: str) -> dict[str, str]:
-    """This process's, with compiled modules kept, as an installed package has them."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return kept | {"PYTHONPYCACHEPREFIX": bytecode}
+def environment() -> dict[str, str]:
+    """This process's, with compiled modules kept beside their sources, as an installed package has them."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONDONT", "PYTHONPYCACHE"))}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def main() -> None:
         runs = Path(folder, "runs")
         for number in numbers:
             write_results(runs, number)
-            print(measured(number, runs, Path(folder, "bytecode")))
+            print(measured(number, runs))
 
 
 def write_results(runs: Path, number: int) -> None:
@@ -51,11 +50,11 @@ def result(index: int) -> dict[str, Any]:
     return document
 
 
-def measured(number: int, runs: Path, bytecode: Path) -> str:
+def measured(number: int, runs: Path) -> str:
     """Two runs on one core, the first to compile; what the second took."""
     for _ in range(2):
         began = time.perf_counter()
-        code, usage = validate(runs, bytecode)
+        code, usage = validate(runs)
         wall = time.perf_counter() - began
     if code:
         sys.exit(f"expected valid results, found exit code {code}")
@@ -63,7 +62,7 @@ def measured(number: int, runs: Path, bytecode: Path) -> str:
     return f"{number} results: {wall:.1f} s, {cpu:.1f} s of CPU, peak memory {usage.ru_maxrss / 1024:.0f} MiB"
 
 
-def validate(runs: Path, bytecode: Path) -> tuple[int, Any]:
+def validate(runs: Path) -> tuple[int, Any]:
     """Exit code and resource usage of one `llmperf validate`."""
     argv = [sys.executable, "-m", "llmperf", "validate", str(runs)]
     child = os.fork()
@@ -71,15 +70,14 @@ def validate(runs: Path, bytecode: Path) -> tuple[int, Any]:
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        os.execve(argv[0], argv, dict(environment(bytecode)))
+        os.execve(argv[0], argv, environment())
     _, status, usage = os.wait4(child, 0)
     return os.waitstatus_to_exitcode(status), usage
 
 
-def environment(bytecode: Path) -> Iterator[tuple[str, str]]:
-    """This process's, with compiled modules kept, as an installed package has them."""
-    yield from ((name, value) for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE")
-    yield "PYTHONPYCACHEPREFIX", str(bytecode)
+def environment() -> dict[str, str]:
+    """This process's, with compiled modules kept beside their sources, as an installed package has them."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONDONT", "PYTHONPYCACHE"))}
 
 
 if __name__ == "__main__":

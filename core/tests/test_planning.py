@@ -146,10 +146,10 @@ def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, s
         out, err = capsys.readouterr()
         assert "vendor 'odd' (llmperf-odd)" in out + err
         assert reason in out + err
-    devices._found.cache_clear()
+    devices.installed.cache_clear()
     devices.installed_vendors.cache_clear()
     assert devices.vendor_catalogue.__wrapped__("odd") is None
-    devices._found.cache_clear()
+    devices.installed.cache_clear()
     devices.installed_vendors.cache_clear()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -80,6 +79,8 @@ def load(path: Path, kind: type[T]) -> T:
 
 def sha256(path: Path) -> str:
     """The digest of a file of any size; OSError if it cannot be read."""
+    import hashlib  # 3 ms, as below
+
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):

@@ -183,13 +183,13 @@ def source_hash(module: str) -> str | None:
     return digest.hexdigest()
 
 
-def load_for(vendor: str | None, framework: str | None) -> Plugins:
+def load_for(vendor: str | None, framework: str | None, installed: Iterable[Found] | None = None) -> Plugins:
     """The plugins of one run: the chosen vendor and framework, and every extension.
 
     An extension that cannot be imported is left out and told (`Plugins.left_out`); one that breaks a rule of the
-    hooks, or stands against another, is a PluginError as everywhere.
+    hooks, or stands against another, is a PluginError as everywhere. `installed` saves looking for them again.
     """
-    found, chosen = discover(), []
+    found, chosen = list(discover() if installed is None else installed), []
     if vendor is not None:
         chosen.append(find("vendor", vendor, found))
     if framework is not None:

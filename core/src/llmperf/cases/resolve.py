@@ -110,7 +110,12 @@ def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
 
 def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
     """Every leaf of contract, tuning and framework options that differs from the case: this is `fix_hp`."""
-    before, after = _flat_case(case), _flat_spec(spec)
+    return changes_from(flat_case(case), spec, origins)
+
+
+def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
+    """The same, from the leaves of a case (`flat_case`), for whoever holds many documents against one."""
+    after = _flat_spec(spec)
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))
         for path in sorted({**before, **after})
@@ -118,7 +123,8 @@ def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Chan
     )
 
 
-def _flat_case(case: Case) -> dict[str, Any]:
+def flat_case(case: Case) -> dict[str, Any]:
+    """Every leaf of a case's contract, tuning and framework options by its path."""
     settled = settle(case.contract, case.tuning, data_parallel_of(case.tuning), set())
     tuning = replace(case.tuning, gradient_accumulation=settled.gradient_accumulation)
     return _flatten({"contract": case.contract, "tuning": tuning, "framework": case.framework})
@@ -136,7 +142,7 @@ def _flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for key, inner in value.items():
             _collect(inner, f"{path}.{key}", into)
     elif isinstance(value, (list, tuple)):

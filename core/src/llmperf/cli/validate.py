@@ -130,9 +130,11 @@ def _plugins() -> Plugins | None:
     """Installed extensions; a broken one does not keep documents from being checked."""
     from llmperf.errors import PluginError
     from llmperf.plugins import load_for
+    from llmperf.validation.devices import installed
 
+    installed.cache_clear()  # more may have been installed since this process looked last
     try:
-        plugins = load_for(None, None)
+        plugins = load_for(None, None, installed())
     except PluginError as error:
         click.echo(f"llmperf: warning: rules of extensions are not applied: {error}", err=True)
         return None

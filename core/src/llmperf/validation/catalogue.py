@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from typing import Any, Literal
@@ -96,6 +97,7 @@ def _load(modules: Iterable[str]) -> None:
         import_module(f"llmperf.validation.rules.{module}")
 
 
+@cache
 def rules_for(subject: str) -> tuple[Rule, ...]:
     """The semantic rules over a kind of document."""
     _load(_OF_PUBLISHED if subject == "published" else _MODULES)

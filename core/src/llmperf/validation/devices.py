@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from llmperf.discovery import Found, discover, find, names
 from llmperf.errors import LlmperfError
@@ -17,7 +17,7 @@ MEMORY_SLACK = 0.08
 """Relative; `80` is printed for 80 GB, for 79.6 GiB and for all between."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VendorCatalogue:
     """The devices that one installed vendor plugin publishes."""
 
@@ -27,11 +27,13 @@ class VendorCatalogue:
 
     def exact(self, model: str) -> DeviceInfo | None:
         """The device of that name or alias, compared whole; None for any other."""
-        return next((one for one, _ in self.devices if self._is(one, model)), None)
+        return self._by_name.get(normalised(model, self.vendor))
 
-    def _is(self, device: DeviceInfo, model: str) -> bool:
-        wanted = normalised(model, self.vendor)
-        return wanted in (normalised(name, self.vendor) for name in device_names(device))
+    @cached_property
+    def _by_name(self) -> dict[str, DeviceInfo]:
+        """Each device under all its names; the first where two have one."""
+        devices = [one for one, _ in reversed(self.devices)]
+        return {normalised(name, self.vendor): one for one in devices for name in device_names(one)}
 
     def called(self, words: str, memory_gb: float | None) -> list[DeviceInfo]:
         """Every device whose name has all these words, such as `A100`, with about that memory if it is given."""
@@ -69,14 +71,15 @@ def _words(name: str) -> list[str]:
 
 
 @cache
-def _found() -> tuple[Found, ...]:
+def installed() -> tuple[Found, ...]:
+    """Every plugin of this environment; looking takes time, and is done once for many documents."""
     return tuple(discover())
 
 
 @cache
 def installed_vendors() -> frozenset[str]:
     """Names of the vendor plugins that are installed."""
-    return frozenset(names("vendor", _found()))
+    return frozenset(names("vendor", installed()))
 
 
 @cache
@@ -85,7 +88,7 @@ def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
     if vendor not in installed_vendors():
         return None
     try:
-        found = find("vendor", vendor, _found())
+        found = find("vendor", vendor, installed())
         plugins = Plugins([found])
         probes = catalogue(found, plugins)
     except LlmperfError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -90,9 +90,9 @@ def _as_json(value: Any) -> Any:
 
 
 def _check_depth(value: Any, where: str) -> None:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level for inner in _values(outer) if isinstance(inner, (dict, list))]
         if not level:
             return
     raise UserError(f"{where}: not read: nested deeper than {MAX_DEPTH} levels")
@@ -107,9 +107,8 @@ def _check_surrogates(value: Any, where: str) -> None:
         raise UserError(f"{where}: not JSON: {half} is half a surrogate pair, which is no character") from None
 
 
-def _inside(value: Any) -> Iterator[Any]:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (one for one in inner if isinstance(one, (dict, list)))
+def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 def shown(value: Any) -> str:
@@ -135,4 +134,6 @@ def encodable(text: str) -> str:
 
 def printable(text: str) -> str:
     """Text that cannot move the cursor or start a new line of the terminal it is printed on."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,9 @@ Figures = tuple[str, ...]
 class Seen:
     """What has been read so far; 10,000 results take 4 MB at most."""
 
-    places: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    """Digest of the figures to the document that had them first: its identity, and its place for a message."""
+    places: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Hash of the figures (64 bits, keyed anew in each process) to the document that had them first: its identity,
+    and its place for a message."""
 
     def of_result(self, result: Result, path: Path) -> Iterator[Finding]:
         """The same records, or the same measured figures, as an earlier result's."""
@@ -41,8 +41,7 @@ class Seen:
                 yield from [told] if told else []
 
     def _entered(self, figures: Figures, identity: str, place: str, pointer: str) -> Finding | None:
-        digest = blake2b("\0".join(figures).encode("utf-8", "replace"), digest_size=16).digest()
-        first, where = self.places.setdefault(digest, (identity, place))
+        first, where = self.places.setdefault(hash(figures), (identity, place))
         if first == identity:
             return None
         return REPEATED_RESULT.finding(pointer, f"expected figures of its own, found those of {where}")
@@ -56,8 +55,8 @@ def _of_result(result: Result) -> Iterator[Figures]:
     metrics = result.metrics
     known = (metrics.tokens_per_second_per_device, metrics.window_seconds, metrics.final_loss)
     if None not in known:
-        losses = blake2b(repr([one.loss for one in result.loss_curve]).encode(), digest_size=16).hexdigest()
-        yield ("figures", *map(repr, known), repr(metrics.step_seconds), losses)
+        losses = (one.loss for one in result.loss_curve)
+        yield ("figures", *map(repr, known), repr(metrics.step_seconds), *map(repr, losses))
 
 
 def _of_row(row: PublishedRow) -> Figures | None:

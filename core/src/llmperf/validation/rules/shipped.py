@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from typing import Any
 
 from llmperf.cases.library import Library, library
-from llmperf.cases.resolve import changes
+from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.types import Case, Change, Model, Plan, Result, RunSpec
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.reading import shown
@@ -40,7 +41,7 @@ def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
     if (case := shipped_case(spec.case)) is None:
         return
     recorded = {change.path for change in spec.changes}
-    for change in changes(case, spec, {}):
+    for change in _departures(case, spec):
         if change.contract and change.path not in recorded:
             yield path, _absent(change, case)
 
@@ -51,7 +52,7 @@ def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
     spec, path = _spec(document)
     if (case := shipped_case(spec.case)) is None:
         return
-    departures = {change.path: change for change in changes(case, spec, {})}
+    departures = {change.path: change for change in _departures(case, spec)}
     seen: set[str] = set()
     for index, change in enumerate(spec.changes):
         departure, name = departures.get(change.path), shown(change.path)
@@ -66,6 +67,15 @@ def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
     for name, departure in departures.items():
         if name not in seen and not departure.contract:  # of the contract, LP606 tells
             yield path, _absent(departure, case)
+
+
+def _departures(case: Case, spec: RunSpec) -> tuple[Change, ...]:
+    return changes_from(_leaves(case.name), spec, {})
+
+
+@cache
+def _leaves(name: str) -> dict[str, Any]:
+    return flat_case(_library().case(name))
 
 
 def _absent(change: Change, case: Case) -> str:
