@@ -15,7 +15,7 @@ from llmperf.documents import convert
 from llmperf.reporting.html import embedded, html
 from llmperf.results.series import band
 from llmperf.types import Result
-from llmperf.validation.reading_results import read_published
+from llmperf.validation.typed import read_published
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">\u2028"
 CHROMIUM = shutil.which("chromium")

@@ -15,7 +15,7 @@ from llmperf.reporting.findings import github, sarif, text
 from llmperf.types.published import Published
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.check import Validator, published_findings
-from llmperf.validation.reading_results import read_published
+from llmperf.validation.typed import read_published
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}

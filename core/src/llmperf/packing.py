@@ -50,7 +50,7 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 def _checked(run: Path) -> Result:
     from llmperf.validation.check import Validator
-    from llmperf.validation.reading_results import read_run_result
+    from llmperf.validation.typed import read_run_result
 
     if not (run / rundir.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {rundir.RESULT}, found none")
