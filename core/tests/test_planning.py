@@ -146,11 +146,56 @@ def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, s
         out, err = capsys.readouterr()
         assert "vendor 'odd' (llmperf-odd)" in out + err
         assert reason in out + err
-    devices.installed.cache_clear()
-    devices.installed_vendors.cache_clear()
-    assert devices.vendor_catalogue.__wrapped__("odd") is None
-    devices.installed.cache_clear()
-    devices.installed_vendors.cache_clear()
+    assert call(["plan", "--on", "Odd 9:1x2"]) == 2
+    assert reason in capsys.readouterr().err  # which may be why the device is unknown
+
+
+@pytest.fixture
+def looked_again():
+    """The validator keeps what it saw of the vendors for the whole process."""
+    kept = (devices.installed, devices.installed_vendors, devices._asked)
+    for one in kept:
+        one.cache_clear()
+    yield
+    for one in kept:
+        one.cache_clear()
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
+def test_a_result_of_a_vendor_whose_plugin_is_broken_is_not_called_checked(
+    install, example, tmp_path, capsys, looked_again, source, reason
+):
+    install("llmperf-odd", "odd", CATALOGUE.format(source))
+    example["hardware"]["vendor"] = "odd"
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    call(["validate", str(path), "--select", "LP904"])
+    out = capsys.readouterr().out
+    said = "expected a plugin that says what it publishes; its devices were not checked: vendor 'odd' (llmperf-odd)"
+    assert f"LP904 warning {said}" in out
+    assert reason[:40] in out
+
+
+def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys, looked_again):
+    device = "DeviceInfo(index=0, model='Odd 1', memory_bytes=2**34)"
+    offers = "Offers(precisions=('fp32',), runtimes=('torch',), collective_backend='gloo')"
+    source = CATALOGUE.format(f"yield Probe(vendor='odd', devices=({device},), offers={offers})")
+    install("llmperf-odd", "odd", f"{source}\n@hookimpl\ndef llmperf_peak_flops(device_model, dtype):\n    1 / 0\n")
+    example["hardware"] |= {"vendor": "odd", "device_model": "Odd 1"}
+    example["metrics"]["final_loss"] = -1.0
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    call(["validate", str(path)])
+    out = capsys.readouterr().out
+    assert "LP901 warning LP307 was not applied: vendor 'odd' (llmperf-odd): llmperf_peak_flops raised" in out
+    assert "LP001" not in out
+    assert "/metrics/final_loss" in out
+
+
+def test_a_probe_of_another_vendors_name_is_refused(install, capsys):
+    install("llmperf-odd", "odd", vendor("other", 1))
+    assert call(["devices"]) == 0
+    assert "vendor 'odd' (llmperf-odd): llmperf_probe: vendor: expected 'odd', found 'other'" in capsys.readouterr().out
 
 
 ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"
@@ -232,8 +277,8 @@ def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys
     install("llmperf-two", "same", vendor("same", 1))
     assert call(["doctor"]) == 1
     out = capsys.readouterr().out
-    assert "mend: uv pip uninstall llmperf-one" in out
     assert "mend: uv pip uninstall llmperf-two" in out
+    assert "mend: uv pip uninstall llmperf-one" not in out  # who does all that is said has one left
 
 
 def test_more_steps_than_a_result_can_hold_are_refused(capsys):

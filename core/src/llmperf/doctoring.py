@@ -60,7 +60,7 @@ def _mend(found: Found) -> str:
     """What to do about a plugin that cannot be loaded."""
     rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
     if len(rivals) > 1:
-        return f"uv pip uninstall {found.distribution}"
+        return f"uv pip uninstall {rivals[-1].distribution}"
     return f"uv pip install --upgrade --reinstall {found.distribution}"
 
 

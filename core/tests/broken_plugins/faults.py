@@ -56,6 +56,7 @@ ANY = {
     "answers-for-its-role-only": fault(end("@hookimpl\ndef llmperf_count_flops(model, workload):\n    return None")),
     "is-loaded": fault(end("llmperf_watch = __import__('functools').partial(print)")),
     "resources-can-be-read": fault(overlay='[when]\nweather = "fine"\n'),
+    "overlays-name-what-there-is": fault(overlay='[when]\ncase = "defolt"\n[tuning]\nmicro_batch = 2\n'),
     "reporters-give-text": fault(
         end(adds("reporter", "def render(self, results, language): return {'en': 'fine'}[language]"))
     ),
@@ -97,6 +98,10 @@ VENDOR = {
         ("TFLOPS.get(device_model, {})", "next((TFLOPS[one] for one in TFLOPS if device_model.startswith(one)), {})")
     ),
     "catalogue-agrees-with-peaks": fault(('"bf16": 2}', '"bf16": 2, "fp16": 2}')),
+    "devices-agree-with-catalogue": fault(
+        ("entry(model, simulated=True)", "smaller(entry(model, simulated=True))"),
+        end("def smaller(probe):\n    return replace(probe, devices=(replace(probe.devices[0], memory_bytes=2**39),))"),
+    ),
     "readings-have-their-shape": fault(first("llmperf_query_memory(devices)", "return None")),
     "readings-are-plausible": fault(("memory_used_bytes=2**30", "memory_used_bytes=2**41")),
     "readings-never-raise": fault(first("llmperf_query_memory(devices)", "[['here'][one] for one in devices]")),

@@ -45,26 +45,29 @@ MAX_VALUE = 200
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Of an environment, what changes how a run goes: an allow-list of names, with values of at most 200 characters."""
-    return {
-        name: _printable(value)[:MAX_VALUE]
-        for name, value in sorted(environment.items())
-        if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES)
-    }
+    allowed = (name for name in sorted(environment) if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
+    return _short({name: environment[name] for name in allowed})
+
+
+def _short(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: _printable(value)[:MAX_VALUE] for name, value in environment.items()}
 
 
 def _printable(value: str) -> str:
     return "".join(one if one.isprintable() else "?" for one in value)
 
 
-def this_host(extra: Mapping[str, str]) -> Host:
-    """What this host is; `extra` are the variables that the ranks get beyond the controller's own."""
+def this_host(planned: Mapping[str, str]) -> Host:
+    """What this host is. The `planned` variables, those that plugins set for the ranks, are recorded whatever their
+    names: the plan has them too. Of the others, which may be anybody's, the allow-list.
+    """
     return Host(
         os=_os_name(),
         kernel=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
         cpu=_cpu_name(),
         memory_bytes=_memory_bytes(),
-        environment=recorded_environment({**os.environ, **extra}),
+        environment=dict(sorted({**recorded_environment(os.environ), **_short(planned)}.items())),
     )
 
 

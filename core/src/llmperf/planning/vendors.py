@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmperf.blame import told_if_slow, who
@@ -40,13 +41,16 @@ def probe(vendor: str) -> Probe:
 def asked(found: Found, plugins: Plugins) -> Probe:
     """What a loaded vendor plugin sees here.
 
-    PluginError if it answers no `llmperf_probe`, raises, or gives something else than a Probe: every run asks every
-    vendor, and the fault of one must not stop the runs of the others.
+    PluginError if it answers no `llmperf_probe`, raises, or gives something else than a Probe of its own: every run
+    asks every vendor, and the fault of one must not stop the runs of the others.
     """
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{who(found)} does not answer llmperf_probe")
     with told_if_slow(found, "llmperf_probe"):
-        return plugins.answer("llmperf_probe", Probe)
+        seen = plugins.answer("llmperf_probe", Probe)
+    if seen.vendor != found.name:
+        raise PluginError(f"{who(found)}: llmperf_probe: vendor: expected {found.name!r}, found {seen.vendor!r}")
+    return seen
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:
@@ -108,22 +112,27 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
                 here=False,
                 left_out=tuple(broken),
             )
-    raise unknown_device(match["model"], known)
+    raise unknown_device(match["model"], known, broken)
 
 
-def unknown_device(model: str, known: list[tuple[str, Probe]]) -> UserError:
-    """The error for a device that is in no catalogue: offers those whose names have it in them, or the nearest."""
+def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[str] = ()) -> UserError:
+    """The error for a device that is in no catalogue: offers those whose names have it in them, or the nearest.
+
+    `broken` is why other catalogues, which may have it, could not be asked.
+    """
     from difflib import get_close_matches
 
+    left_out = "".join(f"; left out: {line}" for line in broken)
     if not known:
-        return UserError(f"--on: unknown device model {model!r}; the vendors asked have no device in their catalogues")
+        none = "the vendors asked have no device in their catalogues"
+        return UserError(f"--on: unknown device model {model!r}; {none}{left_out}")
     called = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
     within = {full for short, full in called.items() if any(one and one in short for one in wanted)}
     near = {called[one] for one in get_close_matches(min(wanted, key=len), called, n=1, cutoff=0.6)}
     fitting = sorted(within or near or called.values())
     offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
-    return UserError(f"--on: unknown device model {model!r}; {offered}")
+    return UserError(f"--on: unknown device model {model!r}; {offered}{left_out}")
 
 
 def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:

@@ -24,6 +24,7 @@ def result_rows(result: Result) -> Iterator[Row]:
     yield "fix_hp", cells.fix_hp(result.fix_hp)
     for name, value in wholes(result.metrics.evaluation).items():
         yield name, cells.significant(value)
+    yield from (("note", note) for note in result.notes)
 
 
 def _status(result: Result) -> str:

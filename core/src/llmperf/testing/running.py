@@ -18,8 +18,9 @@ def checks_of(role: Role) -> tuple[Check, ...]:
     from llmperf.testing.checks.announced import ANNOUNCED
     from llmperf.testing.checks.environment import ENVIRONMENT
     from llmperf.testing.checks.hooks import HOOKS
+    from llmperf.testing.checks.overlays import OVERLAYS
 
-    quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS, *ADDITIONS]
+    quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS, *OVERLAYS, *ADDITIONS]
     if role in OWNERS["llmperf_launchers"]:
         quick += LAUNCHING
     training: tuple[Callable[[Any], None], ...] = ()

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.documents import convert, read_bytes
-from llmperf.errors import UserError
+from llmperf.errors import PluginError, UserError
 from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation.archives import unpacked
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in
-from llmperf.validation.reading import Parsed, from_toml, parse_json, shown
+from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
 from llmperf.validation.record_files import record_file_findings
 from llmperf.validation.repeated import Seen
 from llmperf.validation.rules.documents import MISNAMED, REPEATED_KEY, UNREADABLE
+from llmperf.validation.rules.files import BROKEN_VENDOR, PLUGIN_FAILED
 from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class FileFindings:
 
 def findings(result: Result, plugins: Plugins | None = None) -> tuple[Finding, ...]:
     """Every semantic rule over a result: the core's, then those of the given plugins."""
-    told = [finding for rule in rules_for("result") for finding in rule.findings(result)]
+    told = [*_applied("result", result), *_vendor_findings(result.hardware.vendor, "/hardware/vendor")]
     if plugins is not None:
         from llmperf.validation.plugin_rules import plugin_findings
 
@@ -63,12 +64,30 @@ def findings(result: Result, plugins: Plugins | None = None) -> tuple[Finding, .
 
 def plan_findings(plan: Plan) -> tuple[Finding, ...]:
     """Every semantic rule over a plan."""
-    return tuple(finding for rule in rules_for("plan") for finding in rule.findings(plan))
+    return (*_applied("plan", plan), *_vendor_findings(plan.vendor, "/vendor"))
 
 
 def published_findings(published: Published) -> tuple[Finding, ...]:
     """Every semantic rule over an imported document."""
-    return tuple(finding for rule in rules_for("published") for finding in rule.findings(published))
+    return tuple(_applied("published", published))
+
+
+def _vendor_findings(vendor: str, path: str) -> Iterator[Finding]:
+    """That an installed plugin is broken: it publishes nothing, and nothing was held against what it publishes."""
+    from llmperf.validation.devices import vendor_trouble
+
+    if (why := vendor_trouble(vendor)) is not None:
+        expected = "expected a plugin that says what it publishes; its devices were not checked"
+        yield BROKEN_VENDOR.finding(path, f"{expected}: {printable(why)[:200]}")
+
+
+def _applied(subject: str, document: Any) -> Iterator[Finding]:
+    """What the core's rules say; a vendor plugin that raises when a rule asks it spoils that rule alone."""
+    for rule in rules_for(subject):
+        try:
+            yield from rule.findings(document)
+        except PluginError as error:
+            yield PLUGIN_FAILED.finding("", printable(f"{rule.code} was not applied: {error}")[:300])
 
 
 @dataclass

@@ -82,17 +82,28 @@ def installed_vendors() -> frozenset[str]:
     return frozenset(names("vendor", installed()))
 
 
-@cache
 def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
     """What the vendor's plugin publishes; None where it is not installed, broken, or publishes nothing."""
+    found = _asked(vendor)
+    return None if isinstance(found, str) else found
+
+
+def vendor_trouble(vendor: str) -> str | None:
+    """Why an installed vendor plugin cannot be asked what it publishes, in one line; None where it can."""
+    found = _asked(vendor)
+    return found if isinstance(found, str) else None
+
+
+@cache
+def _asked(vendor: str) -> VendorCatalogue | str | None:
     if vendor not in installed_vendors():
         return None
     try:
         found = find("vendor", vendor, installed())
         plugins = Plugins([found])
         probes = catalogue(found, plugins)
-    except LlmperfError:
-        return None
+    except LlmperfError as error:
+        return str(error)
     devices = tuple((device, probe.offers) for probe in probes for device in probe.devices)
     return VendorCatalogue(vendor, devices, plugins) if devices else None
 

@@ -27,6 +27,8 @@ def device_names_its_places(subject: VendorSubject) -> None:
     subject.rests_on(device_can_be_bound)
     bound, offers = subject.bound, subject.probe.offers
     places = dict(zip(RUNTIMES, (bound.torch_device, bound.paddle_place), strict=True))
+    real = any(one.kind == "accelerator" for one in subject.probe.devices) and not subject.probe.simulated
+    require(not (real and bound.torch_device == "cpu"), "an accelerator computes on torch's cpu: say simulated = True")
     named = [runtime for runtime in offers.runtimes if places.get(runtime)]
     ours = [runtime for runtime in offers.runtimes if runtime in places]
     require(named or not ours, f"it offers {', '.join(ours)}, but torch_device and paddle_place are None")

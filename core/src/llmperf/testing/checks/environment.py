@@ -17,6 +17,7 @@ from llmperf.planning.environment import worker_env
 from llmperf.plugins import Plugins
 from llmperf.testing.check import ContractError, Skip, require
 from llmperf.testing.checks.hooks import is_loaded
+from llmperf.testing.checks.probe import probe_has_its_shape
 from llmperf.testing.subject import Subject
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -24,7 +25,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def _variables(subject: Any) -> Any:
     """What it sets; Skip where it sets nothing."""
-    subject.rests_on(is_loaded)
+    subject.rests_on(is_loaded, *((probe_has_its_shape,) if subject.role == "vendor" else ()))
     try:
         plan = subject.plan()
     except ContractError:

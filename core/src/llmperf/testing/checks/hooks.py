@@ -93,10 +93,9 @@ def is_loaded(subject: Subject) -> None:
 def resources_can_be_read(subject: Subject) -> None:
     """Every model, case and tuning overlay that it ships can be read."""
     subject.rests_on(is_loaded)
-    folders = [Path(one) for _, given in subject.plugins.collect("llmperf_resources") for one in given]
-    for folder in folders:
-        require(folder.is_dir(), f"llmperf_resources names {folder.name}, which is no folder")
     try:
+        for _, given in subject.plugins.collect_items("llmperf_resources"):
+            require(Path(given).is_dir(), f"llmperf_resources names {given}, which is no folder")
         shelf = library(subject.plugins)
         matching(shelf, Facts(case="", device="", framework=""))  # reads every overlay's conditions
         for path, tables in shelf.overlays():

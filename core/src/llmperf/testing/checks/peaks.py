@@ -6,11 +6,12 @@ import datetime
 import math
 import re
 
-from llmperf.peaks import normalised
+from llmperf.peaks import device_names, normalised
 from llmperf.testing.check import ContractError, Skip, require
 from llmperf.testing.checks.probe import probe_has_its_shape, require_line, require_probe
 from llmperf.testing.vendor import PRECISIONS, VendorSubject
-from llmperf.types import PeakFlops, Precision
+from llmperf.types import PeakFlops, Precision, Probe
+from llmperf.validation.devices import about
 
 HALVED = re.compile(r"\bhalved|\bhalf\b|/ ?2\b|\bdense\b|\bbefore\b|\bwithout\b", re.IGNORECASE)
 """Words of a source that gives sparse figures too and says how the dense one follows."""
@@ -112,6 +113,21 @@ def catalogue_agrees_with_peaks(subject: VendorSubject) -> None:
         require(not foreign, f"{model} has a peak for {', '.join(foreign)}, but offers {offered}")
 
 
+def devices_agree_with_catalogue(subject: VendorSubject) -> None:
+    """A device that is seen here has about the memory that the catalogue gives its model."""
+    subject.rests_on(catalogue_has_its_shape)
+    listed = {normalised(name, subject.name): one.devices[0] for one in subject.catalogue for name in _names(one)}
+    for device in subject.probe.devices:
+        known = listed.get(normalised(device.model, subject.name))
+        if known is not None and device.memory_bytes is not None:
+            message = f"{device.model}: {device.memory_bytes} bytes here, {known.memory_bytes} in the catalogue"
+            require(about(known.memory_bytes, device.memory_bytes / 2**30), message)
+
+
+def _names(entry: Probe) -> list[str]:
+    return device_names(entry.devices[0])
+
+
 PEAKS = (
     catalogue_has_its_shape,
     peaks_have_their_shape,
@@ -120,4 +136,5 @@ PEAKS = (
     unknown_device_has_no_peak,
     part_of_a_name_has_no_peak,
     catalogue_agrees_with_peaks,
+    devices_agree_with_catalogue,
 )

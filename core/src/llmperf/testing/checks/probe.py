@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from llmperf import documents
 from llmperf.errors import UserError
 from llmperf.testing.check import ContractError, require
@@ -29,7 +31,17 @@ def require_probe(probe: object, subject: VendorSubject) -> None:
         same = documents.decode(documents.encode(probe), Probe, "Probe") == probe
     except (UserError, TypeError, ValueError) as error:
         raise ContractError(f"a plan cannot hold it: {error}") from None
-    require(same, "read back from a plan it is another; expected tuples, texts and whole numbers as in the types")
+    require(same, f"read back from a plan it is another{_first_other(probe)}; expected tuples, texts and whole numbers")
+
+
+def _first_other(probe: Probe) -> str:
+    """Which field is read back as something else."""
+    read = documents.decode(documents.encode(probe), Probe, "Probe")
+    for one in fields(Probe):
+        given, back = getattr(probe, one.name), getattr(read, one.name)
+        if given != back:
+            return f": {one.name} is {given!r}, then {back!r}"[:300]
+    return ""
 
 
 def probe_has_its_shape(subject: VendorSubject) -> None:

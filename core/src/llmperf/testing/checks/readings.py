@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 
+from llmperf.measuring.sampler import checked
 from llmperf.testing.check import ContractError, require
 from llmperf.testing.checks.probe import probe_has_its_shape, probe_survives_a_bare_machine
 from llmperf.testing.vendor import VendorSubject
@@ -14,6 +15,8 @@ CHEAP_SECONDS = 0.5
 """Half of the second between two readings."""
 READINGS = 3
 HOTTEST_CELSIUS = 200
+MOST_WATTS = 20_000
+"""Ten times what the hungriest device on sale draws."""
 
 
 def readings_have_their_shape(subject: VendorSubject) -> None:
@@ -22,6 +25,10 @@ def readings_have_their_shape(subject: VendorSubject) -> None:
     given, asked = subject.readings(), [one.index for one in subject.devices_here()]
     if not isinstance(given, tuple) or not all(isinstance(one, DeviceSample) for one in given):
         raise ContractError(f"expected a tuple of DeviceSample, found {given!r}"[:300])
+    try:
+        checked(given)  # as the sampler does, which drops what cannot be recorded
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"it cannot be recorded: {error}") from None
     indexes = [one.index for one in given]
     require(indexes == asked, f"asked for {asked}, found {indexes}")
 
@@ -37,8 +44,9 @@ def readings_are_plausible(subject: VendorSubject) -> None:
             require(used is None or used <= total, f"{where}: {used} of {total} bytes are used")
             likely = device.memory_bytes is None or 0.5 < total / device.memory_bytes < 2 or device.kind == "cpu"
             require(likely, f"{where}: {total} bytes here, {device.memory_bytes} in the probe")
-        percent, celsius = one.utilisation_percent, one.temperature_celsius
+        percent, celsius, watts = one.utilisation_percent, one.temperature_celsius, one.power_watts
         require(percent is None or 0 <= percent <= 100, f"{where}: utilisation of {percent} %")
+        require(watts is None or watts < MOST_WATTS, f"{where}: {watts} W; are these milliwatts?")
         require(celsius is None or -50 < celsius < HOTTEST_CELSIUS, f"{where}: {celsius} degrees Celsius")
 
 

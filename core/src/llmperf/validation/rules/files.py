@@ -16,4 +16,5 @@ UNLISTED = reading_rule("LP704", "warning", "A result in a run folder lists all 
 BY_ITSELF = reading_rule("LP705", "note", "The plan and the records lie beside a result")
 RESULTLESS = reading_rule("LP706", "warning", "A run folder has its result")
 NOT_SUBMITTED = reading_rule("LP805", "error", "A submission has the plan and the records of each result")
+BROKEN_VENDOR = reading_rule("LP904", "warning", "An installed vendor's plugin can be asked")
 PLUGIN_FAILED = reading_rule("LP901", "warning", "The rules of installed plugins can be applied")
