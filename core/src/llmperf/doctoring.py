@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
+from llmperf.cases.readable import check_readable
 from llmperf.discovery import PUBLISHED, Found, discover, find
-from llmperf.errors import PluginError, UserError
+from llmperf.errors import UserError
 from llmperf.planning.vendors import asked
 from llmperf.plugins import Plugins
 
@@ -42,7 +43,8 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
     try:
         find(found.role, found.name)
         plugins = Plugins([found])
-    except PluginError as error:
+        check_readable(plugins)
+    except UserError as error:
         yield Diagnosis(subject, "broken", str(error), _mend(found))
         return
     missing = missing_requirements(found.distribution)

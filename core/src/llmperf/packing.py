@@ -48,6 +48,18 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
     return manifest
 
 
+def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
+    """One line for each run that failed or was simulated: part of the story, but no figure to hand in."""
+    from llmperf.validation.typed import read_run_result
+
+    for run in runs:
+        result = read_run_result(run)
+        if result.status != "complete":
+            yield f"{run.name} is {result.status}"
+        elif result.hardware.simulated:
+            yield f"{run.name} ran on a simulated device"
+
+
 def _checked(run: Path) -> Result:
     from llmperf.validation.check import Validator
     from llmperf.validation.typed import read_run_result

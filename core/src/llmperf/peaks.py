@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,8 @@ from llmperf.errors import UserError, unknown
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Probe
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
+Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
+"""In 1e12 FLOP/s; no device does a hundredth of the upper limit with 16 bits, so more are FLOP/s by mistake."""
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}(-\d{2}){0,2}$")]
 
@@ -34,7 +36,7 @@ class PeakEntry:
     """Bandwidth of that memory."""
     interconnect: Text | None = None
     """Between devices, such as `NVLink 600 GB/s`."""
-    dense_tflops: Mapping[Precision, Amount]
+    dense_tflops: Mapping[Precision, Tflops]
     """By dtype, in 1e12 FLOP/s; without sparsity."""
     source: Text
     """The document, and the place in it, or how the figure was come by."""
@@ -121,6 +123,11 @@ def _entry(table: Any, where: str) -> PeakEntry:
         known = [one.name for one in fields(PeakEntry)]
         for key in table.keys() - set(known):
             raise unknown(where, "key", key, known)
+        where = f"{where} ({table.get('model')})"
+        dtypes = table.get("dense_tflops")
+        for dtype in dtypes if isinstance(dtypes, dict) else ():
+            if dtype not in get_args(Precision):
+                raise unknown(f"{where}: dense_tflops", "dtype", dtype, get_args(Precision))
     return convert(table, PeakEntry, where)
 
 

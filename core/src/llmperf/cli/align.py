@@ -59,12 +59,16 @@ def command(
         raise UserError("llmperf align: expected one run or more and the reference, found one path")
     results = [read_run_result(path) for path in runs]
     limit = MEAN_LIMIT if mean_limit is None else mean_limit
-    alignments = [align(run, results[-1], from_step or FROM_STEP, limit, step_limit) for run in results[:-1]]
+    runs_with_losses = [one for one in results[:-1] if one.loss_curve] or results[:-1]
+    for one in results[:-1]:
+        if one not in runs_with_losses:
+            click.echo(f"llmperf: warning: not aligned: {one.run_id} is {one.status} and has no losses", err=True)
+    alignments = [align(run, results[-1], from_step or FROM_STEP, limit, step_limit) for run in runs_with_losses]
     if as_json:
         print_json(alignments)
     else:
-        _print(alignments, results, limit, plot)
-    ctx.exit(0 if all(one.passed for one in alignments) else 1)
+        _print(alignments, [*runs_with_losses, results[-1]], limit, plot)
+    ctx.exit(0 if len(alignments) == len(results) - 1 and all(one.passed for one in alignments) else 1)
 
 
 def _print(alignments: list[Alignment], results: list[Result], limit: float, plot: bool) -> None:

@@ -24,9 +24,12 @@ Examples:
 def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
     """Make a submission of run folders: results, plans, records, environment, a README, a manifest with hashes.
 
-    A run with an error finding is not packed. The archive is written whole or not at all.
+    A run with an error finding is not packed; one that failed or was simulated is, which is told. The archive is
+    written whole or not at all.
     """
-    from llmperf.packing import pack
+    from llmperf.packing import no_measurements, pack
 
     manifest = pack(runs, output, language, with_logs)
+    for line in no_measurements(runs):
+        click.echo(f"llmperf: warning: packed, but no measurement: {line}", err=True)
     click.echo(f"{output}: {len(manifest.runs)} runs, {len(manifest.files)} files; check it: llmperf validate {output}")

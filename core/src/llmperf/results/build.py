@@ -8,6 +8,7 @@ from pathlib import Path
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.mfu import utilisation
+from llmperf.results import device_readings
 from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome
 from llmperf.results.run_records import RunRecords, read_run
@@ -101,7 +102,17 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     missing = sorted({name for one in records.ranks for name, value in one.evaluation.items() if value is None})
     if missing:
         found.append(f"no number came of the evaluation for {', '.join(missing)}")
-    return (*found, *_fewer_tokens(records))
+    return (*found, *_fewer_tokens(records), *_partly_read(records))
+
+
+def _partly_read(records: RunRecords) -> Iterator[str]:
+    """Of devices whose readings ended, or were missing, while the run went on."""
+    share = device_readings.covered(records)
+    if share is not None and share < device_readings.COVERED:
+        yield (
+            f"the devices were read over {100 * share:.0f} % of the measured window only: their memory, utilisation"
+            " and power are of that part"
+        )
 
 
 def _fewer_tokens(records: RunRecords) -> Iterator[str]:

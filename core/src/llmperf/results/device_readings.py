@@ -31,6 +31,8 @@ class Energy:
     """Of all devices in the measured window."""
 
     joules: float
+    watts: float
+    """Of a device, on average."""
     source: Source
 
 
@@ -52,6 +54,20 @@ def mean(records: RunRecords, name: str) -> float | None:
     found = [getattr(device, name) for sample in readings(records) for device in sample.devices]
     known = [value for value in found if value is not None]
     return finite_mean(known) if known else None
+
+
+def covered(records: RunRecords) -> float | None:
+    """The share of the measured window over which every device was read, 0 to 1; None where none ever was."""
+    span = window(records)
+    known: dict[int, list[float]] = defaultdict(list)
+    for sample in records.samples:
+        for device in sample.devices:
+            if device.memory_used_bytes is not None or device.power_watts is not None:
+                known[device.index].append(sample.at)
+    if span is None or not known:
+        return None
+    begin, end = max(span[0], *map(min, known.values())), min(span[1], *map(max, known.values()))
+    return max(0.0, end - begin) / (span[1] - span[0])
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
@@ -80,7 +96,7 @@ def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
         watts = [_mean_watts(curve, span) for curve in curves]
         known = [one for one in watts if one is not None]
         if len(known) == _devices(records):
-            return Energy(joules=sum(known) * window_seconds, source=source)
+            return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
     return None
 
 

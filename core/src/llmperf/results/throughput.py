@@ -36,7 +36,7 @@ def metrics(records: RunRecords) -> Metrics:
         device_memory_used_bytes=_largest(records, "memory_used_bytes"),
         device_memory_total_bytes=_largest(records, "memory_total_bytes"),
         utilisation_percent=device_readings.mean(records, "utilisation_percent"),
-        power_watts=device_readings.mean(records, "power_watts"),
+        power_watts=drawn.watts if drawn else device_readings.mean(records, "power_watts"),
         energy_joules=drawn.joules if drawn else None,
         energy_source=drawn.source if drawn else None,
         joules_per_token=drawn.joules / tokens if drawn and tokens else None,

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmperf import hookspecs
-from llmperf.cases.library import library
-from llmperf.cases.overlays import Facts, matching
-from llmperf.cases.settings import from_tables
+from llmperf.cases.readable import check_readable
 from llmperf.errors import LlmperfError, PluginError, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 from llmperf.plugins import Plugins
@@ -96,14 +94,7 @@ def resources_can_be_read(subject: Subject) -> None:
     try:
         for _, given in subject.plugins.collect_items("llmperf_resources"):
             require(Path(given).is_dir(), f"llmperf_resources names {given}, which is no folder")
-        shelf = library(subject.plugins)
-        matching(shelf, Facts(case="", device="", framework=""))  # reads every overlay's conditions
-        for path, tables in shelf.overlays():
-            from_tables({key: value for key, value in tables.items() if key != "when"}, str(path))
-        for name in shelf.paths("models"):
-            shelf.model(name)
-        for name in shelf.paths("cases"):
-            shelf.model(shelf.case(name).contract.model, f"case {name}")
+        check_readable(subject.plugins)
     except LlmperfError as error:
         raise ContractError(str(error)) from None
 
