@@ -156,6 +156,16 @@ def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, caps
     assert "cannot tell: both are one and the same run; mean" in capsys.readouterr().out
 
 
+def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_aligned(example, tmp_path, capsys):
+    good = write(tmp_path / "good.json", result(example, curve(), run_id="good"))
+    failed = write(tmp_path / "failed.json", result(example, {}, run_id="bad", status="failed"))
+    other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
+    assert call(["align", failed, good, other, "--no-plot"]) == 1
+    shown = capsys.readouterr()
+    assert "good: aligned" in shown.out
+    assert shown.err == "llmperf: warning: not aligned: bad is failed and has no losses\n"
+
+
 def test_json_and_bad_input(example, tmp_path, capsys):
     one, other = (write(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
     assert call(["align", one, other, "--json"]) == 0

@@ -107,6 +107,25 @@ def test_megatron_alone_is_not_megatron_deepspeed(read):
         assert document.rows[0].framework == framework
 
 
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        ("LoRA", True), ("LoRA: rank 8", True), ("peft LoRA, r=8", True), ("使用LoRA", True), ("优化方案: LoRA", True),
+        ("LoRA: not used", False), ("lora: -", False), ("LoRA: 无", False), ("no LoRA", False), ("未使用LoRA", False),
+        ("without LoRA", False), ("flora", False),
+    ],
+)  # fmt: skip
+def test_a_technique_that_is_named_as_not_used_is_not_used(read, line, used):
+    document = read(HEAD + f"- ##### 优化策略\n  - {line}\n" + table({}))
+    assert (document.rows[0].framework == "lora") is used
+
+
+def test_a_column_of_changes_is_read_as_such(read):
+    text = "| Machine | Changes | token/p/s | MFU |\n|---|---|---|---|\n| A100 (1x8) | GAS=512 | 4000 | 50% |\n"
+    row = read(HEAD + text).rows[0]
+    assert (row.fix_hp_text, row.batch.gradient_accumulation) == ("GAS=512", 512)
+
+
 def test_remarks_among_labels_and_packages_without_one(read):
     text = (
         HEAD + "- ##### 依赖环境\n  - sentencepiece==0.2.0\n  - 训练编译器版本：y\n"

@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import node_commands
 from llmperf.launching.folder import create_run_folder
-from llmperf.launching.host import recorded_environment
+from llmperf.launching.host import recorded_environment, this_host
 from llmperf.launching.local import LocalLauncher
 from llmperf.launching.progress import Follower
 from llmperf.launching.run import find_launcher, run_plan
@@ -72,6 +72,14 @@ def test_of_the_environment_only_named_variables_are_kept():
     }
     kept = recorded_environment(environment)
     assert kept == {"NCCL_DEBUG": "INFO", "NCCL_X": "?" * 200, "OMP_NUM_THREADS": "4"}
+
+
+def test_what_plugins_set_for_the_ranks_is_recorded_whatever_its_name(monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    kept = this_host({"ZEPHYR_FAST_MATH": "1", "OMP_NUM_THREADS": "2"}).environment
+    assert (kept["ZEPHYR_FAST_MATH"], kept["OMP_NUM_THREADS"]) == ("1", "2")
+    assert "SECRET_TOKEN" not in kept
 
 
 def test_an_unknown_launcher_is_told_with_the_nearest(stub_site):

@@ -272,6 +272,15 @@ def test_what_a_plugin_prints_stands_in_no_document(install, capsys):
         assert "asked\n" in err
 
 
+def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, capsys):
+    (tmp_path / "data" / "overlays").mkdir(parents=True)
+    (tmp_path / "data" / "overlays" / "mine.toml").write_text("[when]\nweather = 'fine'\n")
+    resources = "@hookimpl\ndef llmperf_resources():\n    return [__file__.rsplit('/', 1)[0] + '/data']\n"
+    install("llmperf-acme", "acme", vendor("acme", 1) + resources)
+    assert call(["doctor"]) == 1
+    assert "unknown condition 'weather'" in capsys.readouterr().out
+
+
 def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):
     install("llmperf-one", "same", vendor("same", 1))
     install("llmperf-two", "same", vendor("same", 1))

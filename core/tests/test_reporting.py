@@ -221,6 +221,21 @@ def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path,
     assert call(["report", str(tmp_path / "broken")]) == 2
 
 
+def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, capsys):
+    example["tuning"]["framework"] = "pytorch"
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "markdown"]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert "by pytorch" in first
+    assert "ZeRO" not in first
+    assert example["run_id"] in first
+
+
+def test_notes_are_shown_where_a_run_ends(example):
+    example["notes"] = ["reading the devices failed: ValueError: no"]
+    assert rows(result_table(typed(example)))["note"] == example["notes"][0]
+
+
 def test_report_to_a_file(tmp_path, example, capsys):
     path = save(tmp_path / "result.json", example)
     out = tmp_path / "report.md"

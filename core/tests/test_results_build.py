@@ -140,6 +140,21 @@ def sampled(folder, readings):
     return build_result(folder.run).metrics
 
 
+def test_power_is_energy_over_time_where_the_energy_is_known(folder):
+    readings = [(at, {"energy_joules": 50.0 * at, "power_watts": 60.0}) for at in (99.5, 102.0, 104.0, 108.0, 111.0)]
+    figures = sampled(folder, readings)
+    devices = figures.energy_joules / (figures.power_watts * figures.window_seconds)
+    assert (figures.power_watts, devices) == (pytest.approx(50.0), pytest.approx(1.0))
+
+
+@pytest.mark.parametrize(("last", "noted"), [(111.0, []), (104.0, ["33 %"])])
+def test_readings_that_end_before_the_window_are_noted(folder, last, noted):
+    sampled(folder, [(at, {"power_watts": 60.0}) for at in (99.5, 102.0, 103.0, last)])
+    notes = [one for one in build_result(folder.run).notes if "were read over" in one]
+    assert len(notes) == len(noted)
+    assert all(share in note for share, note in zip(noted, notes, strict=True))
+
+
 def test_energy_is_what_the_counters_say_between_the_edges_of_the_window(folder):
     figures = sampled(folder, [(at, {"energy_joules": 7e6 + 50.0 * at}) for at in (99.5, 102.0, 104.0, 108.0, 111.0)])
     assert figures.energy_joules == pytest.approx(50 * 5.0)  # 50 W over the 5 s of the slower rank's window

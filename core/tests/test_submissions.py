@@ -13,8 +13,10 @@ import zipfile
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from llmperf import documents
 from llmperf.cli.main import call
 from llmperf.errors import UserError
+from llmperf.results.build import build_result
 from llmperf.validation import archives
 from llmperf.validation.archives import unpacked
 from llmperf.validation.check import validate_path
@@ -238,6 +240,16 @@ def test_a_repeated_run_in_other_files_is_told(run_folder, tmp_path):
         record.write_text(record.read_text().replace('{"', '{ "', 1))
     save(other / "result.json", build_result(other))
     assert codes(tmp_path) == ["LP631"]
+
+
+def test_a_run_that_is_no_measurement_is_packed_and_told(run_folder, tmp_path, capsys):
+    plan = json.loads((run_folder / "plan.json").read_text())
+    plan["probe"]["simulated"] = True
+    (run_folder / "plan.json").write_text(json.dumps(plan))
+    documents.save(run_folder / "result.json", build_result(run_folder))
+    assert call(["pack", str(run_folder), "-o", str(tmp_path / "s.zip")]) == 0
+    said = "llmperf: warning: packed, but no measurement: run ran on a simulated device\n"
+    assert capsys.readouterr().err == said
 
 
 def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, capsys):

@@ -40,17 +40,17 @@ def examine() -> list[Diagnosis]:
 
 def _plugin(found: Found) -> Iterator[Diagnosis]:
     subject = f"{found.role} {found.name}"
+    missing = missing_requirements(found.distribution)
+    if missing:  # which is why it may not load
+        message = f"{found.distribution} needs {', '.join(missing)}"
+        yield Diagnosis(subject, "broken", message, f"uv pip install {' '.join(missing)}")
+        return
     try:
         find(found.role, found.name)
         plugins = Plugins([found])
         check_readable(plugins)
     except UserError as error:
         yield Diagnosis(subject, "broken", str(error), _mend(found))
-        return
-    missing = missing_requirements(found.distribution)
-    if missing:
-        message = f"{found.distribution} needs {', '.join(missing)}"
-        yield Diagnosis(subject, "broken", message, f"uv pip install {' '.join(missing)}")
         return
     if found.role == "vendor":
         yield from _devices(subject, found, plugins)

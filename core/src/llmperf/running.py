@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.documents import save, write_bytes
 from llmperf.errors import Refused, UserError
-from llmperf.planning.build import run_id
+from llmperf.planning.build import now, run_id
 from llmperf.planning.draft import Draft
 from llmperf.rundir import REPORT, RESULT
 
@@ -41,7 +41,8 @@ def measure(draft: Draft, out: Path, repeat: int, watch: Watch | None) -> Iterat
     assert draft.plan is not None
     assert draft.plugins is not None
     for _ in range(repeat):
-        plan = replace(draft.plan, run_id=run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework))
+        name = run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework)
+        plan = replace(draft.plan, run_id=name, created=now())
         folder = out / plan.run_id
         result = check(run_plan(plan, folder, draft.plugins, watch), folder, draft.plugins)
         yield folder, result

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from llmperf.errors import PluginError
 from llmperf_acme import device, smi
+from llmperf_acme.environment import VISIBLE
 from llmperf_acme.plugin import llmperf_peak_flops, llmperf_probe, llmperf_query_memory, llmperf_setup_device
 
 ROWS = "0, Acme A1, UUID-0, 1.2, 65536, 1024, 50, 300, 60\n1, Acme A1, UUID-1, 1.2, 65536, 0, 0, 90.5, 35\n"
@@ -23,7 +24,7 @@ def tool(tmp_path, monkeypatch):
         script.chmod(0o755)
 
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv("ACME_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv(VISIBLE, raising=False)
     return play
 
 
@@ -35,7 +36,7 @@ def test_devices_are_those_that_the_tool_shows(tool, monkeypatch):
         (1, "Acme A1", 64 * 2**30, "UUID-1"),
     ]
     assert (probe.driver, probe.simulated, probe.problems) == ("1.2", False, ())
-    monkeypatch.setenv("ACME_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv(VISIBLE, "1")
     assert [one.index for one in llmperf_probe().devices] == [1]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from llmperf.cases.library import Library
 from llmperf.importing.cell_text import normal
 from llmperf.importing.sections import Contents
+from llmperf.types.published import Entry
 from llmperf.types.spec import Case
 
 _BESIDE = re.compile(
@@ -16,6 +17,13 @@ _BESIDE = re.compile(
     r"|lora|chat|instruct|zero\d?|sft|base|standard|meta|baichuan[- ]?inc)\b"
 )
 """Words beside a model's name that do not make it another model."""
+_UNUSED = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
+"""Before a technique."""
+_NOT_USED = re.compile(
+    r"\s*[:=(]?\s*(?:(?:is |was )?not (?:used|applied|enabled)|none|no|off|false|disabled|unused|n/a|[-/*]+"
+    r"|无|否|未使用|不使用|未采用|关闭)[\s).]*$"
+)
+"""After it, to the end of the line."""
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
 
 
@@ -56,10 +64,9 @@ def _key(text: str) -> str:
 
 def framework_name(told: Contents) -> str | None:
     """The framework plugin that strategy and software point to; None where they point to none."""
-    optimisation = _texts(told, "optimisation")
     trained = _texts(told, "parallelism") + _texts(told, "software", "framework", "dependencies", "docker")
     trained += (told.text("general", "model") or "").lower()
-    if re.search(r"(?<![a-z])lora(?![a-z])", optimisation):
+    if any(_uses_lora(f"{one.label}: {one.text}") for one in _entries(told, "optimisation")):
         return "lora"
     if "megatron" in trained:  # alone it is another framework, for which there is no plugin
         return "megatron_deepspeed" if "deepspeed" in trained else None
@@ -70,8 +77,19 @@ def framework_name(told: Contents) -> str | None:
     return "pytorch" if re.search(r"(?<![a-z])ddp(?![a-z])", trained) else None
 
 
+def _uses_lora(text: str) -> bool:
+    """Whether a line names LoRA and does not say that it was not used."""
+    before, found, after = (normal(text).lower() + " ").partition("lora")
+    part_of_a_word = any(one.isascii() and one.isalpha() for one in (before[-1:], after[:1]))
+    return bool(found) and not part_of_a_word and not _UNUSED.search(before) and not _NOT_USED.match(after)
+
+
+def _entries(told: Contents, kind: str) -> list[Entry]:
+    return [entry for one in told.sections if one.kind == kind for entry in one.entries]
+
+
 def _texts(told: Contents, kind: str, *names: str) -> str:
-    entries = (entry for one in told.sections if one.kind == kind for entry in one.entries)
+    entries = _entries(told, kind)
     return " ".join(one.text for one in entries if not names or one.name in names).lower()
 
 

@@ -37,6 +37,7 @@ def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
     columns = []
     for header in headers:
         name = column_meaning(header)
+        name = "fix_hp" if name == "changes" else name  # as a column; as a label of a metric it may be the layout too
         if name in seen and name not in ("evaluation", "throughput"):
             name = None
         seen.add(name or "")

@@ -69,7 +69,8 @@ LABELS: dict[str, str] = {
     "dataset": "数据集 dataset data",
     "configuration_file": "配置文件 configurationfile configfile",
     "precision": "数据精度 精度 precision dataprecision dtype datatype",
-    "changes": "超参修改 hyperparameterchanges hyperparametermodification changedhyperparameters",
+    "changes": "超参修改 修改 changes modifications hyperparameterchanges hyperparametermodification "
+    "hyperparametermodifications changedhyperparameters modifiedhyperparameters overrides",
     "parallel": "并行策略 并行 parallel parallelstrategy parallelism parallelconfiguration",
     "device": "硬件设备简称 设备简称 device deviceshortname devicename hardwaredevice",
     "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total gpumemory gpumem "

@@ -142,7 +142,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
     return Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=now(),
         llmperf_version=__version__,
         spec=spec,
         vendor=machine.vendor,
@@ -190,6 +190,11 @@ def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:
 
     trainable = workload(sketch.spec).lora_parameters
     return stage_state_bytes(sketch.spec.model, layout, sketch.spec.contract.precision, trainable)
+
+
+def now() -> str:
+    """UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def run_id(case: str, vendor: str, framework: str) -> str:

@@ -91,6 +91,8 @@ def csv_row(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
 def _csv_values(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
     yield "path", str(path)
     yield from ((name, getattr(result, name)) for name in ("run_id", "case", "variant", "status", "provenance"))
+    yield from (("created", result.created), ("finished", result.finished))
+    yield "failure", None if result.failure is None else result.failure.reason
     yield "fix_hp", cells.fix_hp(result.fix_hp)
     yield "model", result.model.name
     yield "parameters", result.parameters
@@ -111,10 +113,13 @@ def _csv_metrics(result: Result) -> Iterator[tuple[str, Any]]:
         " energy_joules joules_per_token tokens_per_joule"
     )
     yield from ((name, getattr(result.metrics, name)) for name in names.split())
+    steps = result.metrics.step_seconds
+    yield from ((f"step_seconds_{name}", getattr(steps, name, None)) for name in ("median", "p5", "p95", "mean"))
     yield "rank_peak_bytes", cells.rank_peak(result)
     for mfu in result.mfu:
         yield f"mfu_{mfu.convention}", mfu.value
     yield "peak_flops_per_second", next((mfu.peak_flops_per_second for mfu in result.mfu), None)
+    yield "peak_dtype", next((mfu.peak_dtype for mfu in result.mfu), None)
     yield "peak_source", next((mfu.peak_source for mfu in result.mfu), None)
     yield from ((f"evaluation_{name}", value) for name, value in result.metrics.evaluation.items())
     yield "errors", sum(one.severity == "error" for one in result.findings)

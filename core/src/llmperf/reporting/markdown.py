@@ -91,15 +91,17 @@ def _literal(value: str) -> str:
 
 def _head(result: Result) -> Iterator[Line]:
     variant = " (variant)" if result.variant else ""
-    yield ("# " + _literal(markdown(f"{result.title}{variant}: {result.hardware.device_model}")) + ", {0}",
-           "Configuration and results")  # fmt: skip
+    trained = f"{result.model.title} by {result.tuning.framework}{variant}: {result.hardware.device_model}"
+    yield (f"# {_literal(markdown(trained))}, {{0}}, {_literal(markdown(result.run_id))}", "Configuration and results")
     if result.failure is not None:
         yield from heading(2, "Failure")
         failure = result.failure
         rank = cells.UNKNOWN if failure.rank is None else failure.rank
         yield f"{result.status}: {failure.reason}, rank {rank}: {markdown(failure.message)}"
         yield ""
-        yield from (f"    {cells.printable(line)}" for line in failure.log_tail[-50:])
+        for line in failure.log_tail[-50:]:
+            indent = min(len(line) - len(line.lstrip(" ")), 40)
+            yield f"    {' ' * indent}{cells.printable(line)}"
 
 
 def _environment(result: Result) -> Iterator[Line]:
@@ -261,7 +263,9 @@ def _making(result: Result) -> Iterator[Line]:
     yield from heading(2, "How the figures were made")
     window = number(metrics.window_seconds, 3)
     tokens = number(metrics.measured_tokens)
-    yield f"- token/p/s = {tokens} tokens of {metrics.measured_steps} measured steps / {window} s / {devices} devices"
+    if metrics.tokens_per_second_per_device is not None:
+        made = f"{tokens} tokens of {metrics.measured_steps} measured steps / {window} s / {devices} devices"
+        yield f"- token/p/s = {made}"
     if (steps := metrics.step_seconds) is not None:
         spread = f"p5 {steps.p5:.4f} s, p95 {steps.p95:.4f} s"
         yield f"- step: median {steps.median:.4f} s, {spread}, mean {steps.mean:.4f} s"
@@ -285,6 +289,6 @@ def _energy(result: Result) -> Iterator[Line]:
 def _findings(result: Result) -> Iterator[Line]:
     yield from heading(2, "Findings")
     if not result.findings:
-        yield ("{0}", "No findings.")
+        yield ("{0}", "No findings." if result.failure is None else "The run failed; nothing else was found.")
     for one in result.findings:
         yield f"- {markdown(one.code)} {one.severity} {markdown(one.path)}: {markdown(one.message)}"

@@ -17,7 +17,7 @@ def terminal_row(row: PublishedRow) -> Sequence[str]:
         row.case or cells.text(row.model or row.model_text),
         device(row),
         f"{row.framework or ''} {layout(row.parallelism)}".strip(),
-        row.fix_hp_text or "/",
+        cells.UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/",
         _figure(metrics.tokens_per_second_per_device),
         _figure(metrics.loss),
         cells.UNKNOWN if metrics.memory is None else metrics.memory.text or cells.UNKNOWN,

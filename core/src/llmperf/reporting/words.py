@@ -70,6 +70,7 @@ _CHINESE = {
     "How the figures were made": "指标说明",
     "Findings": "校验结果",
     "No findings.": "未发现问题。",
+    "The run failed; nothing else was found.": "运行失败；未发现其他问题。",
     "Failure": "失败原因",
     "Notes": "补充说明",
     "Not understood": "未识别内容",

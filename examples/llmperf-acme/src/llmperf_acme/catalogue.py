@@ -23,7 +23,7 @@ def offers_of(entry: PeakEntry | None) -> Offers:
     """What a device can be asked for: `details.precisions` of its entry; one that is not in the table, fp32 alone."""
     precisions = "fp32" if entry is None else entry.details.get("precisions", "fp32")
     return Offers(
-        precisions=cast("tuple[Precision, ...]", tuple(precisions.split(", "))),
+        precisions=cast("tuple[Precision, ...]", tuple(one.strip() for one in precisions.split(","))),
         runtimes=("torch",),
         collective_backend=COLLECTIVES,
     )
