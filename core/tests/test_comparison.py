@@ -51,6 +51,15 @@ def test_separated_groups_are_told_apart_both_ways():
     assert compare(fast, fast).verdict == "no difference shown"
 
 
+def test_the_verdict_has_the_direction_of_the_ranks_that_it_rests_on():
+    """The medians are equal, and yet no run of the one group is faster than one of the other."""
+    faster, slower = [1.0] * 5 + [2.0] * 4, [1.0] * 5 + [0.5] * 4
+    found = compare(faster, slower)
+    assert (found.verdict, found.ratio) == ("higher", 1.0)
+    assert found.why.endswith("p = 0.0104, which the medians do not show")
+    assert compare(slower, faster).verdict == "lower"
+
+
 @settings(max_examples=30, deadline=None)
 @given(ours=figures, theirs=figures)
 def test_the_interval_holds_the_ratio_and_p_is_a_share(ours, theirs):
