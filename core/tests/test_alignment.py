@@ -166,6 +166,13 @@ def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_align
     assert shown.err == "llmperf: warning: not aligned: bad is failed and has no losses\n"
 
 
+def test_a_short_run_is_offered_the_first_step(example, tmp_path, capsys):
+    paths = [write(tmp_path / f"{name}.json", result(example, curve(steps=20), run_id=name)) for name in ("one", "two")]
+    assert call(["align", *paths, "--no-plot"]) == 1
+    assert "cannot tell: no step from 21 on (--from-step 1 counts all they have)" in capsys.readouterr().out
+    assert call(["align", *paths, "--no-plot", "--from-step", "1"]) == 0
+
+
 def test_json_and_bad_input(example, tmp_path, capsys):
     one, other = (write(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
     assert call(["align", one, other, "--json"]) == 0

@@ -51,6 +51,15 @@ def test_separated_groups_are_told_apart_both_ways():
     assert compare(fast, fast).verdict == "no difference shown"
 
 
+def test_the_verdict_has_the_direction_of_the_ranks_that_it_rests_on():
+    """The medians are equal, and yet no run of the one group is faster than one of the other."""
+    faster, slower = [1.0] * 5 + [2.0] * 4, [1.0] * 5 + [0.5] * 4
+    found = compare(faster, slower)
+    assert (found.verdict, found.ratio) == ("higher", 1.0)
+    assert found.why.endswith("p = 0.0104, which the medians do not show")
+    assert compare(slower, faster).verdict == "lower"
+
+
 @settings(max_examples=30, deadline=None)
 @given(ours=figures, theirs=figures)
 def test_the_interval_holds_the_ratio_and_p_is_a_share(ours, theirs):
@@ -74,8 +83,9 @@ def folder(example, tmp_path):
             document = json.loads(json.dumps(example)) | {"run_id": run_id}
             document["files"]["records/rank-00000.jsonl"] = f"{next(number):064x}"
             document["metrics"]["tokens_per_second_per_device"] = figure
-            document["contract"] |= changed.get("contract", {})
-            document["fix_hp"] = changed.get("fix_hp", [])
+            document["fix_hp"] = []
+            for part, value in changed.items():
+                document[part] = document[part] | value if isinstance(value, dict) else value
             run = tmp_path / name / document["run_id"]
             run.mkdir(parents=True)
             (run / "result.json").write_text(json.dumps(document))
@@ -165,3 +175,169 @@ def test_what_no_run_could_fail_below_is_refused(folder, capsys, value):
     runs = folder("runs", [90.0])
     assert call(["summary", runs, "--baseline", runs, "--fail-below", value]) == 2
     assert "--fail-below" in capsys.readouterr().err
+
+
+AFTER, BEFORE = [110.0, 111.0, 112.0, 113.0], [100.0, 101.0, 102.0, 103.0]
+WHOLE = {"hardware": {"device_share": 1.0, "devices_per_node": 1}, "parallelism": {"devices_per_node": 1}}
+UNEVEN = {"median": 0.019, "p5": 0.018, "p95": 0.4, "mean": 0.09, "mean_low": None, "mean_high": None}
+
+
+def sides_of(capsys, words, expected=0):
+    """What `compare` tells a program."""
+    assert call(["compare", *words, "--json"]) == expected
+    return json.loads(capsys.readouterr().out)
+
+
+def test_both_sides_are_named(folder, capsys):
+    change = {"path": "tuning.micro_batch", "case_value": 2, "value": 4, "origin": "--set"}
+    after = folder("after", AFTER, fix_hp=[change])
+    before = folder("before", BEFORE, tuning={"framework": "pytorch"})
+    assert call(["compare", after, before]) == 0
+    out = capsys.readouterr().out
+    where = "TP1 x PP1 x DP2, sharding stage 1 over 2, on 1x2 Example CPU, 2 cores (1/2 each)"
+    assert f"A: 4 runs, spread 2.7 %: default by zero, {where}, micro_batch=4\n" in out
+    assert f"B: 4 runs, spread 3.0 %: default by pytorch, {where}, nothing changed\n" in out
+    assert "warning" not in out
+    kinds = [one["kinds"][0]["kind"]["framework"] for one in sides_of(capsys, [after, before])["sides"].values()]
+    assert kinds == ["zero", "pytorch"]
+
+
+def test_runs_that_do_not_count_are_counted_by_why(folder, tmp_path, capsys):
+    after, before = folder("after", AFTER), folder("before", BEFORE)
+    folder("after", [99.0, 98.0], status="failed")
+    folder("after", [None])
+    copies(tmp_path / "before", tmp_path / "before" / "copies", "run_id")
+    assert call(["compare", after, before]) == 0
+    told = capsys.readouterr()
+    assert "A: left out: 2 failed, 1 without a throughput\n" in told.out
+    assert "B: left out: 4 copies\n" in told.out
+    assert "A (4 runs)  B (4 runs)" in " ".join(told.out.replace("    ", "  ").splitlines())
+    found = sides_of(capsys, [after, before])["sides"]
+    assert found["A"]["left_out"] == {"failed": 2, "without a throughput": 1}
+    assert found["B"]["left_out"] == {"copies": 4}
+
+
+def test_a_run_on_both_sides_is_refused(folder, tmp_path, capsys):
+    both = folder("all/first", BEFORE)
+    folder("all/second", AFTER)
+    assert call(["compare", str(tmp_path / "all"), both]) == 2
+    error = capsys.readouterr().err
+    assert (
+        error == "llmperf: compare: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-0\n"
+    )
+
+
+def test_a_side_that_mixes_kinds_is_told(folder, capsys):
+    mixed, one = folder("mixed", AFTER[:2]), folder("one", BEFORE)
+    folder("mixed", AFTER[2:], tuning={"framework": "pytorch"}, parallelism={"sharding_stage": 0})
+    assert call(["compare", mixed, one]) == 0
+    out = capsys.readouterr().out
+    assert "A: 2 runs, spread 0.905 %: default by zero" in out
+    assert "A: 2 runs, spread 0.889 %: default by pytorch" in out
+    (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
+    assert "A mixes 2 kinds of run, which differ in framework (zero; pytorch), layout (1x2 TP1" in warning
+    assert "its medians are of no one kind" in warning
+    found = sides_of(capsys, [mixed, one])["sides"]
+    assert (found["A"]["mixes"], found["B"]["mixes"]) == (["framework", "layout"], [])
+
+
+def test_ranks_with_other_parts_of_a_device_are_not_taken_for_devices(folder, capsys):
+    whole, halves = folder("whole", [150.0, 151.0, 152.0, 153.0], **WHOLE), folder("halves", BEFORE)
+    assert call(["compare", whole, halves]) == 0
+    out = capsys.readouterr().out
+    assert "token/p/s of a rank: higher: ratio 1.4926" in out
+    assert "tokens/s of a whole device: lower: ratio 0.7463" in out
+    assert "different parts of a device (A 1, B 1/2): token/p/s is that of a rank, not of a device" in out
+    assert "\ntoken/p/s: " not in out
+    assert sides_of(capsys, [whole, halves])["device_throughput"]["verdict"] == "lower"
+    assert sides_of(capsys, [halves, folder("more", AFTER)])["device_throughput"] is None
+
+
+def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, capsys):
+    folder("runs/whole", [150.0], **WHOLE), folder("runs/halves", [100.0])
+    assert call(["summary", str(tmp_path / "runs")]) == 0
+    out = capsys.readouterr().out
+    assert "1x2 Example CPU, 2 cores (1/2 each)" in out
+    assert "1x1 Example CPU, 2 cores  " in out
+    folder("runs/third", [90.0], hardware={"device_share": 1 / 3})
+    assert call(["summary", str(tmp_path / "runs"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+@pytest.mark.parametrize("command", ["compare", "summary"])
+def test_disturbed_runs_are_told(folder, capsys, command):
+    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
+    folder("runs", [20.0], metrics={"step_seconds": UNEVEN})
+    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
+    out = capsys.readouterr().out
+    (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
+    assert "1 of 3 runs disturbed, with very uneven steps: run-12 (median step 0.019 s, mean 0.09 s" in warning
+    assert call([command, runs, *([calm] if command == "compare" else []), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sides"]["A"] if command == "compare" else found[0])["disturbed"] == ["run-12"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ({"median": 1.0, "p5": 0.9, "p95": 1.2, "mean": 1.6}, True),
+        ({"median": 1.0, "p5": 0.5, "p95": 1.6, "mean": 1.0}, True),
+        ({"median": 1.0, "p5": 0.8, "p95": 2.3, "mean": 1.4}, False),
+    ],
+)
+def test_what_counts_as_disturbed(folder, capsys, steps, told):
+    runs = folder("runs", [90.0], metrics={"step_seconds": UNEVEN | steps})
+    assert call(["summary", runs]) == 0
+    assert ("1 of 1 run disturbed" in capsys.readouterr().out) == told
+
+
+def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, capsys):
+    assert call(["report", folder("runs", [90.0, 91.0])]) == 0
+    assert capsys.readouterr().out.count("1x2 Example CPU, 2 cores (1/2 each)") == 2
+
+
+def test_one_run_has_no_spread(folder, capsys):
+    runs = folder("runs", [90.0])
+    assert call(["summary", runs]) == 0
+    (row,) = capsys.readouterr().out.splitlines()[2:]
+    assert row.split()[-4:] == ["90.0", "90.0", "-", "-"]
+    assert call(["summary", runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["spread"]["relative"] is None
+
+
+def rows_of(capsys, words):
+    """What `summary` tells a program, by framework."""
+    assert call(["summary", *words, "--json"]) == 0
+    return {one["kind"]["framework"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+def test_runs_held_against_themselves_are_no_slower(folder, tmp_path, capsys):
+    """The kinds differ in throughput, and each is its own baseline."""
+    folder("runs/zero", AFTER), folder("runs/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
+    runs = str(tmp_path / "runs")
+    assert call(["summary", runs, "--baseline", runs, "--fail-below", "0.95"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("1.0000         the same kind  no difference shown, p = 1") == 2
+    rows = rows_of(capsys, [runs, "--baseline", runs])
+    assert [one["baseline"]["same_kind"] for one in rows.values()] == [True, True]
+
+
+def test_a_kind_that_the_baseline_lacks_is_held_against_the_fastest_other(folder, tmp_path, capsys):
+    runs = folder("runs", AFTER, tuning={"framework": "paddle"})
+    folder("base/zero", BEFORE), folder("base/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
+    folder("base/whole", [500.0], **WHOLE)
+    base = str(tmp_path / "base")
+    assert call(["summary", runs, "--baseline", base]) == 0
+    out = capsys.readouterr().out
+    assert "1.0985         zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed  higher, p = 0.0286" in out
+    (row,) = rows_of(capsys, [runs, "--baseline", base]).values()
+    assert (row["baseline"]["same_kind"], row["comparison"]["verdict"]) == (False, "higher")
+
+
+@pytest.mark.parametrize(("slow", "shown"), [([90.0, 92.0], 0), ([90.0, 91.0, 92.0, 93.0], 1)])
+def test_whether_a_failure_could_be_chance_is_said(folder, capsys, slow, shown):
+    runs, base = folder("runs", slow), folder("base", BEFORE)
+    assert call(["summary", runs, "--baseline", base, "--fail-below", "0.95"]) == 1
+    told = capsys.readouterr()
+    assert f"1 of 1 below 0.95 of the baseline, {shown} of them shown to be more than chance" in told.err
+    assert ("lower, p = 0.0286" if shown else "cannot tell, 2 and 4 runs") in told.out

@@ -153,8 +153,9 @@ def test_imported_documents_of_one_s_own_are_baselines_too(measured, tmp_path, c
 
 
 def test_two_groups_and_published_rows_at_once(measured, capsys):
-    runs = measured(2868.0, **MEGATRON)
-    assert call(["compare", runs, runs, "--baseline", "published"]) == 0
+    runs = Path(measured(2868.0, 2900.0, **MEGATRON))
+    one, other = str(runs / "run-0"), str(runs / "run-1")
+    assert call(["compare", one, other, "--baseline", "published"]) == 0
     out = capsys.readouterr().out
     assert "A / B" in out
     assert "B: llama2_7b_pretrain_megatron on 1x8" in out

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from llmperf import documents, rundir
+from llmperf.cli.run import say_spread
 from llmperf.errors import UserError
 from llmperf.measuring.recorder import Recorder
 from llmperf.results.build import build_result
@@ -315,3 +316,9 @@ def test_the_spread_of_repeated_runs(folder):
     assert (found.runs, found.median, found.minimum, found.maximum) == (3, 100.0, 90.0, 120.0)
     assert found.relative == pytest.approx(0.3)
     assert spread([]) is None
+
+
+def test_one_complete_run_of_several_has_no_spread(folder, capsys):
+    result = folder.build()
+    say_spread([result, replace(result, status="failed")])
+    assert "no spread: 1 of 2 runs complete" in capsys.readouterr().out

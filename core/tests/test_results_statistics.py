@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import pytest
@@ -61,6 +61,29 @@ def test_the_interval_holds_the_mean_where_steps_are_autocorrelated():
     naive = fmean(abs(fmean(run) - 1.0) <= 1.96 * np.std(run) / 20 for run in runs)
     assert held >= 0.88
     assert naive <= 0.65  # what an interval that takes steps for independent would have held
+
+
+def test_no_step_is_left_out_of_the_interval():
+    slow_start = [1.0] * 5 + [0.24] * 20
+    low, high = mean_interval(slow_start)
+    assert fmean(slow_start) == pytest.approx((low + high) / 2)
+    assert high - low > 0.2
+    assert mean_interval(slow_start[::-1])[1] == pytest.approx(high, rel=0.05)
+
+
+@pytest.mark.parametrize("count", [20, 25, 29, 395])
+def test_the_interval_holds_the_mean_95_times_of_100_whatever_the_number_of_steps(count):
+    rng = random.Random(11)
+    runs = [autocorrelated(rng, count, 0.0) for _ in range(1500)]
+    held = fmean(low <= 1.0 <= high for low, high in (mean_interval(run) for run in runs))
+    assert held == pytest.approx(0.95, abs=0.018)
+
+
+def test_batches_of_equal_length_give_the_plain_batch_means_interval():
+    values = autocorrelated(random.Random(3), 40, 0.5)
+    means = [fmean(values[first : first + 4]) for first in range(0, 40, 4)]
+    half = 2.262157 * stdev(means) / 10**0.5
+    assert mean_interval(values) == pytest.approx((fmean(values) - half, fmean(values) + half), rel=1e-12)
 
 
 @pytest.mark.parametrize("weights", [None, [3, 1, 4]])

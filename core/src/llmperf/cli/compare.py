@@ -12,13 +12,12 @@ from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
     from llmperf.baselines import Held
-    from llmperf.results.comparison import Comparison
-    from llmperf.types import Result
+    from llmperf.results.sides import Side, Sides
 
 EXAMPLES = """\b
 Examples:
+  llmperf compare runs/after runs/before     two folders of repeats (llmperf run --repeat 4 --out runs/after)
   llmperf compare runs/MINE runs/OTHER       two runs: ratios, no verdict, since one run tells nothing of the spread
-  llmperf compare runs/after runs/before     two folders of repeats (llmperf run --repeat 5 --out runs/after)
   llmperf compare runs/after runs/before --json
   llmperf compare runs/MINE --baseline published   against the published row that fits
 """
@@ -34,6 +33,9 @@ Examples:
 def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str | None, as_json: bool) -> None:
     """Hold the runs of A against those of B. Each is a run folder, a result.json, or a folder of repeats.
 
+    Failed runs and copies are left out, and counted. A run can stand on one side only. A side that mixes kinds of run,
+    a run with very uneven steps, and ranks with different parts of a device are told.
+
     Exits with 0, 1 when the two measured different contracts or no published row fits, 2 when something cannot be
     read.
     """
@@ -41,70 +43,83 @@ def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str |
 
     if theirs is None and baseline is None:
         raise UserError("compare: expected B, or --baseline published, to know what to hold the runs against")
-    sides = {"A": _complete(ours)} | ({"B": _complete(theirs)} if theirs else {})
-    different, found = _compared(*sides.values()) if theirs else ((), None)
-    published = {} if baseline is None else {name: _held(results, baseline) for name, results in sides.items()}
+    sides = {"A": _side(ours)} | ({"B": _side(theirs)} if theirs else {})
+    found = _compared(sides["A"], sides["B"]) if theirs else None
+    published = {} if baseline is None else {name: _held(side, baseline) for name, side in sides.items()}
     if as_json:
-        compared = {"contract_differences": different, "throughput": found} if found else {}
-        print_json(compared | ({"published": _documents(published)} if published else {}))
+        _print_json(sides, found, published)
     else:
-        _print(sides, found, different)
+        _print(sides, found)
         _print_published(published)
     alone = any(one.share is None for held in published.values() for one in held)
-    ctx.exit(1 if different or alone else 0)
+    ctx.exit(1 if alone or (found and found.contract_differences) else 0)
 
 
-def _complete(path: Path) -> list[Result]:
-    """The complete results at a path that have a throughput; UserError if there is none."""
+def _side(path: Path) -> Side:
+    """The runs at a path; UserError where none is complete with a throughput."""
     from llmperf.errors import UserError
+    from llmperf.results.sides import side
     from llmperf.validation.reading_results import found_reportable
 
-    found = said_once(found_reportable([path])[0])
-    if not found:
+    results, _ = found_reportable([path])
+    if not results:
         raise UserError(f"{path}: expected runs, found imported documents; hold runs against them by --baseline {path}")
-    complete = [one for one in found if one.metrics.tokens_per_second_per_device and one.status == "complete"]
-    if not complete:
-        raise UserError(f"{path}: expected a complete run with a throughput, found none in {len(found)} results")
-    return complete
+    runs = said_once(results)
+    found = side(runs, copies=len(results) - len(runs))
+    if not found.results:
+        raise UserError(f"{path}: expected a complete run with a throughput, found none in {len(runs)} results")
+    return found
 
 
-def _compared(first: list[Result], second: list[Result]) -> tuple[tuple[str, ...], Comparison]:
-    """In what the contracts differ, and how the throughputs do."""
-    from llmperf.results.comparison import compare
-    from llmperf.results.groups import contract_differences
+def _compared(ours: Side, theirs: Side) -> Sides:
+    """The sides held against each other; UserError where a run is on both."""
+    from llmperf.errors import UserError
+    from llmperf.results.copies import on_both
+    from llmperf.results.sides import compared
 
-    return contract_differences(first, second), compare(_throughputs(first), _throughputs(second))
+    if both := on_both(ours.results, theirs.results):
+        count = f"{len(both)} of the {len(ours.results)} runs of A"
+        raise UserError(f"compare: expected each run on one side, found {count} in B too, such as {both[0].run_id}")
+    return compared(ours, theirs)
 
 
-def _throughputs(results: list[Result]) -> list[float]:
-    return [figure for one in results if (figure := one.metrics.tokens_per_second_per_device) is not None]
-
-
-def _held(results: list[Result], baseline: str) -> list[Held]:
+def _held(side: Side, baseline: str) -> list[Held]:
     """Each kind of runs against the published row that fits."""
     from llmperf.baselines import SHIPPED, held, published_at
-    from llmperf.results.groups import grouped
 
     rows = published_at(SHIPPED if baseline == "published" else Path(baseline))
-    return [held(group, rows) for group in grouped(results)]
+    return [held(group, rows) for group in side.groups]
 
 
 def _documents(published: Mapping[str, Sequence[Held]]) -> dict[str, list[dict[str, object]]]:
     return {name: [{"kind": one.group.kind} | one.document() for one in held] for name, held in published.items()}
 
 
-def _print(sides: Mapping[str, list[Result]], found: Comparison | None, different: tuple[str, ...]) -> None:
-    from llmperf.reporting import comparison as text
+def _print_json(sides: Mapping[str, Side], found: Sides | None, published: Mapping[str, Sequence[Held]]) -> None:
+    document: dict[str, object] = {"sides": {name: side.document() for name, side in sides.items()}}
+    if found is not None:
+        document |= {"contract_differences": found.contract_differences, "throughput": found.throughput}
+        document |= {"device_throughput": found.device_throughput}
+    print_json(document | ({"published": _documents(published)} if published else {}))
 
+
+def _print(sides: Mapping[str, Side], found: Sides | None) -> None:
+    from llmperf.reporting import comparison as text
+    from llmperf.reporting.sides import side_lines, warning_lines
+
+    for lines in (side_lines, warning_lines):
+        for name, side in sides.items():
+            for line in lines(name, side):
+                click.echo(line)
+    click.echo()
     if found is None:
         return
-    headers = [f"{name} ({len(results)} run{'s' * (len(results) > 1)})" for name, results in sides.items()]
-    print_table(["median of", *headers, "A / B"], text.figure_rows(*sides.values()))
+    headers = [f"{name} ({len(side.results)} run{'s' * (len(side.results) > 1)})" for name, side in sides.items()]
+    apart = found.device_throughput is not None
+    ours, theirs = (side.results for side in sides.values())
+    print_table(["median of", *headers, "A / B"], text.figure_rows(ours, theirs, apart))
     click.echo()
-    if different:
-        click.echo(f"the contracts differ in {', '.join(different)}: these figures measure different things")
-    else:
-        click.echo(text.verdict(found))
+    click.echo("\n".join(text.verdict_lines(sides, found)))
 
 
 def _print_published(published: Mapping[str, Sequence[Held]]) -> None:

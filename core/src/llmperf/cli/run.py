@@ -22,7 +22,7 @@ EXAMPLES = """\b
 Examples:
   llmperf run
   llmperf run default --framework pytorch --devices 1
-  llmperf run default --set steps=50 --set micro_batch=4 --repeat 3
+  llmperf run default --set steps=50 --set micro_batch=4 --repeat 4
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
 """
 
@@ -53,7 +53,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
     elif repeat > 1:
-        _spread([result for _, result in results])
+        say_spread([result for _, result in results])
     ctx.exit(_exit_code([result for _, result in results]))
 
 
@@ -95,12 +95,16 @@ def headline(sketch: Draft) -> str:
     return f"{what} on {ranks} x {device.model} ({sketch.machine.vendor}), {spec.contract.steps} steps"
 
 
-def _spread(results: list[Result]) -> None:
+def say_spread(results: list[Result]) -> None:
+    """The spread over repeats, or why there is none."""
     from llmperf.results.spread import spread
 
     found = spread(results)
     if found is None:
         click.echo("no complete run, so no spread")
+        return
+    if found.relative is None:
+        click.echo(f"\ntoken/p/s median {found.median:.1f}; no spread: {found.runs} of {len(results)} runs complete")
         return
     click.echo(
         f"\n{found.runs} runs: token/p/s median {found.median:.1f}, {found.minimum:.1f} to {found.maximum:.1f},"

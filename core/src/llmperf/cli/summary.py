@@ -11,10 +11,11 @@ from llmperf.cli.numbers import Finite
 from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
-    from llmperf.baselines import Baseline, Held
+    from llmperf.baselines import Held
     from llmperf.results.groups import Group
+    from llmperf.results.standing import Standing
 
-    Rows = list[tuple[Group, float | None]]
+    Rows = list[tuple[Group, Held | Standing | None]]
 
 EXAMPLES = """\b
 Examples:
@@ -35,10 +36,12 @@ Examples:
 def command(
     ctx: click.Context, paths: tuple[Path, ...], baseline: str | None, fail_below: float | None, as_json: bool
 ) -> None:
-    """Best, median and spread of token/p/s for each kind of run: the same case, changes, device and layout.
+    """Best, median and spread of token/p/s for each kind of run.
 
-    A baseline is one on the same case, contract and device; of several, the fastest. A published row has to be on the
-    same case, model, device, precision, sequence length and number of devices; of several, the one that differs least.
+    A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
+    same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
+    row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
+    one that differs least. --fail-below looks at the ratio of medians alone: whether chance could make it is told.
     """
     from llmperf.errors import UserError
     from llmperf.results.groups import grouped
@@ -47,68 +50,75 @@ def command(
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
     groups = grouped(said_once(one for path in paths for one in found_results(path)))
-    runs, published = _baselines(baseline)
-    held = {group.kind: _held(group, published) for group in groups if published}
-    rows = [(group, held[group.kind].share if published else _share(group, runs)) for group in groups]
+    rows = _rows(groups, baseline)
     if as_json:
-        print_json([_document(group, share, held.get(group.kind)) for group, share in rows])
+        print_json([_document(group, held) for group, held in rows])
     else:
-        _print(rows, list(held.values()))
+        _print(rows, baseline is not None)
     ctx.exit(_judge(rows, fail_below))
 
 
-def _baselines(baseline: str | None) -> tuple[list[Group], list[Baseline]]:
-    """Kinds of runs, or published rows where there are no runs; UserError where there is neither."""
-    from llmperf.baselines import SHIPPED, published_at
+def _rows(groups: list[Group], baseline: str | None) -> Rows:
+    """Each kind of run, held against its baseline; UserError where there are neither runs nor published rows."""
+    if baseline is None:
+        return [(group, None) for group in groups]
+    from llmperf.baselines import SHIPPED, held, published_at
     from llmperf.results.groups import grouped
+    from llmperf.results.standing import standing
     from llmperf.validation.reading_results import found_reportable
 
-    if baseline is None:
-        return [], []
     path = SHIPPED if baseline == "published" else Path(baseline)
     results, _ = found_reportable([path])
-    return (grouped(said_once(results)), []) if results else ([], published_at(path))
+    if results:
+        baselines = grouped(said_once(results))
+        return [(group, standing(group, baselines)) for group in groups]
+    published = published_at(path)
+    return [(group, held(group, published)) for group in groups]
 
 
-def _held(group: Group, published: list[Baseline]) -> Held:
-    from llmperf.baselines import held
+def _document(group: Group, held: Held | Standing | None) -> dict[str, object]:
+    from llmperf.results.spread import disturbed
+    from llmperf.results.standing import Standing
 
-    return held(group, published)
-
-
-def _share(group: Group, baselines: list[Group]) -> float | None:
-    """Its median as a share of its baseline's; None where it has no baseline or no figure."""
-    from llmperf.results.groups import baseline_of
-
-    found = baseline_of(group, baselines)
-    if found is None or found.spread is None or group.spread is None or not found.spread.median:
-        return None
-    return group.spread.median / found.spread.median
-
-
-def _document(group: Group, share: float | None, held: Held | None) -> dict[str, object]:
     runs = [result.run_id for result in group.results]
-    document = {"kind": group.kind, "runs": runs, "spread": group.spread, "of_baseline": share}
-    return document if held is None else document | {"published": held.document()}
+    uneven = [result.run_id for result in group.results if disturbed(result)]
+    document = {"kind": group.kind, "runs": runs, "spread": group.spread, "disturbed": uneven}
+    document["of_baseline"] = None if held is None else held.share
+    if held is None:
+        return document
+    return document | (held.document() if isinstance(held, Standing) else {"published": held.document()})
 
 
-def _print(rows: Rows, held: list[Held]) -> None:
-    from llmperf.reporting.comparison import SUMMARY_HEADERS, published_lines, summary_row
+def _print(rows: Rows, with_baseline: bool) -> None:
+    from llmperf.reporting import runs_by_kind as text
+    from llmperf.reporting.comparison import published_lines
+    from llmperf.results.standing import Standing
 
-    print_table(SUMMARY_HEADERS, (summary_row(group, share) for group, share in rows))
-    if held:
-        click.echo()
-        click.echo("\n".join(published_lines(held)))
+    headers = text.HEADERS + text.BASELINE_HEADERS * with_baseline
+    print_table(headers, (text.row(group, held, with_baseline) for group, held in rows))
+    published = [held for _, held in rows if held is not None and not isinstance(held, Standing)]
+    for lines in (published_lines(published), text.warnings(rows)):
+        if told := "\n".join(lines):
+            click.echo(f"\n{told}")
 
 
 def _judge(rows: Rows, fail_below: float | None) -> int:
     """1 if a group is too slow or has nothing to be held against where that was asked for."""
     if fail_below is None:
         return 0
-    slow = [share for _, share in rows if share is not None and share < fail_below]
-    alone = sum(share is None for _, share in rows)
+    known = [(held, held.share) for _, held in rows if held is not None and held.share is not None]
+    slow = [held for held, share in known if share < fail_below]
+    alone = len(rows) - len(known)
     if slow:
-        click.echo(f"{len(slow)} of {len(rows)} below {fail_below:g} of the baseline", err=True)
+        told = f"{len(slow)} of {len(rows)} below {fail_below:g} of the baseline"
+        click.echo(f"{told}, {sum(map(_shown_lower, slow))} of them shown to be more than chance", err=True)
     if alone:
         click.echo(f"{alone} of {len(rows)} without a figure or without a baseline", err=True)
     return 1 if slow or alone else 0
+
+
+def _shown_lower(held: Held | Standing) -> bool:
+    """Whether chance alone would hardly make it so; of a published figure that cannot be told."""
+    from llmperf.results.standing import Standing
+
+    return isinstance(held, Standing) and held.comparison is not None and held.comparison.verdict == "lower"

@@ -40,7 +40,7 @@ def verdict(alignment: Alignment, named: Labels, mean_limit: float) -> str:
     word = {True: "aligned", False: "NOT aligned", None: "cannot tell"}[alignment.passed]
     mean = alignment.mean_relative
     counted = (
-        f"no step from {alignment.from_step} on"
+        f"no step from {alignment.from_step} on (--from-step {alignment.steps[0].step} counts all they have)"
         if mean is None
         else f"mean relative error {100 * mean:.4f} % from step {alignment.from_step} on (limit {100 * mean_limit:g} %)"
     )

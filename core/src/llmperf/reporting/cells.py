@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from llmperf.types import Change, Layout, Result
@@ -98,6 +99,16 @@ def layout(parallelism: Layout) -> str:
     degrees = f"TP{one.tensor_parallel} x PP{one.pipeline_parallel} x DP{one.data_parallel}"
     sharded = f", sharding stage {one.sharding_stage} over {one.sharding_degree}" if one.sharding_stage else ""
     return degrees + sharded
+
+
+def part(share: float) -> str:
+    """A share of a device as people say it: `1/2`."""
+    return str(Fraction(share).limit_denominator(1000))
+
+
+def devices(nodes: int, each: int, model: str, share: float) -> str:
+    """`1x2 AMD EPYC (1/2 each)`: machines x ranks on each, and what a rank had of a device where not the whole."""
+    return f"{nodes}x{each} {model}" + ("" if share == 1 else f" ({part(share)} each)")
 
 
 def headline_mfu(result: Result) -> float | None:

@@ -28,11 +28,11 @@ def run_row(result: Result, findings: Sequence[Finding]) -> dict[str, Any]:
     metrics, hardware, mfu = result.metrics, result.hardware, cells.headline_mfu(result)
     memory = metrics.device_memory_used_bytes
     variant = " (variant)" if result.variant else ""
-    simulated = " (simulated)" if hardware.simulated else ""
+    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     text = {
         "run": result.run_id,
         "case": f"{result.case}{variant}",
-        "device": f"{hardware.nodes}x{hardware.devices_per_node} {hardware.device_model}{simulated}",
+        "device": cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share),
         "framework": result.tuning.framework,
         "layout": cells.layout(result.parallelism),
         "fix_hp": cells.fix_hp(result.fix_hp),

@@ -103,9 +103,10 @@ HEADERS = ("case", "device", "layout", "fix_hp", "token/p/s", "loss", "mem, GiB"
 def comparison_row(result: Result) -> Sequence[str]:
     """One result among several; the columns of the published tables."""
     hardware = result.hardware
+    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     return (
         result.case,
-        f"{hardware.nodes}x{hardware.devices_per_node} {hardware.device_model}{' (simulated)' * hardware.simulated}",
+        cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share),
         f"{result.tuning.framework} {cells.layout(result.parallelism)}",
         cells.fix_hp(result.fix_hp),
         cells.number(result.metrics.tokens_per_second_per_device),

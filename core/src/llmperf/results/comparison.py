@@ -64,7 +64,10 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     shown = f"rank-sum test over {len(ours)} and {len(theirs)} runs: p = {p_value:.3g}"
     if p_value >= LEVEL:
         return _said(ours, theirs, ratio, interval, p_value, "no difference shown", shown)
-    return _said(ours, theirs, ratio, interval, p_value, "higher" if ratio > 1 else "lower", shown)
+    lead = rank_lead(mid_ranks([*ours, *theirs]), len(ours))
+    told_by_medians = ratio > 1 if lead > 0 else ratio < 1
+    shown += "" if told_by_medians else ", which the medians do not show"
+    return _said(ours, theirs, ratio, interval, p_value, "higher" if lead > 0 else "lower", shown)
 
 
 def _said(
@@ -89,12 +92,17 @@ def _said(
     )
 
 
+def rank_lead(ranks: Sequence[float], size: int) -> float:
+    """How far the ranks of the first `size` values sum up above what chance gives; below 0 where they are lower."""
+    return sum(ranks[:size]) - size * (len(ranks) + 1) / 2
+
+
 def rank_sum_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Two-sided p of the rank-sum test: exact, or over MAX_ENUMERATED drawn divisions where there are more."""
     ranks = mid_ranks([*ours, *theirs])
     size, total = len(ours), len(ranks)
     expected = size * (total + 1) / 2
-    seen = abs(sum(ranks[:size]) - expected)
+    seen = abs(rank_lead(ranks, size))
     if comb(total, size) <= MAX_ENUMERATED:
         sums = [sum(chosen) for chosen in combinations(ranks, size)]
         return sum(abs(one - expected) >= seen - 1e-9 for one in sums) / len(sums)

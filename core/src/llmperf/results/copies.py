@@ -40,6 +40,12 @@ def one_run(one: Result, other: Result) -> bool:
     return not set(_marks(one)).isdisjoint(_marks(other))
 
 
+def on_both(ours: Iterable[Result], theirs: Iterable[Result]) -> tuple[Result, ...]:
+    """Those of the first results that tell of a run that is among the others too."""
+    marks = {mark for one in theirs for mark in _marks(one)}
+    return tuple(one for one in ours if not marks.isdisjoint(_marks(one)))
+
+
 def _marks(result: Result) -> Iterator[tuple[str, ...]]:
     """What no two runs have in common; records hold times, and are never twice the same."""
     yield "run", result.run_id

@@ -1,9 +1,9 @@
-"""Runs of one kind: the same case, changes, device, framework and layout."""
+"""Runs of one kind: the same case, changes, device and share of it, framework and layout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from llmperf.results.alignment import unlike
 from llmperf.results.spread import Spread, spread
@@ -21,6 +21,8 @@ class Kind:
     """What was changed in it, path and value."""
     device: str
     """Model of the devices."""
+    device_share: float
+    """Part of one physical device that each rank had."""
     framework: str
     """Name of the framework plugin."""
     layout: Layout
@@ -51,6 +53,7 @@ def kind_of(result: Result) -> Kind:
         case=result.case,
         contract=tuple(sorted(change for contract, change in changes if contract)),
         device=result.hardware.device_model,
+        device_share=result.hardware.device_share,
         framework=result.tuning.framework,
         layout=result.parallelism,
         tuning=tuple(sorted(change for contract, change in changes if not contract)),
@@ -65,16 +68,22 @@ def grouped(results: Iterable[Result]) -> list[Group]:
     return [Group(kind=kind, results=tuple(members)) for kind, members in kinds.items()]
 
 
+def differing(kinds: Sequence[Kind]) -> tuple[str, ...]:
+    """Names of the fields in which any kind differs from any other."""
+    return tuple(one.name for one in fields(Kind) if len({getattr(kind, one.name) for kind in kinds}) > 1)
+
+
 def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
-    """The baseline on the same case, contract and device model: of several, the fastest."""
-    alike = [
-        one
-        for one in baselines
-        if one.spread is not None
-        and (one.kind.case, one.kind.contract, one.kind.device)
-        == (group.kind.case, group.kind.contract, group.kind.device)
-    ]
-    return max(alike, key=_median, default=None)
+    """The same kind; else the fastest on the same case, contract, device and part of it; None where neither is."""
+    known = [one for one in baselines if one.spread is not None]
+    same = [one for one in known if one.kind == group.kind]
+    alike = [one for one in known if _measured(one.kind) == _measured(group.kind)]
+    return max(same or alike, key=_median, default=None)
+
+
+def _measured(kind: Kind) -> tuple[object, ...]:
+    """What was measured on what, however it was run."""
+    return kind.case, kind.contract, kind.device, kind.device_share
 
 
 def _median(group: Group) -> float:

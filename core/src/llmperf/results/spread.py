@@ -9,6 +9,11 @@ from llmperf.results.statistics import quantile
 from llmperf.types.result import Result
 from llmperf.types.units import NonNegative, Positive
 
+UNEVEN_MEAN = 1.5
+"""Mean step / median step beyond which a run was disturbed."""
+UNEVEN_QUANTILES = 3.0
+"""95 % quantile / 5 % quantile of the steps beyond which it was."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
@@ -19,19 +24,32 @@ class Spread:
     median: NonNegative
     minimum: NonNegative
     maximum: NonNegative
-    relative: NonNegative
-    """(maximum - minimum) / median."""
+    relative: NonNegative | None
+    """(maximum - minimum) / median; None for one run, which has no spread."""
+
+
+def throughputs(results: Sequence[Result]) -> list[float]:
+    """token/p/s of each complete run that has one."""
+    return [
+        figure
+        for one in results
+        if one.status == "complete" and (figure := one.metrics.tokens_per_second_per_device) is not None
+    ]
 
 
 def spread(results: Sequence[Result]) -> Spread | None:
     """The spread over the complete runs; None if there is none."""
-    ordered = sorted(
-        figure
-        for one in results
-        if one.status == "complete" and (figure := one.metrics.tokens_per_second_per_device) is not None
-    )
+    ordered = sorted(throughputs(results))
     if not ordered:
         return None
     median = quantile(ordered, 0.5)
-    relative = (ordered[-1] - ordered[0]) / median if median else 0.0
+    relative = (ordered[-1] - ordered[0]) / median if len(ordered) > 1 and median else None
     return Spread(runs=len(ordered), median=median, minimum=ordered[0], maximum=ordered[-1], relative=relative)
+
+
+def disturbed(result: Result) -> bool:
+    """Whether its steps were so uneven that something else must have run or waited beside it."""
+    steps = result.metrics.step_seconds
+    if steps is None:
+        return False
+    return steps.mean > UNEVEN_MEAN * steps.median or steps.p95 > UNEVEN_QUANTILES * steps.p5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from itertools import pairwise
+from statistics import fmean
 
 from llmperf.types.result import StepStatistics
 
@@ -39,17 +40,18 @@ def quantile(ordered: Sequence[float], part: float) -> float:
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % confidence interval of the mean by batch means; None for less than MIN_STEPS_FOR_INTERVAL values.
 
-    The values, in the order they came in, are cut into BATCHES batches of equal length (a remainder at the front is
-    left out of the spread). Means of long batches hardly depend on one another where neighbouring steps do, so their
-    spread, unlike that of the steps, holds the autocorrelation (Law, Simulation Modeling and Analysis, 9.5.3).
+    The values, in the order they came in, are cut into BATCHES batches as equal in length as whole steps allow; each
+    batch's mean counts by its length, so that every value is in the spread. Means of long batches hardly depend on one
+    another where neighbouring steps do, so their spread, unlike that of the steps, holds the autocorrelation (Law,
+    Simulation Modeling and Analysis, 9.5.3).
     """
-    if len(values) < MIN_STEPS_FOR_INTERVAL:
+    count = len(values)
+    if count < MIN_STEPS_FOR_INTERVAL:
         return None
-    length = len(values) // BATCHES
-    used = values[len(values) - BATCHES * length :]
-    means = [fmean(used[first : first + length]) for first in range(0, len(used), length)]
-    half = T_QUANTILE * stdev(means) / math.sqrt(BATCHES)
+    cuts = [batch * count // BATCHES for batch in range(BATCHES + 1)]
     mean = fmean(values)
+    apart = [math.sqrt((end - first) / count) * (fmean(values[first:end]) - mean) for first, end in pairwise(cuts)]
+    half = T_QUANTILE * math.hypot(*apart) / math.sqrt(BATCHES - 1)
     return max(0.0, mean - half), mean + half
 
 

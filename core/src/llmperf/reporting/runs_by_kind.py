@@ -1,0 +1,63 @@
+"""A folder of runs by kind: `llmperf summary`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from llmperf.reporting import cells
+from llmperf.reporting.sides import disturbed_lines, kind_changes, kind_devices, kind_text
+from llmperf.results.comparison import Comparison
+from llmperf.results.groups import Group
+from llmperf.results.standing import Standing
+
+if TYPE_CHECKING:
+    from llmperf.baselines import Held
+
+HEADERS = ("case", "changes", "device", "layout", "runs", "best", "median", "spread", "of baseline")
+BASELINE_HEADERS = ("baseline", "verdict")
+"""Where the runs are held against some."""
+
+
+def row(group: Group, held: Held | Standing | None, with_baseline: bool) -> list[str]:
+    """One kind of runs: how many, the best, the median and the spread of token/p/s, and how it does by its baseline."""
+    kind, found = group.kind, group.spread
+    changes = cells.settings(kind.contract + kind.tuning)
+    complete = sum(one.status == "complete" for one in group.results)
+    runs = str(complete) if complete == len(group.results) else f"{complete} of {len(group.results)} complete"
+    figures = [cells.UNKNOWN] * 3
+    if found is not None:
+        figures = [cells.number(found.maximum), cells.number(found.median), cells.percent(found.relative)]
+    of_baseline = cells.UNKNOWN if held is None or held.share is None else f"{held.share:.4f}"
+    shown = [kind.case, changes or "/", kind_devices(kind), _layout(group), runs, *figures, of_baseline]
+    return [cells.printable(one) for one in shown + (_baseline(held) if with_baseline else [])]
+
+
+def _layout(group: Group) -> str:
+    return f"{group.kind.framework} {cells.layout(group.kind.layout)}"
+
+
+def _baseline(held: Held | Standing | None) -> list[str]:
+    """Which baseline it was, and whether chance could make the difference."""
+    if held is None:
+        return [cells.UNKNOWN] * 2
+    if not isinstance(held, Standing):
+        return [held.place or cells.UNKNOWN, cells.UNKNOWN if held.share is None else "cannot tell, one figure"]
+    which = "the same kind" if held.same_kind else f"{_layout(held.baseline)}, {kind_changes(held.baseline.kind)}"
+    return [which, cells.UNKNOWN if held.comparison is None else verdict(held.comparison)]
+
+
+def verdict(found: Comparison) -> str:
+    """`lower, p = 0.0286`."""
+    if found.p_value is None:
+        return f"{found.verdict}, {len(found.ours)} and {len(found.theirs)} runs"
+    return f"{found.verdict}, p = {found.p_value:.3g}"
+
+
+def warnings(rows: Sequence[tuple[Group, Held | Standing | None]]) -> Iterator[str]:
+    """Which runs, and which of their baselines, were disturbed."""
+    for group, _ in rows:
+        yield from disturbed_lines(kind_text(group.kind), group.results)
+    baselines = {held.baseline.kind: held.baseline for _, held in rows if isinstance(held, Standing)}
+    for kind, baseline in baselines.items():
+        yield from disturbed_lines(f"baseline, {kind_text(kind)}", baseline.results)
