@@ -281,6 +281,17 @@ def test_it_began_with_the_rank_that_was_killed_not_with_its_peer_that_complaine
     assert (result.failure.rank, result.failure.message) == (1, "rank 1 was killed by SIGSEGV")
 
 
+def test_it_began_with_the_rank_that_left_without_a_word_not_with_its_peer_that_complained(folder):
+    folder.ending, folder.finished = replace(folder.ending, agents=(1,)), set()
+    folder.exits = {
+        1: RankExit(rank=1, pid=1, exit_code=0, at=50.1),
+        0: RankExit(rank=0, pid=1, exit_code=1, at=51.0),
+    }
+    folder.extra = {0: [failure(0, 50.0)]}
+    result = folder.build()
+    assert (result.failure.rank, result.failure.message) == (1, "rank 1 ended with status 0 before its last step")
+
+
 def test_it_began_with_the_exception_not_with_the_abort_that_followed(folder):
     folder.ending = replace(folder.ending, agents=(1,))
     folder.exits = {1: RankExit(rank=1, pid=1, signal="SIGABRT", at=60.0)}

@@ -23,6 +23,7 @@ def terminal_row(row: PublishedRow) -> Sequence[str]:
         cells.UNKNOWN if metrics.memory is None else metrics.memory.text or cells.UNKNOWN,
         _figure(metrics.mfu),
         "imported",
+        f"line {row.line}",
     )
 
 

@@ -97,7 +97,7 @@ def _peak(result: Result) -> str:
     return f"{cells.significant(mfu.peak_flops_per_second)} FLOP/s a rank, {mfu.peak_dtype}: {mfu.peak_source}"
 
 
-HEADERS = ("case", "device", "layout", "fix_hp", "token/p/s", "loss", "mem, GiB", "MFU (nominal)", "status")
+HEADERS = ("case", "device", "layout", "fix_hp", "token/p/s", "loss", "mem, GiB", "MFU (nominal)", "status", "run")
 
 
 def comparison_row(result: Result) -> Sequence[str]:
@@ -114,4 +114,5 @@ def comparison_row(result: Result) -> Sequence[str]:
         cells.device_memory(result),
         cells.percent(cells.headline_mfu(result)),
         result.status,
+        result.run_id,
     )

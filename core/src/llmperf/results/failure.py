@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -56,10 +57,24 @@ def _of_ranks(records: RunRecords) -> Failure | None:
     failed = {one.rank: one for one in records.failures}
     causes = [_exception(records, one) for one in failed.values()]
     causes += [_exit(one) for rank, one in exits.items() if rank not in failed]
+    if causes:  # of one that left without a word the others may only have complained
+        causes += [_left(one) for one in _leavers(records)]
     if not causes:
         return None
     first = min(causes, key=lambda one: (one.at, one.rank))
     return _failure(records, first.rank, first.reason, first.exception, first.message)
+
+
+def _leavers(records: RunRecords) -> Iterator[RankExit]:
+    """Ranks that ended with status 0 before they had finished."""
+    finished = {one.rank for one in records.ranks} | {one.rank for one in records.failures}
+    ended = (one for report in records.reports for one in report.ranks)
+    yield from (one for one in ended if one.exit_code == 0 and not one.stopped and one.rank not in finished)
+
+
+def _left(one: RankExit) -> _Cause:
+    at = (one.at or 0.0) - SIGNAL_LAG_SECONDS
+    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status 0 before its last step")
 
 
 def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
