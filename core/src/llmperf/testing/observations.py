@@ -53,6 +53,8 @@ class Bound:
     """As the device gives it."""
     collective_backend: str = ""
     """As the device gives it."""
+    backends: tuple[str, ...] = ()
+    """Collectives that torch knows then; none where torch is not loaded."""
     work: str | None = None
     """Why no work could be given to it; None when it could."""
     event_error: str | None = None

@@ -34,6 +34,9 @@ def device_names_its_places(subject: VendorSubject) -> None:
     require(named or not ours, f"it offers {', '.join(ours)}, but torch_device and paddle_place are None")
     require_line(bound.collective_backend, "collective_backend")
     expected = offers.collective_backend
+    named_there = {part.rpartition(":")[2] for part in expected.lower().split(",")}  # such as cpu:gloo,cuda:nccl
+    unknown = sorted(named_there - set(bound.backends)) if bound.backends else []
+    require(not unknown, f"torch.distributed knows no {', '.join(unknown)}; it has {', '.join(bound.backends)}")
     require(bound.collective_backend == expected, f"collective_backend {bound.collective_backend!r}, not {expected!r}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -55,7 +56,13 @@ def seen(plan: Plan, plugins: Plugins) -> Bound:
         known = replace(known, event_error=told(error), memory_error=told(error))
     else:
         known = with_memory(with_stretches(known, device, work), device, work)
-    return left(known, device)
+    return left(replace(known, backends=backends()), device)
+
+
+def backends() -> tuple[str, ...]:
+    """The collectives that torch knows once the device is bound; none where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    return tuple(torch.distributed.Backend.backend_list) if torch and torch.distributed.is_available() else ()
 
 
 def with_stretches(known: Bound, device: Device, work: Work) -> Bound:
