@@ -48,10 +48,10 @@ WORDS = {
     "findings": "Findings",
     "no_findings": "No findings.",
     "contracts_differ": "The contracts differ, so the figures measure different things: no ratio. They differ in",
-    "settings_differ": "They also differ in",
+    "settings_differ": "They were run differently:",
     "not_told": "Not told, so nobody knows whether it is the same:",
     "not_complete": "Not complete, so no ratio is shown:",
-    "memory_unlike": "No ratio of memory: a published figure and a measured one are not of the same thing.",
+    "memory_unlike": "No ratio of memory: what a published figure of it counts is not told.",
     "one_each": "One run each tells nothing of the spread: whether a difference is significant cannot be told "
     "(llmperf run --repeat 4, llmperf compare).",
     "figure": "figure",

@@ -14,7 +14,7 @@ from llmperf.reporting.published_cells import device, layout, terminal_row, valu
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
-from llmperf.types.published import Published, PublishedMemory, PublishedRow
+from llmperf.types.published import Figure, Published, PublishedMemory, PublishedRow
 
 
 def published_runs(published: Published, language: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
@@ -69,9 +69,17 @@ def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
 def _printed(row: PublishedRow) -> dict[str, str]:
     """The figures as their document has them, by column of the table."""
     metrics = row.metrics
-    named = {"throughput": metrics.tokens_per_second_per_device, "mfu": metrics.mfu, "loss": metrics.loss,
-             "memory": metrics.memory}  # fmt: skip
-    return {name: cells.printable(one.text) for name, one in named.items() if one is not None and one.text}
+    named = {"throughput": metrics.tokens_per_second_per_device, "mfu": metrics.mfu, "loss": metrics.loss}
+    found = {name: _digits(one) for name, one in named.items() if one is not None}
+    found["memory"] = "" if metrics.memory is None else metrics.memory.text
+    return {name: cells.printable(text) for name, text in found.items() if text}
+
+
+def _digits(figure: Figure) -> str:
+    """The digits as printed; the whole cell where they do not stand for themselves or for percent."""
+    if figure.printed is None or figure.scale not in (1.0, 0.01):
+        return figure.text
+    return figure.printed if figure.scale == 1.0 else f"{figure.printed} %"
 
 
 def _figures(row: PublishedRow) -> Figures:

@@ -125,11 +125,11 @@ _PAGE = {
     "range of neighbouring points": "相邻各点的范围",
     "The contracts differ, so the figures measure different things: no ratio. They differ in":
         "测例约定不同，指标含义不同，因此不给出比值。不同之处",
-    "They also differ in": "其他不同之处",
+    "They were run differently:": "运行方式不同：",
     "Not told, so nobody knows whether it is the same:": "未说明，无法判断是否相同：",
     "Not complete, so no ratio is shown:": "运行未完成，因此不给出比值：",
-    "No ratio of memory: a published figure and a measured one are not of the same thing.":
-        "不给出存储的比值：已发布数据与实测数据含义不同。",
+    "No ratio of memory: what a published figure of it counts is not told.":
+        "不给出存储的比值：已发布数据未说明其统计范围。",
     "One run each tells nothing of the spread: whether a difference is significant cannot be told "
     "(llmperf run --repeat 4, llmperf compare).":
         "各只有一次运行，离散程度未知，无法判断差异是否显著（llmperf run --repeat 4，llmperf compare）。",

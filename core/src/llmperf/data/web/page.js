@@ -6,7 +6,7 @@
   const detail = document.getElementById("detail"), compare = document.getElementById("compare");
   const overview = document.getElementById("overview"), hint = document.getElementById("hint");
   const small = window.matchMedia("(max-width: 40rem)").matches;
-  let plots = [], opener = null;
+  let plots = [], opener = "#search";
 
   function make(tag, text, className) {
     const node = document.createElement(tag);
@@ -111,17 +111,22 @@
     plots.push({ draw: function () { return drawn(inner, title, xLabel, yLabel, curves, marks); } });
   }
 
+  function focusOpener() { (document.querySelector(opener) || document.getElementById("search")).focus({ preventScroll: true }); }
+
   function back() {
     plots = [];
     detail.replaceChildren();
     detail.hidden = true;
     overview.scrollIntoView({ block: "start" });
-    (opener && opener.isConnected ? opener : document.getElementById("search")).focus({ preventScroll: true });
+    focusOpener();
+    // The table may draw its rows anew when the page gets shorter, and the focus is gone with them.
+    setTimeout(function () { if (document.activeElement === document.body) focusOpener(); }, 250);
   }
 
-  function clear() {
+  // An empty place for details; `from` is where the way back leads.
+  function clear(from) {
     plots = [];
-    opener = document.activeElement;
+    opener = from;
     detail.replaceChildren();
     detail.hidden = false;
     if (runs.length === 1) return;
@@ -189,7 +194,7 @@
 
   function show(index) {
     const run = runs[index];
-    clear();
+    clear('.open[data-index="' + index + '"]');
     detail.append(make("h2", run.row.run + (run.row.status === "complete" ? "" : " (" + run.row.status + ")")));
     allCharts([run]);
     for (const part of run.sections) {
@@ -241,7 +246,7 @@
 
   function showTwo(one, other) {
     const a = runs[one], b = runs[other];
-    clear();
+    clear("#compare");
     detail.append(make("h2", "A: " + a.row.run), make("h2", "B: " + b.row.run));
     const divided = comparable(a, b);
     if (divided && (imported(a) || imported(b))) detail.append(make("p", words.memory_unlike));
@@ -270,6 +275,7 @@
       if (column.field !== "run") return make("span", text, "text " + bad(column, line));
       const node = make("button", text, "text open");
       node.type = "button";
+      node.dataset.index = line.index;
       node.setAttribute("aria-label", words.open + " " + text);
       node.addEventListener("click", function () { show(line.index); });
       return node;
