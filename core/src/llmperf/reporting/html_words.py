@@ -7,9 +7,9 @@ from collections.abc import Sequence
 COLUMNS: Sequence[tuple[str, str, str, int, int, bool]] = (
     ("run", "run", "text", 0, 210, True),
     ("status", "status", "text", 0, 120, True),
-    ("throughput", "token/p/s", "number", 1, 112, True),
+    ("throughput", "token/p/s", "number", 1, 118, True),
     ("mfu", "MFU (nominal), %", "number", 2, 112, True),
-    ("loss", "loss", "number", 4, 86, True),
+    ("loss", "loss", "number", 4, 104, True),
     ("memory", "memory of a device, GiB", "number", 1, 124, True),
     ("case", "case", "text", 0, 190, True),
     ("device", "device", "text", 0, 190, True),

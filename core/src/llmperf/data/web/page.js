@@ -89,9 +89,10 @@
   function legend(entries) {
     const list = make("p", null, "marks");
     for (const entry of entries) {
-      const swatch = make("span", null, "swatch");
+      const mark = make("span", entry.label, "mark"), swatch = make("span", null, "swatch");
       swatch.style.background = "var(" + entry.stroke + ")";
-      list.append(swatch, make("span", entry.label));
+      mark.prepend(swatch);
+      list.append(mark);
     }
     return list;
   }
@@ -321,15 +322,16 @@
     return list;
   }
 
-  // The overview on paper: the columns that matter of the rows that are shown.
+  // The overview on paper: the columns that matter of the rows that are shown; what was changed has room to wrap.
   function printed(grid) {
     const shown = data.columns.filter(function (column) { return column.paper; });
     const rows = grid.getData("active").map(function (line) { return shown.map(function (column) { return cellText(column, line); }); });
     const node = table(shown.map(function (column) { return column.title; }), rows), widths = make("colgroup");
-    const whole = shown.reduce(function (sum, column) { return sum + column.width; }, 0);
+    const weight = function (column) { return column.field === "fix_hp" ? 1.5 * column.width : column.width; };
+    const whole = shown.reduce(function (sum, column) { return sum + weight(column); }, 0);
     for (const column of shown) {
       const one = make("col");
-      one.style.width = 100 * column.width / whole + "%";
+      one.style.width = 100 * weight(column) / whole + "%";
       widths.append(one);
     }
     node.prepend(widths);
