@@ -6,17 +6,24 @@ import json
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import llmperf_schemas
 import pytest
+from llmperf import documents, rundir
 from llmperf.cli.main import call
 from llmperf.documents import convert
 from llmperf.reporting.html import embedded, html
-from llmperf.results.series import band
-from llmperf.types import Result
-from llmperf.validation.typed import read_published
+from llmperf.reporting.html_compare import contract_parts
+from llmperf.results.device_readings import window
+from llmperf.results.groups import contract_differences
+from llmperf.results.run_records import read_run
+from llmperf.results.series import band, read_series
+from llmperf.types import DeviceSample, Lora, MemorySample, Optimizer, Result
+from llmperf.validation.typed import read_published, read_result
 
+FAILURE = {"rank": 1, "reason": "killed", "exception": None, "message": "rank 1 was killed by SIGKILL", "log_tail": []}
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">\u2028"
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -38,6 +45,12 @@ def some(number, **changed):
         document["metrics"] = document["metrics"] | {"tokens_per_second_per_device": 100.0 + index}
         made.append((Path(f"nowhere/run-{index:05d}/result.json"), convert(document, Result, "result")))
     return made
+
+
+def published(name):
+    """A document of the repository."""
+    path = Path(__file__).parents[2] / "published" / name / "published.json"
+    return [(path, read_published(path))]
 
 
 def data_of(page):
@@ -71,15 +84,26 @@ def test_findings_are_made_for_the_page_not_believed(tmp_path, example):
 
 
 def test_imported_rows_have_their_own_findings_and_those_of_their_document():
-    path = Path(__file__).parents[2] / "published" / "llama2_7b_lora_a100" / "published.json"
-    runs = data_of(html([], "en", [(path, read_published(path))]))["runs"]
+    runs = data_of(html([], "en", published("llama2_7b_lora_a100")))["runs"]
     codes = [[one["text"].split()[0] for one in run["findings"]] for run in runs]
     assert codes == [["LP214", "LP314", "LP614", "LP615"], ["LP614", "LP615"]]
 
 
-def test_chinese_headings():
-    titles = [one["title"] for one in data_of(html(some(1), "zh"))["runs"][0]["sections"]]
+def test_chinese_throughout():
+    data = data_of(html(some(2), "zh"))
+    titles = [one["title"] for one in data["runs"][0]["sections"]]
     assert {"性能指标", "环境配置"} <= set(titles)
+    told = [data["summary"], *data["words"].values(), *(one["title"] for one in data["columns"] + data["figures"])]
+    assert {one for one in told if one.isascii()} <= {"token/p/s", "fix_hp"}
+    labels = [row[0] for row in data["runs"][0]["sections"][0]["rows"]]
+    assert {"模型", "框架", "单进程存储（GiB）"} <= set(labels)
+
+
+def test_figures_of_a_document_stay_as_printed():
+    runs = data_of(html([], "en", published("baichuan2_13b_zero_h800")))["runs"]
+    assert runs[0]["printed"] == {"throughput": "2068", "mfu": "16.3 %", "loss": "2.06", "memory": "77/80"}
+    computed = data_of(html([], "en", published("llama1_paddle_a100")))["runs"]
+    assert computed[0]["printed"]["throughput"] == "4267"
 
 
 def test_bands_are_percentiles_and_neighbours_share_a_point():
@@ -87,6 +111,47 @@ def test_bands_are_percentiles_and_neighbours_share_a_point():
     assert found.x == (0.0, 2.0)
     assert (found.low[0], found.middle, found.high[0]) == (pytest.approx(1.1), (2.0, 5.0), pytest.approx(2.9))
     assert len(band([(float(x), [1.0]) for x in range(1000)], points=100).x) == 100
+
+
+def test_of_two_values_the_band_is_their_range():
+    found = band([(float(x), [1.0, 2.0 + x]) for x in range(4)], points=2)
+    assert (found.low, found.high, found.of) == ((1.0, 1.0), (3.0, 5.0), 2)
+
+
+def sampled(run):
+    """The run folder with readings of its device from 3 s before its window on, and one rank that is slower."""
+    begin, _ = window(read_run(run))
+    readings = [MemorySample(at=begin - 3 + at, query_seconds=0.0, devices=(DeviceSample(index=0,
+                memory_used_bytes=2**30 + at, memory_total_bytes=2**33),)) for at in range(6)]  # fmt: skip
+    (run / rundir.MEMORY).write_bytes(b"".join(documents.encode(one) + b"\n" for one in readings))
+    records = run / rundir.RECORDS / "rank-00000.jsonl"
+    records.write_text(re.sub(r'"step_seconds":[^,}]+', '"step_seconds":9.5', records.read_text()))
+    return run
+
+
+def test_seconds_are_since_the_measured_window_began(run_folder):
+    found = read_series(sampled(run_folder))
+    begin, end = window(read_run(run_folder))
+    assert found.window_seconds == end - begin
+    assert found.memory_bytes.x == pytest.approx((-3, -2, -1, 0, 1, 2), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("contract", {}),
+        ("contract", {"precision": "bf16", "seq_len": 512}),
+        ("contract", {"optimizer": Optimizer(lr=0.5), "lora": Lora()}),
+        ("model", {"layers": 7, "title": "another title"}),
+        ("model", {"source": "elsewhere"}),
+    ],
+)
+def test_contracts_differ_as_the_command_line_says(part, changed):
+    ((_, one),) = some(1)
+    other = replace(one, **{part: replace(getattr(one, part), **changed)})
+    ours, theirs = contract_parts(one), contract_parts(other)
+    differ = {name.split(".")[0] for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+    assert differ == set(contract_differences([one], [other]))
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +204,181 @@ def test_sorting_filtering_and_opening(opened):
     assert page.locator("#detail canvas").count() >= 1
 
 
+def chosen(page, *places):
+    """Tick runs and compare them; what the page then says."""
+    for place in places:
+        page.get_by_role("checkbox").nth(place).check()
+    page.locator("#compare").click()
+    return page.locator("#detail").inner_text()
+
+
 def test_two_runs_side_by_side(opened):
     page = opened(html(some(3), "en"))
-    boxes = page.get_by_role("checkbox")
     assert page.locator("#compare").is_disabled()
-    boxes.nth(0).check()
-    boxes.nth(1).check()
-    page.locator("#compare").click()
-    assert "A: run-00000" in page.locator("#detail").inner_text()
-    assert "0.9901" in page.locator("#detail").inner_text()
+    text = chosen(page, 0, 1)
+    assert "A: run-00000" in text
+    assert "The contracts differ" not in text
+    assert "One run each tells nothing of the spread" in text
+    rows = [line.split("\t") for line in text.splitlines()]
+    assert ["token/p/s", "100", "101", "0.9901"] in rows
+    assert ["step, s", "0.6375", "0.6375", "1.0000"] in rows
+    assert ["memory of a rank, GiB", "0.625", "0.625", "1.0000"] in rows
+
+
+def test_no_ratio_where_the_contracts_differ(opened):
+    (path, one), (_, other) = some(2)
+    other = replace(other, contract=replace(other.contract, precision="bf16"),
+                    hardware=replace(other.hardware, device_share=1.0))  # fmt: skip
+    text = chosen(opened(html([(path, one), (path, other)], "en")), 0, 1)
+    assert "They differ in precision (A: fp32, B: bf16)." in text
+    assert "share of a device per rank (A: 50.0 %, B: 100.0 %)" in text
+    assert "A / B" not in text
+
+
+def test_no_ratio_of_a_run_that_failed(opened):
+    text = chosen(opened(html([*some(1), *some(1, status="failed", failure=FAILURE)], "en")), 0, 1)
+    assert "Not complete, so no ratio is shown: run-00000 (failed: killed)." in text
+    assert "A / B" not in text
+
+
+def test_a_comparison_says_that_imported_rows_have_no_records(opened):
+    page = opened(html([], "en", published("llama2_7b_lora_a100")))
+    text = chosen(page, 0, 1)
+    assert "A: No curves: an imported row has no records." in text
+
+
+def test_a_ratio_of_published_rows_leaves_memory_out(opened):
+    text = chosen(opened(html([], "en", published("llama1_paddle_a100"))), 0, 1)
+    assert "They were run differently: layout (A: TP1 x PP1, sharding stage 2, B: TP2 x PP1, sharding stage 1)." in text
+    assert "No ratio of memory" in text
+    rows = [line.split("\t") for line in text.splitlines()]
+    assert ["token/p/s", "4267", "3888", "1.0975"] in rows
+    assert ["memory of a device, GiB", "70.09 * 8 GB", "58.73 * 8 GB", "-"] in rows
+
+
+def test_what_a_document_does_not_tell_is_said(opened):
+    text = chosen(opened(html(some(1), "en", published("llama1_paddle_a100"))), 0, 1)
+    assert "Not told, so nobody knows whether it is the same: packing; optimizer;" in text
+    assert "A / B" not in text
+
+
+def test_three_chosen_are_told(opened):
+    page = opened(html(some(3), "en"))
+    assert page.locator("#hint").inner_text() == "0 chosen: choose two."
+    for place in range(3):
+        page.get_by_role("checkbox").nth(place).check()
+    assert page.locator("#hint").inner_text() == "3 chosen: choose two."
+    page.get_by_role("checkbox").nth(1).uncheck()
+    assert page.locator("#hint").inner_text() == ""
+    assert page.locator("#compare").is_enabled()
+
+
+def test_the_keyboard_sorts_and_every_filter_has_a_name(opened):
+    page = opened(html(some(5), "en"))
+    header = page.locator('.tabulator-col[tabulator-field="throughput"]')
+    page.locator('.tabulator-header-filter input[aria-label="filter: status"]').focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "token/p/s"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Space")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert cells(page, "throughput")[0] == "104.0"
+    filters = page.locator(".tabulator-header-filter input")
+    assert all(one.get_attribute("aria-label") for one in filters.all())
+
+
+def test_a_header_in_focus_brings_its_column_along(opened):
+    page = opened(html(some(3), "en"), viewport={"width": 700, "height": 600})
+    page.locator('.tabulator-col[tabulator-field="created"] .sort').focus()
+    page.wait_for_timeout(200)
+    header, cell = (page.locator(f'.tabulator-{one}[tabulator-field="created"]').first for one in ("col", "cell"))
+    assert header.bounding_box()["x"] == pytest.approx(cell.bounding_box()["x"], abs=1)
+    assert cell.bounding_box()["x"] < 700
+
+
+def test_what_matters_is_in_sight(opened):
+    failed = some(1, status="failed", failure=FAILURE)
+    page = opened(html([*failed, *some(2)], "en"), viewport={"width": 1440, "height": 900})
+    for field in ("run", "status", "throughput", "mfu", "loss", "memory", "case", "device"):
+        box = page.locator(f'.tabulator-cell[tabulator-field="{field}"]').first.bounding_box()
+        assert box["x"] + box["width"] <= 1440, field
+    assert cells(page, "status") == ["failed: killed", "complete", "complete"]
+    first = page.locator('.tabulator-cell[tabulator-field="run"]').first
+    before = first.bounding_box()["x"]
+    page.evaluate("document.querySelector('.tabulator-tableholder').scrollLeft = 1000")
+    page.wait_for_timeout(200)
+    assert page.locator('.tabulator-cell[tabulator-field="status"]').first.bounding_box()["x"] < before
+    assert first.bounding_box()["x"] == before
+
+
+def test_a_phone_shows_the_figures_and_has_a_way_back(opened):
+    page = opened(html(some(3), "en"), viewport={"width": 390, "height": 800})
+    for field in ("run", "status", "throughput"):
+        box = page.locator(f'.tabulator-cell[tabulator-field="{field}"]').first.bounding_box()
+        assert box["x"] + box["width"] <= 390, field
+    page.get_by_role("button", name="open").first.click()
+    page.get_by_role("button", name="Back to the overview").click()
+    assert page.locator("#detail").is_hidden()
+    assert page.evaluate("window.scrollY") < 200
+    page.wait_for_timeout(400)
+    assert page.evaluate("document.activeElement.innerText") == "run-00000"
+
+
+def test_charts_say_what_they_shade(opened, run_folder):
+    result = read_result(sampled(run_folder) / "result.json")
+    entropy = replace(result.metrics, known_entropy=1.5)
+    page = opened(html([(run_folder / "result.json", replace(result, metrics=entropy))], "en"))
+    loss, steps = (page.get_by_role("img", name=name, exact=False).first for name in ("loss;", "step time;"))
+    assert "known entropy of the data" in loss.inner_text()
+    assert "warm-up: not measured" in loss.inner_text()
+    assert "range of both ranks" in steps.inner_text()
+    assert "outside the measured window" in page.get_by_role("img", name="memory in use").inner_text()
+    assert "seconds since the window began" in page.get_by_role("img", name="memory in use").inner_text()
+
+
+def test_warm_up_steps_are_shaded(opened):
+    page = opened(html(some(1), "en"))
+    assert page.evaluate("""() => {
+        const canvas = document.querySelector('canvas'), y = Math.round(canvas.height / 2);
+        const line = canvas.getContext('2d').getImageData(0, y, canvas.width, 1).data;
+        const alpha = part => line[4 * Math.round(canvas.width * part) + 3];
+        const shaded = [0.16, 0.18, 0.2].map(alpha), plain = [0.71, 0.74, 0.77].map(alpha);
+        return Math.min(...shaded) > 0 && Math.min(...plain) === 0;
+    }""")
+
+
+def test_an_imported_row_says_that_it_has_no_records(opened):
+    page = opened(html([], "en", published("baichuan2_13b_zero_h800")))
+    assert cells(page, "throughput")[0] == "2068"
+    assert cells(page, "mfu")[0] == "16.3 %"
+    page.get_by_role("button", name="open").first.click()
+    assert "an imported row has no records" in page.locator("#detail").inner_text()
+
+
+def test_paper_has_whole_charts_and_the_rows_that_are_shown(opened):
+    page = opened(html(some(4), "en"), viewport={"width": 1440, "height": 900}, color_scheme="dark")
+    page.locator("#search").fill("run-00003")
+    page.get_by_role("button", name="open").first.click()
+    page.evaluate("addEventListener('afterprint', () => { document.body.dataset.printed = 'yes' })")
+    page.pdf(format="A4")
+    page.wait_for_selector("body[data-printed]")
+    assert page.locator("#printed").inner_text() == ""
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#summary").inner_text() == "1 of 4 runs"
+    assert page.locator("#printed tbody tr").count() == 1
+    assert {"run", "status", "token/p/s", "loss"} <= set(page.locator("#printed th").all_inner_texts())
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("""Array.from(document.querySelectorAll('#printed table, #printed td, canvas')).every(one =>
+        one.getBoundingClientRect().right <= Math.min(700, one.parentElement.getBoundingClientRect().right + 1))""")
+
+
+def test_chinese_page(opened):
+    page = opened(html(some(2), "zh"))
+    assert page.locator("#summary").inner_text() == "2 次运行"
+    assert page.locator("#search-label").inner_text() == "搜索"
+    assert page.get_by_role("button", name="打开").count() == 2
 
 
 def test_hostile_text_stays_text(opened):
@@ -175,4 +406,5 @@ def test_ten_thousand_runs_stay_usable(opened):
     assert rows < 200, "rows that nobody sees are not drawn"
     page.locator("#search").fill("run-09999")
     assert cells(page, "run") == ["run-09999"]
+    assert opening < 3
     print(f"opened in {opening:.1f} s, {len(text) / 2**20:.0f} MiB")

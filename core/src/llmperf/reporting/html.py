@@ -15,7 +15,10 @@ from string import Template
 from typing import Any
 
 from llmperf.errors import UserError
+from llmperf.reporting.comparison import FIGURES
+from llmperf.reporting.html_compare import MEMORY, contract_parts, figures, setting_parts
 from llmperf.reporting.html_run import curves, finding_text, run_row, sections
+from llmperf.reporting.html_words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS
 from llmperf.reporting.words import word
 from llmperf.types import Finding, Result
 from llmperf.types.published import Published
@@ -26,45 +29,6 @@ STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css
 SCRIPTS = ("uplot/uPlot.iife.min.js", "tabulator/tabulator.min.js", "page.js")
 CURVE_BYTES = 24 * 2**20
 """For the curves of all runs together: beyond it, later runs have none, and the page says so."""
-
-COLUMNS: Sequence[tuple[str, str, str, int]] = (
-    ("case", "case", "text", 0),
-    ("device", "device", "text", 0),
-    ("framework", "framework", "text", 0),
-    ("throughput", "token/p/s", "number", 1),
-    ("mfu", "MFU (nominal), %", "number", 2),
-    ("errors", "errors", "number", 0),
-    ("layout", "layout", "text", 0),
-    ("fix_hp", "fix_hp", "text", 0),
-    ("loss", "loss", "number", 4),
-    ("memory", "memory of a device, GiB", "number", 1),
-    ("power", "power, W", "number", 0),
-    ("status", "status", "text", 0),
-    ("provenance", "provenance", "text", 0),
-    ("created", "made", "text", 0),
-    ("run", "run", "text", 0),
-)
-"""Field, title, kind, digits after the point."""
-
-WORDS = {
-    "loss": "loss",
-    "step": "step",
-    "nats": "nats per token",
-    "step_seconds": "step time",
-    "memory_bytes": "memory in use on a device",
-    "power_watts": "power of a device",
-    "utilisation_percent": "utilisation of a device",
-    "findings": "Findings",
-    "no_findings": "No findings.",
-    "no_curves": "No curves: the run's records are not beside its result, or the report would be too large.",
-    "contracts_differ": "The contracts differ: these figures measure different things.",
-    "figure": "figure",
-    "open": "open",
-    "compare": "compare",
-    "compare_two": "Compare the two chosen runs",
-    "search": "Search",
-    "nothing": "No run fits.",
-}
 
 
 def html(
@@ -113,36 +77,54 @@ def document(
 
         for path, one in published:
             runs += published_runs(one, language, tuple(validator.of_published(one, path)))
-    columns = [
-        {"field": field, "title": word(title, language), "kind": kind, "digits": digits}
-        for field, title, kind, digits in COLUMNS
-    ]
+    counted = "{all} run" if len(runs) == 1 else "{all} runs"
     return {
-        "summary": f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}",
+        "summary": word(counted, language).format(all=len(runs)),
         "words": {name: word(english, language) for name, english in WORDS.items()},
-        "columns": columns,
-        "figures": [column for column in columns if column["kind"] == "number" and column["field"] != "errors"],
+        "columns": [_column(language, *column) for column in COLUMNS],
+        "figures": [{"title": word(name, language), "memory": name in MEMORY} for name in FIGURES],
+        "contracts": _shared(runs, "contract"),
+        "settings": _shared(runs, "setting"),
         "runs": runs,
     }
 
 
+def _column(language: str, field: str, title: str, kind: str, digits: int, width: int, paper: bool) -> dict[str, Any]:
+    named = {"field": field, "title": word(title, language), "kind": kind}
+    return {**named, "digits": digits, "width": width, "paper": paper}
+
+
+def _shared(runs: Sequence[dict[str, Any]], part: str) -> list[Mapping[str, str]]:
+    """That part of every run, each once; a run then has the place of its own."""
+    places: dict[str, int] = {}
+    different: list[Mapping[str, str]] = []
+    for run in runs:
+        place = places.setdefault(json.dumps(run[part], sort_keys=True), len(different))
+        if place == len(different):
+            different.append(run[part])
+        run[part] = place
+    return different
+
+
 def _run(path: Path, result: Result, language: str, with_curves: bool, findings: Sequence[Finding]) -> dict[str, Any]:
+    drawn = _curves(path, result) if with_curves else None
     return {
         "row": run_row(result, findings),
-        "contract": json.dumps(_contract(result), sort_keys=True),
-        "sections": [
-            {"title": word(title, language), "headers": [word(one, language) for one in headers], "rows": rows}
-            for title, headers, rows in sections(result)
-        ],
+        "printed": {},
+        "contract": contract_parts(result),
+        "setting": {word(name, language): text for name, text in setting_parts(result).items()},
+        "figures": figures(result),
+        "sections": [_section(language, *section) for section in sections(result)],
         "findings": [finding_text(one) for one in findings],
-        "curves": _curves(path, result) if with_curves else None,
+        "curves": drawn,
+        **({} if drawn else {"no_curves": word(NO_LOSS if with_curves else TOO_LARGE, language)}),
     }
 
 
-def _contract(result: Result) -> Any:
-    from llmperf.documents import builtins
-
-    return builtins(result.contract)
+def _section(language: str, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Without headers, the first cell of a row is its label."""
+    labelled = rows if headers else [[word(label, language), *others] for label, *others in rows]
+    return {"title": word(title, language), "headers": [word(one, language) for one in headers], "rows": labelled}
 
 
 def _curves(path: Path, result: Result) -> Mapping[str, Any] | None:

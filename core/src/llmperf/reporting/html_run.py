@@ -36,7 +36,7 @@ def run_row(result: Result, findings: Sequence[Finding]) -> dict[str, Any]:
         "framework": result.tuning.framework,
         "layout": cells.layout(result.parallelism),
         "fix_hp": cells.fix_hp(result.fix_hp),
-        "status": result.status,
+        "status": result.status if result.failure is None else f"{result.status}: {result.failure.reason}",
         "provenance": result.provenance,
         "created": result.created,
     }
@@ -101,10 +101,14 @@ def curves(folder: Path | None, result: Result) -> Mapping[str, Any] | None:
         kept = points[::every]
         found["loss"] = {"x": [point.step for point in kept], "middle": [point.loss for point in kept]}
     if folder is not None and (folder / rundir.PLAN).is_file():
-        found |= {name: _rounded(band) for name, band in asdict(read_series(folder)).items() if band["x"]}
-    return found or None
+        series = asdict(read_series(folder))
+        found["window_seconds"] = series.pop("window_seconds")
+        found |= {name: _rounded(band) for name, band in series.items() if band["x"]}
+    limits = {"entropy": result.metrics.known_entropy, "warmup_steps": result.contract.warmup_steps}
+    return found | limits if found else None
 
 
-def _rounded(band: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+def _rounded(band: Mapping[str, Any]) -> dict[str, Any]:
     """To six digits, which is more than a screen shows."""
-    return {name: [float(f"{value:.6g}") for value in values] for name, values in band.items()}
+    curves = {name: [float(f"{value:.6g}") for value in band[name]] for name in ("x", "low", "middle", "high")}
+    return curves | {"of": band["of"]}

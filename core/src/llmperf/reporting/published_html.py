@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmperf.reporting import cells
+from llmperf.reporting.comparison import FIGURES
+from llmperf.reporting.html_compare import MFU, Figures
 from llmperf.reporting.html_run import finding_text
+from llmperf.reporting.html_words import NO_RECORDS
 from llmperf.reporting.published_cells import device, layout, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
-from llmperf.types.published import Published, PublishedMemory, PublishedRow
+from llmperf.types.published import Figure, Published, PublishedMemory, PublishedRow
 
 
 def published_runs(published: Published, language: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
@@ -21,17 +23,21 @@ def published_runs(published: Published, language: str, findings: Sequence[Findi
         own = [one for one in findings if not one.path.startswith("/rows/") or one.path.startswith(f"/rows/{index}/")]
         yield {
             "row": {**_row(published, row), "errors": sum(one.severity == "error" for one in own)},
-            "contract": json.dumps(_contract(row), sort_keys=True),
+            "printed": _printed(row),
+            "contract": _contract(row),
+            "setting": {word(name, language): text for name, text in _setting(row).items()},
+            "figures": _figures(row),
             "sections": [
                 {
                     "title": word(title, language),
                     "headers": [],
-                    "rows": [list(map(cells.printable, one)) for one in rows],
+                    "rows": [[word(cells.printable(label), language), cells.printable(text)] for label, text in rows],
                 }
                 for title, rows in _sections(published, row)
             ],
             "findings": [finding_text(one) for one in own],
             "curves": None,
+            "no_curves": word(NO_RECORDS, language),
         }
 
 
@@ -60,6 +66,31 @@ def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
     }
 
 
+def _printed(row: PublishedRow) -> dict[str, str]:
+    """The figures as their document has them, by column of the table."""
+    metrics = row.metrics
+    named = {"throughput": metrics.tokens_per_second_per_device, "mfu": metrics.mfu, "loss": metrics.loss}
+    found = {name: _digits(one) for name, one in named.items() if one is not None}
+    found["memory"] = "" if metrics.memory is None else metrics.memory.text
+    return {name: cells.printable(text) for name, text in found.items() if text}
+
+
+def _digits(figure: Figure) -> str:
+    """The digits as printed; the whole cell where they do not stand for themselves or for percent."""
+    if figure.printed is None or figure.scale not in (1.0, 0.01):
+        return figure.text
+    return figure.printed if figure.scale == 1.0 else f"{figure.printed} %"
+
+
+def _figures(row: PublishedRow) -> Figures:
+    """The figures of a comparison: numbers as far as they are known, as printed."""
+    metrics, printed = row.metrics, _printed(row)
+    numbers = {"token/p/s": ("throughput", metrics.tokens_per_second_per_device), MFU: ("mfu", metrics.mfu),
+               "memory of a device, GiB": ("memory", None), "final loss": ("loss", metrics.loss)}  # fmt: skip
+    found = (numbers.get(name, (name, None)) for name in FIGURES)
+    return [(value(figure), printed.get(column, cells.UNKNOWN)) for column, figure in found]
+
+
 def _gib(memory: PublishedMemory | None) -> float | None:
     """Most that any device holds, where the document says GiB."""
     if memory is None or memory.unit != "GiB":
@@ -67,10 +98,27 @@ def _gib(memory: PublishedMemory | None) -> float | None:
     return max((part.each.value for part in memory.used if part.each.value is not None), default=None)
 
 
-def _contract(row: PublishedRow) -> dict[str, Any]:
+def _contract(row: PublishedRow) -> dict[str, str]:
+    """As far as the document tells it."""
     facts = {"model": row.model or row.model_text, "dataset": row.dataset or row.dataset_text}
     precision = row.precision or row.precision_text
-    return {**facts, "precision": precision, "seq_len": row.batch.seq_len, "global_batch": row.batch.global_batch}
+    batch = {"seq_len": row.batch.seq_len, "global_batch": row.batch.global_batch}
+    return _told({**facts, "precision": precision, **batch})
+
+
+def _setting(row: PublishedRow) -> dict[str, str]:
+    """As far as the document tells it; its figures are those of whole devices."""
+    where = row.hardware
+    grid = f"{where.nodes} x {where.devices_per_node}" if where.nodes and where.devices_per_node else None
+    return _told({
+        "device": where.device_model or where.device or where.configuration, "nodes x devices": grid,
+        "share of a device per rank": cells.percent(1.0), "framework": row.framework,
+        "layout": layout(row.parallelism) or None,
+    })  # fmt: skip
+
+
+def _told(parts: Mapping[str, object]) -> dict[str, str]:
+    return {name: cells.printable(str(value)) for name, value in parts.items() if value is not None}
 
 
 def _sections(published: Published, row: PublishedRow) -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -1,4 +1,4 @@
-"""Headings and labels of the Markdown report in English and in Chinese, as the published READMEs word them."""
+"""Headings and labels of the reports in English and in Chinese, as the published READMEs word them."""
 
 from __future__ import annotations
 
@@ -77,6 +77,78 @@ _CHINESE = {
     "line": "行",
 }
 
+_PAGE = {
+    "{all} run": "{all} 次运行",
+    "{all} runs": "{all} 次运行",
+    "{shown} of {all} runs": "{all} 次运行中的 {shown} 次",
+    "runs": "运行",
+    "run": "运行",
+    "framework": "框架",
+    "layout": "并行布局",
+    "validation errors": "校验错误数",
+    "power, W": "功耗（W）",
+    "made": "生成时间",
+    "loss": "损失值",
+    "mem, GiB": "存储（GiB）",
+    "memory of a rank, GiB": "单进程存储（GiB）",
+    "memory of a device, GiB": "单卡存储（GiB）",
+    "power of a device, W": "单卡功耗（W）",
+    "energy, J a token": "每token能耗（J）",
+    "energy of the devices": "设备能耗",
+    "final loss": "最终损失值",
+    "step, s": "单步时间（s）",
+    "tokens/s, all devices": "全部设备 tokens/s",
+    "devices": "设备",
+    "batch": "批尺寸",
+    "measured": "测量范围",
+    "throttling": "降频",
+    "peak": "峰值算力",
+    "MFU (nominal)": "MFU（名义口径）",
+    "MFU (nominal), %": "MFU（名义口径），%",
+    "step": "步",
+    "loss, nats per token": "损失值（nats/token）",
+    "step time": "单步时间",
+    "step time, s": "单步时间（s）",
+    "memory in use on a device": "单卡已用存储",
+    "memory, GiB": "存储（GiB）",
+    "power of a device": "单卡功耗",
+    "utilisation of a device": "设备利用率",
+    "utilisation, %": "利用率（%）",
+    "seconds since the window began": "测量窗口开始后的秒数",
+    "seconds since the first sample": "首个采样后的秒数",
+    "known entropy of the data": "数据的已知熵",
+    "warm-up: not measured": "预热：不计入测量",
+    "outside the measured window": "测量窗口之外",
+    "5 % to 95 % of ranks": "各进程的 5 % 至 95 %",
+    "5 % to 95 % of devices": "各设备的 5 % 至 95 %",
+    "range of both ranks": "两个进程的范围",
+    "range of both devices": "两个设备的范围",
+    "range of neighbouring points": "相邻各点的范围",
+    "The contracts differ, so the figures measure different things: no ratio. They differ in":
+        "测例约定不同，指标含义不同，因此不给出比值。不同之处",
+    "They were run differently:": "运行方式不同：",
+    "Not told, so nobody knows whether it is the same:": "未说明，无法判断是否相同：",
+    "Not complete, so no ratio is shown:": "运行未完成，因此不给出比值：",
+    "No ratio of memory: what a published figure of it counts is not told.":
+        "不给出存储的比值：已发布数据未说明其统计范围。",
+    "One run each tells nothing of the spread: whether a difference is significant cannot be told "
+    "(llmperf run --repeat 4, llmperf compare).":
+        "各只有一次运行，离散程度未知，无法判断差异是否显著（llmperf run --repeat 4，llmperf compare）。",
+    "figure": "指标",
+    "open": "打开",
+    "Back to the overview": "返回总览",
+    "compare": "对比",
+    "Compare the two chosen runs": "对比所选的两次运行",
+    "{chosen} chosen: choose two.": "已选 {chosen} 次：请选择两次。",
+    "filter": "筛选",
+    "Search": "搜索",
+    "No run fits.": "没有符合条件的运行。",
+    "No curves: there is no loss and there are no records.": "无曲线：没有损失值，也没有记录。",
+    "No curves: with them the report would be too large.": "无曲线：否则报告过大。",
+    "No curves: an imported row has no records.": "无曲线：导入的数据行没有记录。",
+}  # fmt: skip
+"""What the HTML report says besides."""
+
 _FIELDS: dict[str, tuple[str, str]] = {
     "machine": ("machine", "机器型号"),
     "accelerator": ("accelerator", "加速卡型号"),
@@ -131,4 +203,4 @@ def metric(name: str | None, printed: str, language: str) -> str:
 
 def word(english: str, language: str) -> str:
     """A heading or label in a language; what has no translation stays English."""
-    return _CHINESE.get(english, english) if language == "zh" else english
+    return _CHINESE.get(english) or _PAGE.get(english, english) if language == "zh" else english
