@@ -12,7 +12,7 @@ from llmperf.testing.running import checks_of, outcome, outcomes, subject_of
 
 sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
 
-from faults import FRAMEWORK, PROCESSES, TRAINING, VENDOR, Fault
+from faults import FRAMEWORK, OWN_TOKENS, PROCESSES, TRAINING, VENDOR, Fault
 
 FOLDER = Path(__file__).parent / "broken_plugins"
 FAULTS = {"vendor": VENDOR, "framework": FRAMEWORK | TRAINING}
@@ -99,3 +99,10 @@ def test_a_fault_is_caught_by_no_other_check(plugin, role, name):
     fault = FAULTS[role][name]
     failed = _failed(outcomes(plugin(role, fault), fast=name not in TRAINING))
     assert set(failed) == {name, *fault.also}, failed
+
+
+@pytest.mark.slow
+def test_own_tokens_are_caught_by_the_first_loss(plugin):
+    failed = _failed(outcomes(plugin("framework", OWN_TOKENS)))
+    assert list(failed) == ["first-loss-is-the-contracts"]
+    assert "other weights, other tokens or another model" in failed["first-loss-is-the-contracts"]

@@ -153,6 +153,8 @@ TRAINING = {
         first("llmperf_build_trainer(plan, device)", "Path(__file__).with_name('built-' + os.environ['RANK']).mkdir()")
     ),
     "same-losses-twice": fault(("loss=sum(losses)", "loss=0.1 * __import__('random').random() + sum(losses)")),
+    "first-loss-is-the-contracts": fault(("seed=plan.spec.contract.seed", "seed=7")),
+    "losses-are-those-of-one-rank": fault(method("of_all_ranks(self, change)", "return change")),
     "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
     "an-error-waits-for-nobody": fault(
         ("if error is None:", "time.sleep(0.8 * (error is not None))\n        if not error:")
@@ -160,6 +162,9 @@ TRAINING = {
     "closes-after-an-error-and-twice": fault(method("close(self)", "assert not self.closed")),
     "evaluation-is-figures": fault(('"perplexity"', "1")),
 }
+
+OWN_TOKENS = fault(("self.batches.next_micro_batch()", "self.batches.next_micro_batch()[:, ::-1]"))
+"""Not those of the contract, though as easily learnt."""
 
 PROCESSES = {
     "neither-hangs-nor-exits",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+from llmperf.testing import reference
 from llmperf.testing.check import Skip, require
 from llmperf.testing.checks.environment import environment_is_text
 from llmperf.testing.checks.planning import agent_is_an_argv, files_stay_in_the_run_folder, plans_the_default_case
 from llmperf.testing.framework import FrameworkSubject
 from llmperf.testing.trials import Ends
+from llmperf.types.result import Failure
 
 CHANCE_NATS = 0.35
 """How far the first loss may be from that of equal chances."""
@@ -16,6 +18,10 @@ LEARNT_SHARE = 0.05
 """By this share the loss falls at least, on a text of one sentence."""
 SAME_STEPS = 5
 SAME_NATS = 1e-3
+CLOSE_NATS = {"fp32": 1e-4}
+"""How near losses are that differ by rounding alone, where every product is exact."""
+ROUNDED_NATS = 2e-2
+"""The same in lower precisions."""
 LEAVING_SECONDS = 15.0
 BEFORE_A_RUN = (plans_the_default_case, agent_is_an_argv, files_stay_in_the_run_folder, environment_is_text)
 
@@ -24,9 +30,11 @@ def run_ends_complete(subject: FrameworkSubject) -> None:
     """A run as `llmperf run` makes it, from plan.json in processes of its own, ends with a complete result."""
     subject.rests_on(*BEFORE_A_RUN)
     result = subject.trained.result
-    failure = result.failure
-    told = "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
-    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {told}")
+    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {_why(result.failure)}")
+
+
+def _why(failure: Failure | None) -> str:
+    return "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
 
 
 def tokens_add_up(subject: FrameworkSubject) -> None:
@@ -94,6 +102,42 @@ def _told(losses: list[float]) -> str:
     return ", ".join(f"{loss:.4f}" for loss in losses)
 
 
+def _rests_on_repeating(subject: FrameworkSubject) -> None:
+    """Losses that differ from run to run are told by another check, which a script is not put to."""
+    subject.rests_on(losses_are_told)
+    if subject.worker.script is None:
+        subject.rests_on(same_losses_twice)
+
+
+def first_loss_is_the_contracts(subject: FrameworkSubject) -> None:
+    """The first loss is the one that the plan's weights (`initial_normal`) and tokens (`open_batches`) give."""
+    subject.rests_on(first_loss_is_chance)
+    _rests_on_repeating(subject)
+    plan = subject.trained.plan
+    if (reason := reference.unknown(plan.spec.model, plan.spec.contract.packing)) is not None:
+        raise Skip(reason)
+    expected, found = reference.first_loss(plan), subject.losses()[0]
+    message = f"the first loss is {found:.5f}; expected {expected:.5f}: other weights, other tokens or another model"
+    require(abs(found - expected) < _nats(subject), message)
+
+
+def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
+    """Several ranks train as one does: the first losses of one contract are the same however many ranks share it."""
+    _rests_on_repeating(subject)
+    lora = subject.trained.plan.spec.contract.lora
+    if lora is not None and lora.dropout > 0:
+        raise Skip(f"the contract has a dropout of {lora.dropout:g}, which each rank draws for itself")
+    alone, ranks = subject.alone, subject.trained.plan.layout.world_size
+    require(alone.result.failure is None, f"on one rank the run failed: {_why(alone.result.failure)}")
+    first, second = (list(one.losses.values())[:SAME_STEPS] for one in (alone, subject.trained))
+    same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
+    require(same, f"on one rank {_told(first)}; on {ranks} ranks {_told(second)}")
+
+
+def _nats(subject: FrameworkSubject) -> float:
+    return CLOSE_NATS.get(subject.draft.spec.contract.precision, ROUNDED_NATS)
+
+
 def errors_come_through(subject: FrameworkSubject) -> None:
     """Left with an error as a context manager, a trainer does not hide the error or raise another."""
     subject.rests_on(builds_again_from_the_plan)
@@ -132,6 +176,8 @@ TRAINING = (
     training_lowers_the_loss,
     builds_again_from_the_plan,
     same_losses_twice,
+    first_loss_is_the_contracts,
+    losses_are_those_of_one_rank,
     errors_come_through,
     an_error_waits_for_nobody,
     closes_after_an_error_and_twice,
