@@ -127,7 +127,8 @@ FRAMEWORK = {
         first("problems(spec)", "yield Problem(where='contract.model', message='abacus trains nothing')")
     ),
     "layout-is-what-was-asked-for": fault(
-        ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)")
+        ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)"),
+        also=("plans-the-default-case",),
     ),
     "agent-is-an-argv": fault(("llmperf.agent_argv()", '("sh", "-c", "python train.py")')),
     "files-stay-in-the-run-folder": fault(('"abacus.json"', '"../abacus.json"')),
