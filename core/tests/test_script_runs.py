@@ -124,6 +124,12 @@ def test_odd_output_spoils_nothing(run_script, oddity):
             1,
             "framework 'stub' (llmperf-stub): llmperf_parse_log: expected one of LoggedStep, ",
         ),
+        (
+            "wordy",
+            "exception",
+            1,
+            "llmperf_parse_log raised ValueError: could not convert string to float: 'soon' (frame",
+        ),
         ("negative", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found -1.0"),
         ("endless", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found nan"),
     ],

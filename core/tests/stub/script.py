@@ -35,7 +35,7 @@ def write_held():
 
 
 def step_line(step, loss):
-    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan"}.get(fault, SECONDS)
+    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan", "wordy": "soon"}.get(fault, SECONDS)
     word = {"silent": "ran", "odd answer": "odd"}.get(fault, "did")
     return f"{word} {step + (fault == 'from one')} {seconds} {loss}"
 
