@@ -109,16 +109,20 @@ def _rests_on_repeating(subject: FrameworkSubject) -> None:
         subject.rests_on(same_losses_twice)
 
 
-def first_loss_is_the_contracts(subject: FrameworkSubject) -> None:
-    """The first loss is the one that the plan's weights (`initial_normal`) and tokens (`open_batches`) give."""
-    subject.rests_on(first_loss_is_chance)
+def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
+    """The first losses are those that the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW give."""
+    subject.rests_on(first_loss_is_chance, training_lowers_the_loss)
     _rests_on_repeating(subject)
-    plan = subject.trained.plan
-    if (reason := reference.unknown(plan.spec.model, plan.spec.contract.packing)) is not None:
+    spec = subject.trained.plan.spec
+    if (reason := reference.unknown(spec.model, spec.contract.packing)) is not None:
         raise Skip(reason)
-    expected, found = reference.first_loss(plan), subject.losses()[0]
-    message = f"the first loss is {found:.5f}; expected {expected:.5f}: other weights, other tokens or another model"
-    require(abs(found - expected) < _nats(subject), message)
+    # adapters begin at 0 and are drawn as the framework likes, lower precisions drift: their first loss is the same
+    steps = SAME_STEPS if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
+    expected, found = reference.first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
+    for step, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
+        cause = "another optimiser or other gradients" if step else "other weights, other tokens or another model"
+        same = abs(ours - theirs) < _nats(subject)
+        require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}")
 
 
 def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
@@ -176,7 +180,7 @@ TRAINING = (
     training_lowers_the_loss,
     builds_again_from_the_plan,
     same_losses_twice,
-    first_loss_is_the_contracts,
+    first_losses_are_the_contracts,
     losses_are_those_of_one_rank,
     errors_come_through,
     an_error_waits_for_nobody,
