@@ -12,7 +12,7 @@ from llmperf.testing.running import checks_of, outcome, outcomes, subject_of
 
 sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
 
-from faults import FRAMEWORK, PROCESSES, TRAINING, VENDOR, Fault
+from faults import FRAMEWORK, OWN_OPTIMISER, OWN_TOKENS, PROCESSES, TRAINING, VENDOR, Fault
 
 FOLDER = Path(__file__).parent / "broken_plugins"
 FAULTS = {"vendor": VENDOR, "framework": FRAMEWORK | TRAINING}
@@ -99,3 +99,15 @@ def test_a_fault_is_caught_by_no_other_check(plugin, role, name):
     fault = FAULTS[role][name]
     failed = _failed(outcomes(plugin(role, fault), fast=name not in TRAINING))
     assert set(failed) == {name, *fault.also}, failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [(OWN_TOKENS, "other weights, other tokens or another model"), (OWN_OPTIMISER, "another optimiser or other grad")],
+    ids=["own tokens", "own optimiser"],
+)
+def test_what_is_not_the_contracts_is_caught_by_the_first_losses(plugin, fault, cause):
+    failed = _failed(outcomes(plugin("framework", fault)))
+    assert list(failed) == ["first-losses-are-the-contracts"]
+    assert cause in failed["first-losses-are-the-contracts"]

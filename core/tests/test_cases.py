@@ -100,6 +100,7 @@ def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
     ("given", "line"),
     [
         ("mirco_batch=2", "--set: unknown path 'mirco_batch'; did you mean 'micro_batch'?"),
+        ("force_sum=true", "; an option of the framework is set as framework.force_sum"),
         ("contract.seqlen=2", "--set: unknown path 'contract.seqlen'; did you mean 'contract.seq_len'?"),
         ("micro_batch", "--set micro_batch: expected path=value, such as --set micro_batch=4"),
         ("micro_batch=two", "--set: tuning.micro_batch: expected a whole number, found 'two'"),
@@ -127,6 +128,13 @@ def test_bad_settings_are_one_line_that_says_what_was_expected(given, line):
         from_command_line([given])
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["true", "True", "TRUE"])
+def test_a_boolean_may_be_written_as_python_does(text):
+    given = from_command_line([f"framework.force_sum={text}", f"gradient_checkpointing={text}"])
+    assert [one.value for one in given] == [True, True]
+    assert from_command_line(["framework.force_sum='True'"])[0].value == "True"
 
 
 def test_none_clears_what_may_be_unset():

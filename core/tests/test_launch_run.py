@@ -84,3 +84,19 @@ def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, 
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     assert (result.status, result.failure) == ("complete", None)
     assert "rank 1: closed" in rundir.log_path(tmp_path / "run", 1).read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            "evaluates to nothing",
+            "expected a mapping of names to numbers, empty where there are none, or an iterator of",
+        ),
+        ("evaluates to words", "expected a number as figure 'score' of evaluate(), found 'good'"),
+    ],
+)
+def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, fault, told):
+    result = run_plan(stub_plan(steps=5, fault=fault), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure.rank) == ("failed", 1)
+    assert result.failure.message.startswith(f"the trainer of llmperf_build_trainer: {told}")

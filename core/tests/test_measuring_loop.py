@@ -116,6 +116,39 @@ def test_tokens_that_are_no_count_end_the_loop(tmp_path, tokens):
         run_loop(tmp_path, Miscounting(device, [1.0]), device, 1, 0)
 
 
+class Scalar32:
+    """As a NumPy scalar or a tensor: a number, but no float and nothing that tells whether it has arrived."""
+
+    def __float__(self):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "expected a StepOutput as answer of train_step() in step 0, found None"),
+        (6.9, "expected a StepOutput as answer of train_step() in step 0, found builtins.float"),
+        (
+            StepOutput(loss=Scalar32(), tokens=10),
+            f"expected a float, a DeferredScalar or None as loss of step 0, found {__name__}.Scalar32",
+        ),
+        (
+            StepOutput(loss=1.0, tokens=10, grad_norm=Scalar32()),
+            f"expected a float, a DeferredScalar or None as grad_norm of step 0, found {__name__}.Scalar32",
+        ),
+    ],
+)
+def test_what_is_no_answer_of_a_step_ends_the_loop_in_one_line(tmp_path, answer, told):
+    class Odd(AsyncTrainer):
+        def train_step(self):
+            return answer
+
+    device = AsyncDevice()
+    with pytest.raises(PluginError) as caught:
+        run_loop(tmp_path, Odd(device, [1.0]), device, 1, 0)
+    assert str(caught.value) == f"the trainer of llmperf_build_trainer: {told}"
+
+
 def test_no_warmup_at_all(tmp_path):
     device = AsyncDevice()
     window, records = run_loop(tmp_path, AsyncTrainer(device, [1.0] * 3), device, 3, 0)

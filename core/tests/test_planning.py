@@ -47,6 +47,52 @@ def vendor(name: str, count: int, problems: str = "") -> str:
     return VENDOR.format(name=name, count=count, problems=problems)
 
 
+FRAMEWORK = """
+from dataclasses import replace
+from llmperf import agent_argv, hookimpl, standard_layout
+from llmperf.types import Needs, Script, WorkerPlan
+
+@hookimpl
+def llmperf_plan_workers(spec, probe):
+    worker = WorkerPlan(layout=standard_layout(spec), agent=agent_argv(),
+                        needs=Needs(precision=spec.contract.precision, runtime="torch"))
+    return replace(worker, {change})
+
+@hookimpl
+def llmperf_{answers}(plan, device):
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            "layout=replace(worker.layout, data_parallel=7)",
+            "layout.data_parallel: expected 2, as llmperf.standard_layout",
+        ),
+        ("agent=()", "agent: expected the argv that starts a node's ranks, such as llmperf.agent_argv(), found none"),
+        ("script=Script(command=('x',), step_rank=0)", "a script needs llmperf_parse_log, which it does not answer"),
+        ("script=Script(command=('x',), step_rank=9)", "script.step_rank: expected one of the ranks 0 to 1, found 9"),
+        ("script=Script(command=(), step_rank=0)", "script.command: expected the argv of one rank, found none"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, capsys, change, told):
+    source = FRAMEWORK.format(change=change, answers="build_trainer")
+    install("llmperf-abacus", "abacus", source, role="framework")
+    assert call(["plan", "--vendor", "cpu", "--framework", "abacus"]) == 2
+    out = "".join(capsys.readouterr())
+    line = next(line for line in out.splitlines() if told in line)
+    assert "framework 'abacus' (llmperf-abacus): llmperf_plan_workers: " in line
+
+
+def test_a_framework_that_has_neither_trainer_nor_script_is_refused(install, capsys):
+    source = FRAMEWORK.format(change="", answers="build_trainer").replace("@hookimpl\ndef llmperf_build", "def build")
+    install("llmperf-abacus", "abacus", source, role="framework")
+    assert call(["run", "--vendor", "cpu", "--framework", "abacus"]) == 2
+    assert "ranks without a script need llmperf_build_trainer, which it does not answer" in capsys.readouterr().err
+
+
 def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
     spec = stub_plan().spec
     padded = replace(spec, contract=replace(spec.contract, packing="padded"))

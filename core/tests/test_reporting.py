@@ -66,7 +66,7 @@ def test_unknown_is_a_dash_never_zero(example):
     assert shown["memory of a device, GiB"] == "-/- in use by all, of total"
     assert shown["loss"] == "-"
     assert shown["measured"] == "0 steps"
-    assert shown["status"].startswith("failed: exception, rank 1: x | y")
+    assert shown["status"].startswith("failed: exception, rank 1: ValueError: x | y")
     assert "| Example CPU, 2 cores 1x2 |" in render_markdown(result)
     assert "| - | - | -/- | - |" in render_markdown(result)
 
@@ -82,8 +82,24 @@ def test_unknown_is_a_dash_never_zero(example):
 )
 def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
     document = without_figures(example)
-    document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message}
+    document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message, "exception": None}
     assert rows(result_table(typed(document)))["status"] == told
+
+
+@pytest.mark.parametrize(
+    ("exception", "message", "told"),
+    [
+        ("AssertionError", "", "AssertionError"),
+        ("KeyError", "'lm_head'", "KeyError: 'lm_head'"),
+        ("llmperf.errors.PluginError", "framework 'x': no", "framework 'x': no"),
+    ],
+)
+def test_a_failure_is_told_with_the_type_of_its_exception(example, exception, message, told):
+    document = without_figures(example)
+    document["failure"] = FAILURE | {"exception": exception, "message": message}
+    result = typed(document)
+    assert rows(result_table(result))["status"] == f"failed: exception, rank 1: {told}"
+    assert f"failed: exception, rank 1: {told}" in render_markdown(result)
 
 
 def test_changes_of_two_settings_of_one_name_are_told_apart():

@@ -220,7 +220,11 @@ def test_more_tokens_than_planned_fail_the_run(folder):
     folder.tokens += 1
     result = folder.build()
     assert result.status == "failed"
-    assert result.failure.message == "the ranks report 34 tokens in step 0, the plan has 32"
+    assert (result.failure.rank, result.failure.reason) == (None, "exception")
+    assert result.failure.message == (
+        "framework 'stub' (llmperf-stub): the ranks report 34 tokens in step 0, the first of 6 such, the plan has 32;"
+        " each token is counted once, by one rank"
+    )
 
 
 @pytest.mark.parametrize("tokens", [0, -1])
@@ -228,7 +232,7 @@ def test_a_step_without_tokens_fails_the_run(folder, tokens):
     folder.tokens = tokens
     result = folder.build()
     assert result.status == "failed"
-    assert result.failure.message == f"the ranks report {2 * tokens} tokens in step 0, the plan has 32"
+    assert f"the ranks report {2 * tokens} tokens in step 0, the first of 6 such, the pl" in result.failure.message
 
 
 def test_fewer_tokens_than_planned_are_noted(folder):

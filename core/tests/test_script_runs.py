@@ -110,6 +110,28 @@ def test_odd_output_spoils_nothing(run_script, oddity):
         ("nan", "nonfinite loss", 1, "the loss of step 3 is nan"),
         ("gap", "exception", 1, "tells of step 4 after 3 of 8 steps"),
         ("ends", "exception", 1, "ended well after 3 of 8 steps"),
+        ("from one", "exception", 1, "tells of step 1 after 0 of 8 steps; expected step 0: steps begin at 0"),
+        (
+            "each fifth",
+            "exception",
+            1,
+            "tells of step 5 after 1 of 8 steps; expected step 1: steps begin at 0, and each",
+        ),
+        ("silent", "exception", 1, "(llmperf-stub): llmperf_parse_log found no step in the 11 lines of rank 1"),
+        (
+            "odd answer",
+            "exception",
+            1,
+            "framework 'stub' (llmperf-stub): llmperf_parse_log: expected one of LoggedStep, ",
+        ),
+        (
+            "wordy",
+            "exception",
+            1,
+            "llmperf_parse_log raised ValueError: could not convert string to float: 'soon' (frame",
+        ),
+        ("negative", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found -1.0"),
+        ("endless", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found nan"),
     ],
 )
 def test_a_failure_is_named(run_script, fault, reason, rank, message):
@@ -118,6 +140,29 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
     assert message in result.failure.message
     if fault == "raises":
         assert "no more of this" in " ".join(result.failure.log_tail)
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 5])
+@pytest.mark.parametrize("fault", ["in blocks", "at the end"])
+def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script, fault, warmup_steps):
+    _, result, _ = run_script(fault, steps=30, warmup_steps=warmup_steps)
+    assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 1)
+    assert "measured steps were told at once with the step before" in result.failure.message
+    assert "flush each line as it is printed" in result.failure.message
+    assert result.metrics.tokens_per_second_per_device is None
+
+
+def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SECONDS", "0.002")
+    _, result, _ = run_script(steps=200)
+    assert (result.status, result.failure) == ("complete", None)
+
+
+def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
+    program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(8)]; print('node', sys.argv[1])"
+    script = Script(command=(sys.executable, "-c", program, "{node_rank}"), step_rank=1)
+    run_plan(replace(stub_plan(steps=8), script=script), tmp_path / "run", load_for("stub", "stub"))
+    assert "node 0" in rundir.log_path(tmp_path / "run", 1).read_text()
 
 
 def test_more_steps_than_planned_fail(run_script):

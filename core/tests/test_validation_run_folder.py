@@ -9,7 +9,10 @@ import shutil
 import pytest
 from llmperf import documents
 from llmperf.cli.main import call
+from llmperf.plugins import load_for
 from llmperf.results.build import build_result
+from llmperf.running import check
+from llmperf.types import Result
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import run_folder_findings
 
@@ -262,3 +265,11 @@ def test_logs_may_be_left_out(run_folder):
     assert result.status == "failed"
     log.unlink()
     assert run_folder_findings(result, run_folder) == []
+
+
+def test_a_run_tells_what_validate_tells_of_its_records(run_folder):
+    resealed(run_folder, scaled("step_seconds", "window_seconds"))
+    checked = check(documents.load(run_folder / "result.json", Result), run_folder, load_for(None, None))
+    assert {one.code for one in checked.findings} == codes(run_folder) == {"LP642", "LP643"}
+    assert "LP642 error" in (run_folder / "report.md").read_text()
+    assert any(one.severity == "error" for one in checked.findings)

@@ -83,12 +83,13 @@ class Plugins:
 
     def ask(self, hook: str, **arguments: Any) -> Any:
         """The one answer to a hook that one subject owns; PluginError if no loaded plugin implements it."""
-        caller = getattr(self._manager.hook, hook)
-        implementations = caller.get_hookimpls()
-        if not implementations:
+        self._check_answered(hook)
+        return getattr(self._manager.hook, hook)(**arguments)
+
+    def _check_answered(self, hook: str) -> None:
+        if not self.answers(hook):
             loaded = ", ".join(sorted(self._found)) or "none"
             raise PluginError(f"no loaded plugin answers {hook}; loaded: {loaded}")
-        return caller(**arguments)
 
     def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
         """As `ask`, for the controller; PluginError that names the plugin if it raises or gives something else."""
@@ -104,7 +105,8 @@ class Plugins:
             return self.ask(hook, **arguments)
 
     def owner(self, hook: str) -> Found:
-        """Who answers a hook that one subject owns: the plugin that does, or else the core."""
+        """Who answers a hook that one subject owns: the plugin that does, or else the core; PluginError if nobody."""
+        self._check_answered(hook)
         keys = [one.plugin_name for one in getattr(self._manager.hook, hook).get_hookimpls()]
         return self._found[min(keys, key=lambda key: key.startswith("core:"))]
 

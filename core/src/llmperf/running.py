@@ -51,11 +51,15 @@ def measure(draft: Draft, out: Path, repeat: int, watch: Watch | None) -> Iterat
 
 
 def check(result: Result, folder: Path, plugins: Plugins) -> Result:
-    """The result with the findings of the core and of the run's plugins in it, saved beside its Markdown report."""
+    """The result with the findings of the core and of the run's plugins in it, saved beside its Markdown report.
+
+    They are those that `validate` gives on the same folder, of the records too.
+    """
     from llmperf.reporting.markdown import render_markdown
     from llmperf.validation.check import findings
+    from llmperf.validation.run_folder import recorded_findings
 
-    checked = replace(result, findings=findings(result, plugins))
+    checked = replace(result, findings=(*findings(result, plugins), *recorded_findings(folder)))
     save(folder / RESULT, checked)
     write_bytes(folder / REPORT, render_markdown(checked).encode())
     return checked

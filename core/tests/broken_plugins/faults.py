@@ -127,7 +127,8 @@ FRAMEWORK = {
         first("problems(spec)", "yield Problem(where='contract.model', message='abacus trains nothing')")
     ),
     "layout-is-what-was-asked-for": fault(
-        ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)")
+        ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)"),
+        also=("plans-the-default-case",),
     ),
     "agent-is-an-argv": fault(("llmperf.agent_argv()", '("sh", "-c", "python train.py")')),
     "files-stay-in-the-run-folder": fault(('"abacus.json"', '"../abacus.json"')),
@@ -147,12 +148,14 @@ TRAINING = {
     "run-ends-complete": fault(first("llmperf_build_trainer(plan, device)", "raise OSError('no beads')")),
     "tokens-add-up": fault(("tokens=tokens", "tokens=self.batch.tokens_per_step"), also=("run-ends-complete",)),
     "losses-are-told": fault(("loss=sum(losses) / len(losses)", "loss=None")),
-    "first-loss-is-chance": fault(("numpy.log(", "numpy.log2(")),
-    "training-lowers-the-loss": fault(("rate = 20.0", "rate = 0.0")),
+    "first-loss-is-chance": fault(("nats = 1.0", "nats = 1.4427")),
+    "training-lowers-the-loss": fault(("self.adamw.update(", "dict(")),
     "builds-again-from-the-plan": fault(
         first("llmperf_build_trainer(plan, device)", "Path(__file__).with_name('built-' + os.environ['RANK']).mkdir()")
     ),
     "same-losses-twice": fault(("loss=sum(losses)", "loss=0.1 * __import__('random').random() + sum(losses)")),
+    "first-losses-are-the-contracts": fault(("seed=contract.seed", "seed=7")),
+    "losses-are-those-of-one-rank": fault(method("of_all_ranks(self, gradients)", "return gradients")),
     "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
     "an-error-waits-for-nobody": fault(
         ("if error is None:", "time.sleep(0.8 * (error is not None))\n        if not error:")
@@ -160,6 +163,11 @@ TRAINING = {
     "closes-after-an-error-and-twice": fault(method("close(self)", "assert not self.closed")),
     "evaluation-is-figures": fault(('"perplexity"', "1")),
 }
+
+OWN_TOKENS = fault(("self.batches.next_micro_batch()", "self.batches.next_micro_batch()[:, ::-1]"))
+"""Not those of the contract, though as easily learnt."""
+OWN_OPTIMISER = fault(("contract.optimizer,", "replace(contract.optimizer, beta2=0.999),"))
+"""Not that of the contract, though as good."""
 
 PROCESSES = {
     "neither-hangs-nor-exits",

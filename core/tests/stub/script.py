@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-SECONDS = 0.02
+SECONDS = float(os.environ.get("SCRIPT_SECONDS", "0.02"))
 LATE = 3
 """The step at which a fault shows."""
 
@@ -16,13 +16,28 @@ rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
 steps, fault = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "none"
 
 
+HELD_BACK = {"at the end": 10**9, "in blocks": steps * 2 // 3}.get(fault, 1)
+"""Lines that are written at once."""
+held = []
+
+
 def tell(text, end="\n"):
     if rank == last:
-        print(text, end=end, flush=True)
+        held.append(text + end)
+        if len(held) >= HELD_BACK:
+            write_held()
+
+
+def write_held():
+    sys.stdout.write("".join(held))
+    sys.stdout.flush()
+    held.clear()
 
 
 def step_line(step, loss):
-    return f"did {step} {9.0 if fault == 'lies' else SECONDS} {loss}"
+    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan", "wordy": "soon"}.get(fault, SECONDS)
+    word = {"silent": "ran", "odd answer": "odd"}.get(fault, "did")
+    return f"{word} {step + (fault == 'from one')} {seconds} {loss}"
 
 
 def main():
@@ -34,8 +49,11 @@ def main():
         time.sleep(SECONDS)
         if step == LATE:
             meet(fault)
+        if fault == "each fifth" and step % 5 != 0:
+            continue
         if fault != "gap" or step != LATE:
             tell(step_line(step, 10 / (step + 1)))
+    write_held()
     print(f"held {2000 + rank} 1.5", flush=True)
 
 

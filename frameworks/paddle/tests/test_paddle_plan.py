@@ -170,7 +170,7 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
         (
             {"options": {"split_param": "no"}, "tuning": {"sharding_stage": 1}},
             "framework.split_param",
-            "expected one of False, True, found 'no'",
+            "expected true or false, found 'no'",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 import pytest
 from llmperf.documents import convert
 from llmperf.types import Probe
+from llmperf_pytorch.limits import option_problems
 from llmperf_pytorch.plugin import llmperf_plan_workers
 
 GPU = [{"index": 0, "model": "GPU", "memory_bytes": 2**34}]
@@ -80,3 +81,11 @@ def test_planning_imports_nothing_heavy():
         "sys.exit(bool({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_option_of_two_truth_values_says_so():
+    known = {"force_sum": (False, True)}
+    assert list(option_problems("mine", {"force_sum": True}, known)) == []
+    for found in ("yes", 1):
+        (problem,) = option_problems("mine", {"force_sum": found}, known)
+        assert problem.message == f"expected true or false, found {found!r}"

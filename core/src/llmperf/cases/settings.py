@@ -44,7 +44,10 @@ def full_path(given: str, where: str) -> str:
     if ending:
         raise UserError(f"{where}: {given!r} is ambiguous; write one of: {', '.join(ending)}")
     last = {path.split(".", 1)[1] for path in known_paths()}
-    raise unknown(where, "path", given, {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)})
+    error = unknown(where, "path", given, {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)})
+    if "." in given:
+        raise error
+    raise UserError(f"{error}; an option of the framework is set as {FREE}{given}")
 
 
 def typed(path: str, value: Any, where: str) -> Any:
@@ -97,8 +100,15 @@ def from_command_line(texts: Iterable[str]) -> list[Setting]:
         if not equals or not path.strip():
             raise UserError(f"--set {text}: expected path=value, such as --set micro_batch=4")
         full = full_path(path.strip(), "--set")
-        found.append(Setting(full, typed(full, parse_value(value.strip()), "--set"), "--set"))
+        found.append(Setting(full, typed(full, _value(full, value.strip()), "--set"), "--set"))
     return found
+
+
+def _value(path: str, text: str) -> Any:
+    """What was typed, as TOML reads it; True and FALSE too where a boolean can be meant."""
+    if text.lower() in ("true", "false") and (path.startswith(FREE) or not _takes_text(known_paths()[path])):
+        return text.lower() == "true"
+    return parse_value(text)
 
 
 def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:

@@ -80,6 +80,7 @@ class MeasuredLoop:
         for step in range(first, last):
             output = train_step()
             end = event()
+            _check(output, step)
             self._pending.append(_Pending(step, measured, clock(), begin, end, output))
             begin = end
             tokens += _counted(output.tokens, step)
@@ -124,9 +125,26 @@ class MeasuredLoop:
 def _counted(tokens: object, step: int) -> int:
     """A trainer's tokens; PluginError if they are no count."""
     if not isinstance(tokens, int) or tokens < 0:
-        what = f"expected a whole number of at least 0 as tokens of step {step}, found {tokens!r}"
-        raise PluginError(f"the trainer of llmperf_build_trainer: {what}")
+        raise wrong("a whole number of at least 0", f"tokens of step {step}", repr(tokens))
     return tokens
+
+
+def wrong(expected: str, what: str, found: str) -> PluginError:
+    """The error for something that a trainer should not have given."""
+    return PluginError(f"the trainer of llmperf_build_trainer: expected {expected} as {what}, found {found}")
+
+
+def _check(output: object, step: int) -> None:
+    """PluginError if a step gave something else than a StepOutput of scalars."""
+    if not isinstance(output, StepOutput):
+        raise wrong("a StepOutput", f"answer of train_step() in step {step}", _told(output))
+    for name, value in (("loss", output.loss), ("grad_norm", output.grad_norm)):
+        if not (value is None or isinstance(value, (float, int)) or callable(getattr(value, "ready", None))):
+            raise wrong("a float, a DeferredScalar or None", f"{name} of step {step}", _told(value))
+
+
+def _told(value: object) -> str:
+    return "None" if value is None else f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _arrived(output: StepOutput) -> bool:

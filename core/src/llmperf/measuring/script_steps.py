@@ -14,6 +14,12 @@ from llmperf.measuring.script_output import Line
 from llmperf.types.plan import Plan
 from llmperf.types.records import LoggedStep, StepRecord
 
+AT_ONCE_SECONDS = 0.001
+"""Lines that come closer than this were held back and came in one block, unless steps are as short."""
+LATE_SECONDS = 0.1
+"""What a busy host may hold a line back."""
+LATE_SHARE = 0.1
+
 Enter = Callable[[Literal["warming up", "measuring", "evaluating"]], None]
 
 
@@ -27,6 +33,8 @@ class ScriptSteps:
         self._recorder = recorder
         self._enter = enter
         self._begin = self._end = 0.0
+        self._own_seconds = self._hasty_seconds = 0.0
+        self._hasty = 0
         self.done = 0
         """Steps so far."""
 
@@ -40,8 +48,10 @@ class ScriptSteps:
         if self.done == self._contract.steps:
             raise RunFailed(f"the script goes on after the last of {self.done} steps")
         if step.step > self.done:
-            raise RunFailed(f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps")
+            told = f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps"
+            raise RunFailed(f"{told}; expected step {self.done}: steps begin at 0, and each is told")
         self._write(self._record(step, line.at))
+        self._note_haste(step, line.clock)
         self._set_edges(step, line.clock)
         if step.loss is not None and not math.isfinite(step.loss):
             raise NonfiniteLoss(f"the loss of step {step.step} is {step.loss}")
@@ -52,12 +62,32 @@ class ScriptSteps:
             self._write(replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None))
 
     def window(self) -> Window:
-        """The measured steps; RunFailed if the script ended before its last step."""
+        """The measured steps; RunFailed if the script ended before its last step, or told of many at once."""
         steps, warmup = self._contract.steps, self._contract.warmup_steps
         if self.done < steps:
             raise RunFailed(f"the script ended well after {self.done} of {steps} steps")
-        measured = steps - warmup
-        return Window(steps=measured, tokens=measured * self._tokens, seconds=max(0.0, self._end - self._begin))
+        measured, seconds = steps - warmup, max(0.0, self._end - self._begin)
+        self._check_flushed(measured, seconds)
+        return Window(steps=measured, tokens=measured * self._tokens, seconds=seconds)
+
+    def _note_haste(self, step: LoggedStep, clock: float) -> None:
+        """Of the measured steps: what they took, and which of them came at once with the step before."""
+        if step.step < self._contract.warmup_steps:
+            return
+        self._own_seconds += step.seconds
+        if step.step and clock - self._end < min(AT_ONCE_SECONDS, step.seconds / 2):
+            self._hasty += 1
+            self._hasty_seconds += step.seconds
+
+    def _check_flushed(self, measured: int, seconds: float) -> None:
+        """RunFailed if lines that came in blocks make the window shorter than its steps."""
+        missing = self._own_seconds - seconds
+        if missing > max(LATE_SECONDS, LATE_SHARE * self._own_seconds) and self._hasty_seconds > missing / 2:
+            raise RunFailed(
+                f"{self._hasty} of {measured} measured steps were told at once with the step before: the window is"
+                f" {seconds:.3g} s, its steps took {self._own_seconds:.3g} s by the script's clock;"
+                " flush each line as it is printed, as python -u does"
+            )
 
     def _set_edges(self, step: LoggedStep, clock: float) -> None:
         """The window begins with the last warm-up line; without one, as long before the first as that step took."""

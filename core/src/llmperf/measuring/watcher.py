@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import NoReturn
 
 from llmperf import documents, rundir
-from llmperf.errors import UserError
+from llmperf.errors import RunFailed, UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.processes import end_with_parent
 from llmperf.measuring.leaving import fail, failure, leave
 from llmperf.measuring.reader import RecordTail
 from llmperf.measuring.recorder import Recorder
+from llmperf.measuring.script_lines import HOOK, ScriptLines, Told
 from llmperf.measuring.script_output import Line, Output
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import Phase, plugins_of
-from llmperf.plugins import Plugins
 from llmperf.types.plan import Plan, Script
 from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep, PhaseRecord, RankRecord, StepRecord
 
 POLL_SECONDS = 0.2
-PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "master_addr", "master_port")
+PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_rank", "master_addr", "master_port")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,20 +72,23 @@ class Watcher:
         self._enter("building")
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
         told = None if script.step_rank == self._rank else RecordTail(rundir.records_path(self._run, script.step_rank))
-        self._follow(Output(process, sys.stdout.fileno()), plugins, steps, told)
+        lines = ScriptLines(plugins)
+        self._follow(Output(process, sys.stdout.fileno()), lines, steps, told)
         if code := process.wait() or self._failed:
             end_alike(code)
+        if told is None and steps.done == 0:
+            raise RunFailed(f"{lines.who}: {HOOK} found no step in the {lines.count} lines of rank {self._rank}")
         self._conclude(steps, told)
         return 0
 
-    def _follow(self, output: Output, plugins: Plugins, steps: ScriptSteps, told: RecordTail | None) -> None:
+    def _follow(self, output: Output, lines: ScriptLines, steps: ScriptSteps, told: RecordTail | None) -> None:
         while not output.over:
             for line in output.lines(POLL_SECONDS):
-                self._take(plugins.ask("llmperf_parse_log", line=line.text), line, steps, told is None)
+                self._take(lines.read(line.text), line, steps, told is None)
             if told is not None:
                 self._take_told(steps, told)
 
-    def _take(self, found: object, line: Line, steps: ScriptSteps, tells: bool) -> None:
+    def _take(self, found: Told | None, line: Line, steps: ScriptSteps, tells: bool) -> None:
         if isinstance(found, LoggedFacts):
             if found.peak_memory_bytes is not None:
                 self._peak = max(self._peak or 0, found.peak_memory_bytes)

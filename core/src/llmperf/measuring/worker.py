@@ -8,15 +8,15 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from llmperf import documents, rundir
 from llmperf.discovery import Found, find
 from llmperf.errors import PluginError
 from llmperf.measuring.leaving import fail, leave
-from llmperf.measuring.loop import MeasuredLoop, Window
+from llmperf.measuring.loop import MeasuredLoop, Window, wrong
 from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Plugins
@@ -26,6 +26,8 @@ from llmperf.types.records import PhaseRecord, RankRecord, Trainer
 
 Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
 
+FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
+MAX_SHOWN = 80
 SIGN_OF_LIFE_SECONDS = 1.0
 """At most so often does a long evaluation write that it goes on."""
 
@@ -78,13 +80,15 @@ class Worker:
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
-        """All figures of the evaluation, None for what is no number.
+        """All figures of the evaluation, None for what is no number; PluginError if they are no figures by name.
 
         Each part that comes is a sign of life for the watchdog.
         """
-        given = trainer.evaluate()
+        given: object = trainer.evaluate()
         if isinstance(given, Mapping):
             return _numbers(given)
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise wrong(FIGURES, "answer of evaluate()", repr(given)[:MAX_SHOWN])
         figures: dict[str, float | None] = {}
         told = time.monotonic()
         for part in given:
@@ -111,9 +115,19 @@ class Worker:
         )
 
 
-def _numbers(figures: Mapping[str, float]) -> dict[str, float | None]:
+def _numbers(figures: object) -> dict[str, float | None]:
     """JSON has no NaN: a figure that is no number is unknown, and the run's other figures are kept."""
-    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
+    if not isinstance(figures, Mapping) or not all(isinstance(name, str) for name in figures):
+        raise wrong(FIGURES, "answer of evaluate()", repr(figures)[:MAX_SHOWN])
+    return {name: _finite(name, value) for name, value in figures.items()}
+
+
+def _finite(name: str, value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise wrong("a number", f"figure {name!r} of evaluate()", repr(value)[:MAX_SHOWN]) from None
+    return number if math.isfinite(number) else None
 
 
 def peak_reserved_bytes(device: Device) -> int | None:

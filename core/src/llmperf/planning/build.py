@@ -24,6 +24,7 @@ from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
+from llmperf.planning.workers import worker_problems
 from llmperf.plugins import Plugins, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload
@@ -115,7 +116,7 @@ def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
     worker: WorkerPlan | None = None
     if plugins.answers("llmperf_plan_workers"):
         worker = plugins.answer("llmperf_plan_workers", WorkerPlan, spec=spec, probe=machine.probe)
-        sketch.problems += _framework_problems(worker, sketch)
+        sketch.problems += [*worker_problems(spec, worker, plugins), *_framework_problems(worker, sketch)]
     sketch.layout, sketch.batch = worker.layout if worker else layout, batch
     plan = _plan(sketch, worker, plugins, request)
     plan = replace(plan, env={} if request.sketch else worker_env(plan, plugins))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from llmperf.types import Change, Layout, Result
+from llmperf.types.result import Failure
 from llmperf.validation.reading import printable as escaped
 
 UNKNOWN = "-"
@@ -25,6 +26,14 @@ def printable(text: str, limit: int = MAX_CELL) -> str:
 def markdown(text: str, limit: int = MAX_CELL) -> str:
     """Foreign text inside Markdown: no cell, line, tag, link or code span begins or ends in it."""
     return printable(text, limit).translate(_MARKDOWN)
+
+
+def said(failure: Failure) -> str:
+    """What a failure says, after the exception's type; llmperf's own exceptions say it all themselves."""
+    kind = failure.exception
+    if kind is None or kind.startswith("llmperf."):
+        return failure.message
+    return f"{kind}: {failure.message}" if failure.message else kind
 
 
 def number(value: float | int | None, digits: int = 1) -> str:

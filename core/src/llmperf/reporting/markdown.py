@@ -97,7 +97,7 @@ def _head(result: Result) -> Iterator[Line]:
         yield from heading(2, "Failure")
         failure = result.failure
         rank = cells.UNKNOWN if failure.rank is None else failure.rank
-        yield f"{result.status}: {failure.reason}, rank {rank}: {markdown(failure.message)}"
+        yield f"{result.status}: {failure.reason}, rank {rank}: {markdown(cells.said(failure))}"
         yield ""
         for line in failure.log_tail[-50:]:
             indent = min(len(line) - len(line.lstrip(" ")), 40)

@@ -34,7 +34,7 @@ def _status(result: Result) -> str:
     if failure.reason in failure.message and (failure.rank is None or f"rank {failure.rank} " in failure.message):
         return f"{result.status}: {failure.message}"
     rank = "" if failure.rank is None else f", rank {failure.rank}"
-    return f"{result.status}: {failure.reason}{rank}: {failure.message}"
+    return f"{result.status}: {failure.reason}{rank}: {cells.said(failure)}"
 
 
 def _what(result: Result) -> Iterator[Row]:

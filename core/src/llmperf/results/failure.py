@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf import rundir
+from llmperf.errors import PluginError
 from llmperf.results.endings import Ending, RankExit
 from llmperf.results.run_records import RunRecords
+from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure
 
@@ -123,14 +125,25 @@ def _unfinished(records: RunRecords) -> Failure | None:
 
 
 def _miscounted(records: RunRecords) -> Failure | None:
-    """More tokens in a step than the plan has, or none: whoever counts them is wrong, and so would be every figure."""
-    planned = records.plan.batch.tokens_per_step
+    """More tokens in a step than the plan has, or none: the framework counts wrongly, and no figure would hold."""
+    planned, wrong = records.plan.batch.tokens_per_step, []
     for step, ranks in records.complete_steps.items():
         reported = sum(one.tokens for one in ranks)
         if reported > planned or reported <= 0 or any(one.tokens < 0 for one in ranks):
-            message = f"the ranks report {reported} tokens in step {step}, the plan has {planned}"
-            return _failure(records, None, "controller", None, message)
-    return None
+            wrong.append((step, reported))
+    if not wrong:
+        return None
+    step, reported = wrong[0]
+    what = f"the ranks report {reported} tokens in step {step}, the first of {len(wrong)} such, the plan has {planned}"
+    message = f"{_framework(records.plan)}: {what}; each token is counted once, by one rank"
+    return _failure(records, None, "exception", f"{PluginError.__module__}.{PluginError.__qualname__}", message)
+
+
+def _framework(plan: Plan) -> str:
+    """As errors name it."""
+    name = plan.spec.tuning.framework
+    found = (one.distribution for one in plan.plugins if (one.role, one.name) == ("framework", name))
+    return f"framework {name!r} ({next(found, 'of no distribution')})"
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:

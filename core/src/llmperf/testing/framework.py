@@ -34,8 +34,9 @@ CONTRACT = (
     "warmup_steps=1",
     "lr=5e-3",
 )
-ADAPTERS = ("contract.lora.rank=8",)
-"""What the default case needs for a framework that trains adapters only."""
+ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0")
+"""What the default case needs for a framework that trains adapters only; dropout is no function of the seed alone."""
+ALONE = ("nodes=1", "devices=1")
 HOST = "cpu"
 """The vendor that it is tried on where the best devices here are not for its runtime."""
 
@@ -52,6 +53,7 @@ class FrameworkSubject(Subject):
         if vendor is not None:
             this_machine(vendor)
         self._folder = tempfile.TemporaryDirectory(prefix="llmperf-check-")
+        self._adapters: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -74,7 +76,9 @@ class FrameworkSubject(Subject):
             plain = self.drafted()
         if any(one.where == "contract.lora" for one in plain.problems):
             with_adapters = self.drafted(*ADAPTERS)
-            return plain if with_adapters.problems else with_adapters
+            if not with_adapters.problems:
+                self._adapters = ADAPTERS
+                return with_adapters
         return plain
 
     def _foreign(self, drafted: Draft) -> bool:
@@ -123,12 +127,8 @@ class FrameworkSubject(Subject):
 
     def runnable(self) -> Plan:
         """The plan with its variables; Skip where it cannot run here."""
-        plan = self.plan()
-        if plan.problems:
-            problem = plan.problems[0]
-            raise Skip(f"the default case cannot run here: {problem.where}: {problem.message}")
-        assert self.draft.plugins is not None
-        return replace(plan, env=worker_env(plan, self.draft.plugins))
+        self.plan()
+        return _runnable(self.draft, "the default case")
 
     @property
     def trained(self) -> Trained:
@@ -141,6 +141,19 @@ class FrameworkSubject(Subject):
         return train(plan, plugins, self.folder / "run")
 
     @property
+    def alone(self) -> Trained:
+        """A real run of the same contract on one rank; Skip if the other run is on one, or it cannot be planned."""
+        return self.once("alone", self._train_alone)
+
+    def _train_alone(self) -> Trained:
+        if self.plan().layout.world_size == 1:
+            raise Skip("the default case has one rank here: there are no two to compare it with")
+        drafted = self.drafted(*self._adapters, *ALONE)
+        plan, plugins = _runnable(drafted, "the default case on one rank"), drafted.plugins
+        assert plugins is not None
+        return train(plan, plugins, self.folder / "alone")
+
+    @property
     def ends(self) -> Ends:
         """How its ranks leave with an error after some steps; Skip if they run a script."""
         if self.worker.script is not None:
@@ -150,3 +163,12 @@ class FrameworkSubject(Subject):
     def losses(self) -> Mapping[int, float]:
         """Mean of the ranks' losses at each step of the run."""
         return self.trained.losses
+
+
+def _runnable(drafted: Draft, what: str) -> Plan:
+    """A draft's plan with its variables; Skip where it cannot run here."""
+    if drafted.problems or drafted.plan is None:
+        problem = drafted.problems[0]
+        raise Skip(f"{what} cannot run here: {problem.where}: {problem.message}")
+    assert drafted.plugins is not None
+    return replace(drafted.plan, env=worker_env(drafted.plan, drafted.plugins))

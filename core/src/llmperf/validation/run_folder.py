@@ -43,6 +43,14 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     return told
 
 
+def recorded_findings(folder: Path) -> tuple[Finding, ...]:
+    """What is wrong among the records of a run that has just ended; UserError if they cannot be read."""
+    from llmperf.results.run_records import read_run
+    from llmperf.validation.run_records import record_findings
+
+    return tuple(islice(record_findings(read_run(folder)), MAX_DIFFERENCES))
+
+
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     """Whether the result lies beside a plan where a run has been."""
     begun = any((folder / name).exists() for name in (rundir.RECORDS, rundir.REPORT))

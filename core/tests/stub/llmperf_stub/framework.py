@@ -16,6 +16,8 @@ def llmperf_parse_log(line):
     words = line.split()
     if words[:1] == ["did"]:
         return LoggedStep(step=int(words[1]), seconds=float(words[2]), loss=float(words[3]), grad_norm=float(words[3]))
+    if words[:1] == ["odd"]:
+        return tuple(words)
     if words[:1] == ["held"]:
         return LoggedFacts(peak_memory_bytes=int(words[1]), packages={"script": words[2]})
     if words[:1] == ["failed"]:

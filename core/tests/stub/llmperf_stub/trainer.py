@@ -87,6 +87,10 @@ class StubTrainer:
     def evaluate(self):
         if self.fault == "evaluates to nan":
             return {"score": float("nan"), "other": 0.25}
+        if self.fault == "evaluates to nothing":
+            return None
+        if self.fault == "evaluates to words":
+            return {"score": "good"}
         return {"score": 0.5} if self.evaluation_seconds is None else self.slowly()
 
     def slowly(self):

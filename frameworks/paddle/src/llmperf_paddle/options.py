@@ -30,8 +30,9 @@ def option_problems(options: Mapping[str, object]) -> Iterator[Problem]:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 yield Problem(where=where, message=f"expected a number of elements, 0 or more, found {value!r}")
         elif not any(value == one and isinstance(value, type(one)) for one in CHOICES[name]):
-            known = ", ".join(repr(one) for one in CHOICES[name])
-            yield Problem(where=where, message=f"expected one of {known}, found {value!r}")
+            known = f"one of {', '.join(repr(one) for one in CHOICES[name])}"
+            known = "true or false" if set(CHOICES[name]) == {False, True} else known
+            yield Problem(where=where, message=f"expected {known}, found {value!r}")
 
 
 def amp_level(options: Mapping[str, object], precision: str) -> str | None:

@@ -95,9 +95,14 @@ def option_problems(
         where = f"framework.{name}"
         if name not in known:
             yield Problem(where=where, message=f"{framework} has no such option; {_nearest(name, known)}")
-        elif value not in known[name]:
-            choices = ", ".join(repr(one) for one in known[name])
-            yield Problem(where=where, message=f"expected one of {choices}, found {value!r}")
+        elif not any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in known[name]):
+            yield Problem(where=where, message=f"expected {_choices(known[name])}, found {value!r}")
+
+
+def _choices(values: tuple[object, ...]) -> str:
+    if values and all(isinstance(one, bool) for one in values):
+        return "true or false"
+    return f"one of {', '.join(repr(one) for one in values)}"
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

@@ -41,7 +41,7 @@ def plans_the_default_case(subject: FrameworkSubject) -> None:
 
 def layout_is_what_was_asked_for(subject: FrameworkSubject) -> None:
     """Its layout has as many ranks as the case asks for, and they fit together."""
-    subject.rests_on(plans_the_default_case)
+    subject.rests_on(plan_has_its_shape)
     layout, tuning = subject.worker.layout, subject.draft.spec.tuning
     asked = tuning.nodes * tuning.devices
     require(layout.world_size == asked, f"{asked} ranks were asked for, the layout has {layout.world_size}")

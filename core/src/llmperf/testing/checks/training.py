@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+from llmperf.testing import reference
 from llmperf.testing.check import Skip, require
 from llmperf.testing.checks.environment import environment_is_text
 from llmperf.testing.checks.planning import agent_is_an_argv, files_stay_in_the_run_folder, plans_the_default_case
 from llmperf.testing.framework import FrameworkSubject
 from llmperf.testing.trials import Ends
+from llmperf.types.result import Failure
 
 CHANCE_NATS = 0.35
 """How far the first loss may be from that of equal chances."""
@@ -16,6 +18,10 @@ LEARNT_SHARE = 0.05
 """By this share the loss falls at least, on a text of one sentence."""
 SAME_STEPS = 5
 SAME_NATS = 1e-3
+CLOSE_NATS = {"fp32": 1e-4}
+"""How near losses are that differ by rounding alone, where every product is exact."""
+ROUNDED_NATS = 2e-2
+"""The same in lower precisions."""
 LEAVING_SECONDS = 15.0
 BEFORE_A_RUN = (plans_the_default_case, agent_is_an_argv, files_stay_in_the_run_folder, environment_is_text)
 
@@ -24,9 +30,11 @@ def run_ends_complete(subject: FrameworkSubject) -> None:
     """A run as `llmperf run` makes it, from plan.json in processes of its own, ends with a complete result."""
     subject.rests_on(*BEFORE_A_RUN)
     result = subject.trained.result
-    failure = result.failure
-    told = "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
-    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {told}")
+    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {_why(result.failure)}")
+
+
+def _why(failure: Failure | None) -> str:
+    return "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
 
 
 def tokens_add_up(subject: FrameworkSubject) -> None:
@@ -94,6 +102,46 @@ def _told(losses: list[float]) -> str:
     return ", ".join(f"{loss:.4f}" for loss in losses)
 
 
+def _rests_on_repeating(subject: FrameworkSubject) -> None:
+    """Losses that differ from run to run are told by another check, which a script is not put to."""
+    subject.rests_on(losses_are_told)
+    if subject.worker.script is None:
+        subject.rests_on(same_losses_twice)
+
+
+def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
+    """The first losses are those that the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW give."""
+    subject.rests_on(first_loss_is_chance, training_lowers_the_loss)
+    _rests_on_repeating(subject)
+    spec = subject.trained.plan.spec
+    if (reason := reference.unknown(spec.model, spec.contract.packing)) is not None:
+        raise Skip(reason)
+    # adapters begin at 0 and are drawn as the framework likes, lower precisions drift: their first loss is the same
+    steps = SAME_STEPS if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
+    expected, found = reference.first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
+    for step, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
+        cause = "another optimiser or other gradients" if step else "other weights, other tokens or another model"
+        same = abs(ours - theirs) < _nats(subject)
+        require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}")
+
+
+def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
+    """Several ranks train as one does: the first losses of one contract are the same however many ranks share it."""
+    _rests_on_repeating(subject)
+    lora = subject.trained.plan.spec.contract.lora
+    if lora is not None and lora.dropout > 0:
+        raise Skip(f"the contract has a dropout of {lora.dropout:g}, which each rank draws for itself")
+    alone, ranks = subject.alone, subject.trained.plan.layout.world_size
+    require(alone.result.failure is None, f"on one rank the run failed: {_why(alone.result.failure)}")
+    first, second = (list(one.losses.values())[:SAME_STEPS] for one in (alone, subject.trained))
+    same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
+    require(same, f"on one rank {_told(first)}; on {ranks} ranks {_told(second)}")
+
+
+def _nats(subject: FrameworkSubject) -> float:
+    return CLOSE_NATS.get(subject.draft.spec.contract.precision, ROUNDED_NATS)
+
+
 def errors_come_through(subject: FrameworkSubject) -> None:
     """Left with an error as a context manager, a trainer does not hide the error or raise another."""
     subject.rests_on(builds_again_from_the_plan)
@@ -132,6 +180,8 @@ TRAINING = (
     training_lowers_the_loss,
     builds_again_from_the_plan,
     same_losses_twice,
+    first_losses_are_the_contracts,
+    losses_are_those_of_one_rank,
     errors_come_through,
     an_error_waits_for_nobody,
     closes_after_an_error_and_twice,

@@ -1,0 +1,50 @@
+"""What a framework plugin finds in the lines of its external script, held to what it may say."""
+
+from __future__ import annotations
+
+import math
+
+from llmperf.blame import blaming, of_kind, who
+from llmperf.errors import PluginError
+from llmperf.plugins import Plugins
+from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep
+
+HOOK = "llmperf_parse_log"
+Told = LoggedStep | LoggedFacts | LoggedFailure
+KINDS: tuple[type[Told], ...] = (LoggedStep, LoggedFacts, LoggedFailure)
+MAX_SHOWN = 80
+
+
+class ScriptLines:
+    """Asks the plugin about one line after another."""
+
+    def __init__(self, plugins: Plugins) -> None:
+        self._plugins = plugins
+        self._owner = plugins.owner(HOOK)
+        self.count = 0
+        """Lines so far."""
+        self.who = who(self._owner)
+        """The plugin, as errors name it."""
+
+    def read(self, line: str) -> Told | None:
+        """What a line tells; PluginError if the plugin raises, or answers what it may not."""
+        self.count += 1
+        with blaming(self._owner, HOOK):
+            given = self._plugins.ask(HOOK, line=line)
+        if given is None:
+            return None
+        kind = next((one for one in KINDS if isinstance(given, one)), None)
+        if kind is None:
+            names = ", ".join(one.__name__ for one in KINDS)
+            raise PluginError(f"{self.who}: {HOOK}: expected one of {names} or None, found {repr(given)[:MAX_SHOWN]}")
+        told: Told = of_kind(self._owner, HOOK, given, kind)
+        self._check_numbers(told)
+        return told
+
+    def _check_numbers(self, told: Told) -> None:
+        """PluginError for a step, a time or a memory that cannot be. A loss may be no number: that is told of."""
+        for name in ("step", "seconds", "peak_memory_bytes"):
+            value = getattr(told, name, None)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                kind = type(told).__name__
+                raise PluginError(f"{self.who}: {HOOK}: {kind}.{name}: expected a number of at least 0, found {value}")
