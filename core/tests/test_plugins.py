@@ -130,14 +130,14 @@ def test_the_record_has_version_and_source_hash(install):
 def test_a_probe_that_takes_long_is_told_while_one_waits(install, monkeypatch, capsys):
     monkeypatch.setattr("llmperf.blame.SLOW_SECONDS", 0.05)
     slow = "    import time; time.sleep(0.5)\n    from llmperf.types"
-    install("llmperf-slow", "slow", PROBE.replace("    from llmperf.types", slow))
-    assert probe("slow").devices
-    assert capsys.readouterr().err == "llmperf: still waiting for llmperf_probe of vendor 'slow' (llmperf-slow)\n"
+    install("llmperf-slow", "acme", PROBE.replace("    from llmperf.types", slow))
+    assert probe("acme").devices
+    assert capsys.readouterr().err == "llmperf: still waiting for llmperf_probe of vendor 'acme' (llmperf-slow)\n"
 
 
 def test_native_code_and_children_of_a_plugin_leave_standard_output_alone(install, tmp_path):
     noise = "    import os; os.write(1, b'native'); os.system('echo child')\n    from llmperf.types"
-    install("llmperf-noisy", "noisy", PROBE.replace("    from llmperf.types", noise))
+    install("llmperf-noisy", "acme", PROBE.replace("    from llmperf.types", noise))
     done = subprocess.run([sys.executable, "-m", "llmperf", "devices", "--json"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     assert done.returncode == 0, done.stderr
