@@ -143,7 +143,7 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 5])
-@pytest.mark.parametrize("fault", ["in blocks", "at the end"])
+@pytest.mark.parametrize("fault", ["in blocks", "at the end", "at the end, untimed"])
 def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script, fault, warmup_steps):
     _, result, _ = run_script(fault, steps=30, warmup_steps=warmup_steps)
     assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 1)

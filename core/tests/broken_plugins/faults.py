@@ -155,13 +155,15 @@ TRAINING = {
     ),
     "same-losses-twice": fault(("loss=sum(losses)", "loss=0.1 * __import__('random').random() + sum(losses)")),
     "first-losses-are-the-contracts": fault(("seed=contract.seed", "seed=7")),
-    "losses-are-those-of-one-rank": fault(method("of_all_ranks(self, gradients)", "return gradients")),
+    "losses-are-those-of-one-rank": fault(
+        method("of_all_ranks(self, gradients)", "return gradients"), also=("first-losses-are-the-contracts",)
+    ),
     "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
     "an-error-waits-for-nobody": fault(
         ("if error is None:", "time.sleep(0.8 * (error is not None))\n        if not error:")
     ),
     "closes-after-an-error-and-twice": fault(method("close(self)", "assert not self.closed")),
-    "evaluation-is-figures": fault(('"perplexity"', "1")),
+    "evaluation-is-figures": fault(("math.exp(1.0)", "math.nan")),
 }
 
 OWN_TOKENS = fault(("self.batches.next_micro_batch()", "self.batches.next_micro_batch()[:, ::-1]"))

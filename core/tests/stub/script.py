@@ -16,7 +16,7 @@ rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
 steps, fault = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "none"
 
 
-HELD_BACK = {"at the end": 10**9, "in blocks": steps * 2 // 3}.get(fault, 1)
+HELD_BACK = {"at the end": 10**9, "at the end, untimed": 10**9, "in blocks": steps * 2 // 3}.get(fault, 1)
 """Lines that are written at once."""
 held = []
 
@@ -35,7 +35,9 @@ def write_held():
 
 
 def step_line(step, loss):
-    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan", "wordy": "soon"}.get(fault, SECONDS)
+    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan", "wordy": "soon", "at the end, untimed": 0.0}.get(
+        fault, SECONDS
+    )
     word = {"silent": "ran", "odd answer": "odd"}.get(fault, "did")
     return f"{word} {step + (fault == 'from one')} {seconds} {loss}"
 

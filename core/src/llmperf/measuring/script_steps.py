@@ -75,14 +75,17 @@ class ScriptSteps:
         if step.step < self._contract.warmup_steps:
             return
         self._own_seconds += step.seconds
-        if step.step and clock - self._end < min(AT_ONCE_SECONDS, step.seconds / 2):
+        gap = clock - self._end
+        if step.step and gap < AT_ONCE_SECONDS:
             self._hasty += 1
-            self._hasty_seconds += step.seconds
+            self._hasty_seconds += step.seconds if gap < step.seconds / 2 else 0.0
 
     def _check_flushed(self, measured: int, seconds: float) -> None:
-        """RunFailed if lines that came in blocks make the window shorter than its steps."""
+        """RunFailed if lines came in blocks and the window is shorter than its steps, or these tell no time."""
         missing = self._own_seconds - seconds
-        if missing > max(LATE_SECONDS, LATE_SHARE * self._own_seconds) and self._hasty_seconds > missing / 2:
+        short = missing > max(LATE_SECONDS, LATE_SHARE * self._own_seconds) and self._hasty_seconds > missing / 2
+        blind = self._own_seconds < measured * AT_ONCE_SECONDS and self._hasty > measured / 2
+        if short or blind:
             raise RunFailed(
                 f"{self._hasty} of {measured} measured steps were told at once with the step before: the window is"
                 f" {seconds:.3g} s, its steps took {self._own_seconds:.3g} s by the script's clock;"
