@@ -10,6 +10,7 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
+import wcwidth
 from click.testing import CliRunner
 from llmperf import documents
 from llmperf.cli.main import call
@@ -250,6 +251,24 @@ def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_
 def test_notes_are_shown_where_a_run_ends(example):
     example["notes"] = ["reading the devices failed: ValueError: no"]
     assert rows(result_table(typed(example)))["note"] == example["notes"][0]
+
+
+def test_a_terminals_table_in_chinese(tmp_path, example, capsys):
+    path = str(save(tmp_path / "result.json", example))
+    assert call(["report", path, "--lang", "zh"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["运行状态", "complete"]
+    assert (
+        len(
+            {
+                wcwidth.wcswidth(line[: line.index(value)])
+                for line, value in ((lines[1], "complete"), (lines[0], example["case"]))
+            }
+        )
+        == 1
+    )  # values stand below one another
+    assert call(["report", path, path, "--lang", "zh"]) == 0
+    assert "硬件设备简称" in capsys.readouterr().out
 
 
 def test_report_to_a_file(tmp_path, example, capsys):

@@ -44,8 +44,8 @@ def terminal(results: Results, language: str) -> str:
     from llmperf.reporting.summary import comparison_table, result_table
 
     if len(results) == 1:
-        return result_table(results[0][1]) + "\n"
-    return comparison_table([result for _, result in results]) + "\n"
+        return result_table(results[0][1], language) + "\n"
+    return comparison_table([result for _, result in results], language) + "\n"
 
 
 def markdown(results: Results, language: str) -> str:

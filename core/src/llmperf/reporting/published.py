@@ -30,7 +30,7 @@ def _terminal(results: Results, documents: Documents, language: str) -> str:
 
     shown = [comparison_row(result) for _, result in results]
     shown += [terminal_row(row) for _, one in documents for row in one.rows]
-    return rows_table(shown) + "\n"
+    return rows_table(shown, language) + "\n"
 
 
 def _markdown(results: Results, documents: Documents, language: str) -> str:
