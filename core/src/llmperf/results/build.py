@@ -15,6 +15,9 @@ from llmperf.results.run_records import RunRecords, read_run
 from llmperf.results.throughput import loss_curve, metrics
 from llmperf.types.result import Hardware, Result, Software
 
+UNREAD_SECONDS = 5.0
+"""Several readings; a short window may well lie between two."""
+
 
 def build_result(run_dir: Path) -> Result:
     """Compute the result of a run folder, whatever state the run was left in; UserError if it cannot be read.
@@ -107,8 +110,9 @@ def notes(records: RunRecords) -> tuple[str, ...]:
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
     """Of devices whose readings ended, or were missing, while the run went on."""
-    share = device_readings.covered(records)
-    if share is not None and share < device_readings.COVERED:
+    found = device_readings.unread(records)
+    if found is not None and found[0] > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * found[1]):
+        share = 1 - found[0] / found[1]
         yield (
             f"the devices were read over {100 * share:.0f} % of the measured window only: their memory, utilisation"
             " and power are of that part"

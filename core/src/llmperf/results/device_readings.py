@@ -56,8 +56,11 @@ def mean(records: RunRecords, name: str) -> float | None:
     return finite_mean(known) if known else None
 
 
-def covered(records: RunRecords) -> float | None:
-    """The share of the measured window over which every device was read, 0 to 1; None where none ever was."""
+def unread(records: RunRecords) -> tuple[float, float] | None:
+    """The seconds of the measured window in which not every device was read, and of how many.
+
+    None where no device ever was.
+    """
     span = window(records)
     known: dict[int, list[float]] = defaultdict(list)
     for sample in records.samples:
@@ -67,7 +70,8 @@ def covered(records: RunRecords) -> float | None:
     if span is None or not known:
         return None
     begin, end = max(span[0], *map(min, known.values())), min(span[1], *map(max, known.values()))
-    return max(0.0, end - begin) / (span[1] - span[0])
+    whole = span[1] - span[0]
+    return whole - max(0.0, end - begin), whole
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
