@@ -38,7 +38,7 @@ def llmperf_plan_workers(spec, probe):
 
 @hookimpl
 def llmperf_worker_env(plan):
-    return {"ABACUS_MODE": "quiet"}
+    return {"ABACUS_MODE": "quiet", "OPENBLAS_NUM_THREADS": "1"}  # the ranks share the cores
 
 
 @hookimpl
