@@ -106,7 +106,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
     gc.set_threshold(YOUNG_OBJECTS)
     _keep_stdout()
-    sys.exit(call(arguments))
+    code = call(arguments)
+    gc.freeze()  # the interpreter ends without looking through everything once more
+    sys.exit(code)
 
 
 def _keep_stdout() -> None:
