@@ -24,7 +24,9 @@ GUIDE = ROOT / "docs" / "vendors.md"
 """Its commands follow from one another: tests/test_vendor_guide.py."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-COMMAND = re.compile(r"^(?:uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
+FOLDERS = ("zero", "ddp", "megatron", "submission")
+"""Where the documents' commands have runs: `--out runs/NAME`."""
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 
@@ -39,22 +41,27 @@ def commands() -> list[list[str]]:
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for number, run_id in enumerate(
-        ("20261121-030405-default-cpu-zero-ab12", "20261121-040506-default-cpu-pytorch-cd34")
-    ):
-        result = llmperf_schemas.example("result") | {"run_id": run_id}
+    for number, folder in enumerate(FOLDERS):
+        run = tmp_path / "runs" / folder / f"20261121-03040{number}-default-cpu-zero-ab12"
+        result = llmperf_schemas.example("result") | {"run_id": run.name}
         result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
-        (tmp_path / "runs" / run_id).mkdir(parents=True)
-        (tmp_path / "runs" / run_id / "result.json").write_text(json.dumps(result))
+        run.mkdir(parents=True)
+        (run / "result.json").write_text(json.dumps(result))
+        if folder == "submission":
+            save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
+            save(run / "result.json", build_result(run))
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     assert words[0] in COMMANDS
     if words[0] == "run":
         words = [*words, "--dry-run"]
-    elif words[0] == "pack":
-        folder = tmp_path / words[1]
-        save(folder / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
-        save(folder / "result.json", build_result(folder))
-    assert call(words) == 0, capsys.readouterr().err
+    elif words == ["validate", "submission.zip"]:
+        assert call(["pack", *expanded("runs/submission/*"), "-o", "submission.zip"]) == 0
+    assert call([path for word in words for path in expanded(word)]) == 0, capsys.readouterr().err
+
+
+def expanded(word: str) -> list[str]:
+    """A word of a command as the shell gives it: paths where it is a pattern."""
+    return sorted(str(path) for path in Path().glob(word)) if "*" in word else [word]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
