@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.cachedir import cache_dir as cache_dir
     from llmperf.choice import of_one_model as of_one_model
     from llmperf.choice import visible_devices as visible_devices
+    from llmperf.documents import open_regular as open_regular
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.launching.folder import load_plan as load_plan
@@ -36,6 +37,7 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "load_plan": "llmperf.launching.folder",
     "standard_layout": "llmperf.accounting.layout",
+    "open_regular": "llmperf.documents",
     "learning_rate": "llmperf.accounting.schedule",
     "AcceleratorDevice": "llmperf.accelerator",
     "visible_devices": "llmperf.choice",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from errno import EINVAL, EISDIR, ENXIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -60,10 +62,44 @@ def builtins(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
+_IRREGULAR = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; every file that a user names is opened here.
+
+    OSError for anything else: to open a pipe, or to read a device, need not end. The check is made on the open file,
+    so the path cannot be replaced between the check and the first read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == ENXIO:  # what opening a socket gives
+            raise _irregular(path, os.stat(path).st_mode) from None
+        raise
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise _irregular(path, mode)
+
+
+def _irregular(path: Path, mode: int) -> OSError:
+    if stat.S_ISDIR(mode):
+        return IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    found = next((name for is_kind, name in _IRREGULAR if is_kind(mode)), "something else")
+    return OSError(EINVAL, f"expected a regular file, found {found}", str(path))
+
+
 def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """A file's content; UserError if it cannot be read or is larger than `limit`."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(limit + 1)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
@@ -82,7 +118,7 @@ def sha256(path: Path) -> str:
     import hashlib  # 3 ms, as below
 
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf import rundir
+from llmperf.documents import open_regular
 from llmperf.errors import PluginError
 from llmperf.results.endings import Ending, RankExit
 from llmperf.results.run_records import RunRecords
@@ -155,7 +156,7 @@ def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: s
 def log_tail(path: Path, lines: int) -> tuple[str, ...]:
     """Last lines of a log, without control characters; empty if there is no log."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - LOG_BYTES))
             text = file.read(LOG_BYTES).decode(errors="replace")
     except OSError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llmperf.documents import open_regular
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
 
 
 def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
-    with index.open("rb") as file:
+    with open_regular(index) as file:
         header = file.read(MEGATRON_HEADER.size)
     if len(header) < MEGATRON_HEADER.size or header[:9] != MEGATRON_MAGIC:
         raise DataError("data.path", f"{index}: expected a Megatron index (MMIDIDX), found something else")

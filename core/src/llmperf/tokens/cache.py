@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from llmperf.cachedir import cache_dir
+from llmperf.documents import open_regular
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def file_digest(path: Path) -> str:
     if memo.exists() and len(known := memo.read_text(errors="replace")) == 64:
         return known
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(READ_BYTES):
             digest.update(block)
     if facts.st_size > READ_BYTES:

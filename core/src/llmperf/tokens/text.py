@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llmperf.documents import open_regular
 from llmperf.tokens.cache import READ_BYTES, cached_tokens, file_digest
 from llmperf.tokens.encoders import Encoder
 from llmperf.tokens.problems import DataError
@@ -36,7 +37,7 @@ def _decoded(path: Path) -> Iterator[str]:
     """A file's text in blocks that end at line ends."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     held = ""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(READ_BYTES):
             text = held + _decode(decoder, block, path, file.tell() - len(block))
             end = text.rfind("\n") + 1 or len(text)

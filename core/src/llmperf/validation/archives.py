@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from llmperf.documents import MAX_DOCUMENT_BYTES
+from llmperf.documents import MAX_DOCUMENT_BYTES, open_regular
 from llmperf.errors import UserError
 
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
@@ -55,7 +55,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
 def _unzip(archive: Path, folder: Path) -> None:
     import zipfile
 
-    with zipfile.ZipFile(archive) as opened:
+    with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
         writer = _Writer(archive, folder)
         for member in opened.infolist():
             if member.is_dir():
@@ -72,7 +72,7 @@ def _unzip(archive: Path, folder: Path) -> None:
 def _untar(archive: Path, folder: Path) -> None:
     import tarfile
 
-    with tarfile.open(archive, "r|gz") as opened:
+    with open_regular(archive) as file, tarfile.open(fileobj=file, mode="r|gz") as opened:
         writer = _Writer(archive, folder)
         for member in opened:
             if member.isdir():

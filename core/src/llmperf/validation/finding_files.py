@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf import rundir
+from llmperf.documents import open_regular
 from llmperf.errors import UserError
 from llmperf.validation.archives import is_archive
 
@@ -104,11 +105,18 @@ def _is_ours(path: Path) -> bool:
 def _is_handed_in(path: Path) -> bool:
     """Markdown with figures in a table, not what llmperf itself writes beside a result or a manifest."""
     try:
-        unread = path.suffix == ".txt" or path.stat().st_size > MAX_README_BYTES
-        text = "" if unread else path.read_text("utf-8", "replace")
+        data = b"" if path.suffix == ".txt" else _at_most(path, MAX_README_BYTES)
     except OSError:
         return True  # so that it is told that it cannot be read
+    text = data.decode("utf-8", "replace")
     return "|" in text and _THROUGHPUT.search(text) is not None and not _is_written(path)
+
+
+def _at_most(path: Path, size: int) -> bytes:
+    """A file's content; nothing of a larger one."""
+    with open_regular(path) as file:
+        data = file.read(size + 1)
+    return data if len(data) <= size else b""
 
 
 def _is_written(path: Path) -> bool:
@@ -162,7 +170,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def _beginning(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(SNIFFED_BYTES).decode("utf-8", "replace")
 
 

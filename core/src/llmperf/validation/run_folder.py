@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from llmperf import rundir
-from llmperf.documents import sha256
+from llmperf.documents import read_bytes, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.differences import differences
@@ -161,6 +161,6 @@ def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Find
 
 def _holds(path: Path, expected: bytes) -> bool:
     try:
-        return path.stat().st_size == len(expected) and path.read_bytes() == expected
-    except OSError:
+        return path.stat().st_size == len(expected) and read_bytes(path) == expected
+    except (OSError, UserError):
         return False

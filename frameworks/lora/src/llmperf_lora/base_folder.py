@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmperf import open_regular
 from llmperf.errors import UserError
 from llmperf.types import Problem
 
@@ -39,7 +40,7 @@ def folder_problems(folder: Path, model: Model) -> Iterator[Problem]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of bounded size; UserError otherwise."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_JSON_BYTES + 1)
         document = json.loads(content) if len(content) <= MAX_JSON_BYTES else None
     except OSError as error:
@@ -131,7 +132,7 @@ def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def _header(path: Path) -> dict[str, Any]:
     """Eight bytes of length, then JSON: the format of https://github.com/huggingface/safetensors."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(8)
             size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             header = json.loads(file.read(size)) if 0 < size <= MAX_JSON_BYTES else None

@@ -10,6 +10,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmperf import open_regular
 from llmperf.errors import UserError
 
 LETTERS = "ABCD"
@@ -84,7 +85,7 @@ def _shots(path: Path, shots: int) -> tuple[Question, ...]:
 def read_questions(path: Path) -> tuple[Question, ...]:
     """The rows of one file: question, four choices, the letter of the right one; no header."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
