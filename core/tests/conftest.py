@@ -165,10 +165,10 @@ def _records(plan, rank):
     contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
     begin = 1768469405.0
     yield PhaseRecord(rank=rank, phase="measuring", at=begin)
-    for step in range(contract.steps):
-        loss = math.log(plan.spec.model.vocab_size) - 0.1 * step
-        measured = step >= contract.warmup_steps
-        at = begin + 0.64 * (step + 1)
+    for step in range(1, contract.steps + 1):
+        loss = math.log(plan.spec.model.vocab_size) - 0.1 * (step - 1)
+        measured = step > contract.warmup_steps
+        at = begin + 0.64 * step
         yield StepRecord(rank=rank, step=step, measured=measured, at=at, step_seconds=0.64, tokens=tokens, loss=loss)
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(

@@ -31,7 +31,7 @@ def result(example, losses, **changed):
 
 
 def curve(apart=0.0, steps=STEPS):
-    return {step: (8.0 - 0.1 * step) * (1 + apart) for step in range(steps)}
+    return {step: (8.0 - 0.1 * step) * (1 + apart) for step in range(1, steps + 1)}
 
 
 def read(document) -> Result:
@@ -51,7 +51,7 @@ def test_two_percent_from_the_21st_step_on_is_the_limit(apart):
 
     example = llmperf_schemas.example("result")
     reference = read(result(example, curve()))
-    early = {step: loss * (1 + 10 * apart) if step < 20 else loss for step, loss in curve().items()}
+    early = {step: loss * (1 + 10 * apart) if step < 21 else loss for step, loss in curve().items()}
     assert align(read(result(example, early)), reference).passed
     found = align(read(result(example, curve(apart))), reference)
     assert found.mean_relative == pytest.approx(apart)

@@ -179,9 +179,9 @@ def test_a_loss_that_is_no_number(start, stub_plan):
     status, result = run.wait()
     assert (status, result.status) == (1, "failed")
     assert (result.failure.rank, result.failure.reason) == (1, "nonfinite loss")
-    assert result.failure.message == "the loss of step 5 is nan"
+    assert result.failure.message == "the loss of step 6 is nan"
     assert steps_of(run.run, 1)[-1].nonfinite == "nan"
-    assert [(point.loss, point.nonfinite) for point in result.loss_curve if point.step == 5] == [(None, "nan")]
+    assert [(point.loss, point.nonfinite) for point in result.loss_curve if point.step == 6] == [(None, "nan")]
     assert "NaN" not in (run.run / rundir.RESULT).read_text()
 
 

@@ -146,13 +146,13 @@ def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
         memory.write(MemorySample(at=1.0, query_seconds=0.0, devices=devices))
         for rank, recorder in enumerate((first, second)):
             recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1.0))
-            for step in range(4 + rank):
-                seconds = 9.0 if step < 2 else 0.5
+            for step in range(1, 5 + rank):
+                seconds = 9.0 if step <= 2 else 0.5
                 recorder.write(
                     StepRecord(
                         rank=rank,
                         step=step,
-                        measured=step >= 2,
+                        measured=step > 2,
                         at=1.0,
                         step_seconds=seconds,
                         tokens=16,

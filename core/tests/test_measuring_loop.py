@@ -78,7 +78,7 @@ def run_loop(tmp_path, trainer, device, steps, warmup):
 def test_step_times_come_from_the_device_and_losses_when_they_have_arrived(tmp_path):
     device = AsyncDevice()
     window, records = run_loop(tmp_path, AsyncTrainer(device, [float(n) for n in range(30)]), device, 30, 5)
-    assert [one.step for one in records] == list(range(30))
+    assert [one.step for one in records] == list(range(1, 31))
     assert [one.loss for one in records] == [float(n) for n in range(30)]
     assert [one.measured for one in records] == [False] * 5 + [True] * 25
     assert all(one.step_seconds == pytest.approx(0.004, abs=0.003) for one in records[6:])
@@ -98,10 +98,10 @@ def test_the_host_waits_for_the_device_at_the_two_edges_only(tmp_path):
 def test_a_loss_that_is_no_number_is_recorded_and_ends_the_loop(tmp_path, loss, name):
     device = AsyncDevice()
     trainer = AsyncTrainer(device, [1.0, 2.0, loss, *[1.0] * 100])
-    with pytest.raises(NonfiniteLoss, match=f"the loss of step 2 is {name}"):
+    with pytest.raises(NonfiniteLoss, match=f"the loss of step 3 is {name}"):
         run_loop(tmp_path, trainer, device, 100, 0)
     last = read_records(tmp_path / "r.jsonl")[-1]
-    assert (last.step, last.loss, last.nonfinite) == (2, None, name)
+    assert (last.step, last.loss, last.nonfinite) == (3, None, name)
     assert trainer.step < 3 + MAX_STEPS_AHEAD + 2
 
 
@@ -112,7 +112,7 @@ def test_tokens_that_are_no_count_end_the_loop(tmp_path, tokens):
             return replace(super().train_step(), tokens=tokens)
 
     device = AsyncDevice()
-    with pytest.raises(PluginError, match=f"llmperf_build_trainer: .* as tokens of step 0, found {tokens!r}"):
+    with pytest.raises(PluginError, match=f"llmperf_build_trainer: .* as tokens of step 1, found {tokens!r}"):
         run_loop(tmp_path, Miscounting(device, [1.0]), device, 1, 0)
 
 
@@ -126,15 +126,15 @@ class Scalar32:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (None, "expected a StepOutput as answer of train_step() in step 0, found None"),
-        (6.9, "expected a StepOutput as answer of train_step() in step 0, found builtins.float"),
+        (None, "expected a StepOutput as answer of train_step() in step 1, found None"),
+        (6.9, "expected a StepOutput as answer of train_step() in step 1, found builtins.float"),
         (
             StepOutput(loss=Scalar32(), tokens=10),
-            f"expected a float, a DeferredScalar or None as loss of step 0, found {__name__}.Scalar32",
+            f"expected a float, a DeferredScalar or None as loss of step 1, found {__name__}.Scalar32",
         ),
         (
             StepOutput(loss=1.0, tokens=10, grad_norm=Scalar32()),
-            f"expected a float, a DeferredScalar or None as grad_norm of step 0, found {__name__}.Scalar32",
+            f"expected a float, a DeferredScalar or None as grad_norm of step 1, found {__name__}.Scalar32",
         ),
     ],
 )

@@ -34,11 +34,11 @@ class Folder:
         return StepRecord(
             rank=rank,
             step=step,
-            measured=step >= self.warmup,
-            at=100.0 + step,
+            measured=step > self.warmup,
+            at=99.0 + step,
             step_seconds=0.1 * (rank + 1),
             tokens=self.tokens,
-            loss=8.0 - step + rank,
+            loss=9.0 - step + rank,
             grad_norm=2.0,
         )
 
@@ -61,7 +61,7 @@ class Folder:
 
     def of(self, rank):
         yield PhaseRecord(rank=rank, phase="measuring", at=100.0 + rank)
-        yield from (self.step(rank, step) for step in range(self.steps))
+        yield from (self.step(rank, step) for step in range(1, self.steps + 1))
         yield PhaseRecord(rank=rank, phase="evaluating", at=110.0 + rank)
         if rank in self.finished:
             measured = self.steps - self.warmup
@@ -222,7 +222,7 @@ def test_more_tokens_than_planned_fail_the_run(folder):
     assert result.status == "failed"
     assert (result.failure.rank, result.failure.reason) == (None, "exception")
     assert result.failure.message == (
-        "framework 'stub' (llmperf-stub): the ranks report 34 tokens in step 0, the first of 6 such, the plan has 32;"
+        "framework 'stub' (llmperf-stub): the ranks report 34 tokens in step 1, the first of 6 such, the plan has 32;"
         " each token is counted once, by one rank"
     )
 
@@ -232,7 +232,7 @@ def test_a_step_without_tokens_fails_the_run(folder, tokens):
     folder.tokens = tokens
     result = folder.build()
     assert result.status == "failed"
-    assert f"the ranks report {2 * tokens} tokens in step 0, the first of 6 such, the pl" in result.failure.message
+    assert f"the ranks report {2 * tokens} tokens in step 1, the first of 6 such, the pl" in result.failure.message
 
 
 def test_fewer_tokens_than_planned_are_noted(folder):
@@ -240,7 +240,7 @@ def test_fewer_tokens_than_planned_are_noted(folder):
     result = folder.build()
     assert result.status == "complete"
     assert result.notes == (
-        "6 of 6 steps trained on fewer than the planned 32 tokens, the first of them step 0;"
+        "6 of 6 steps trained on fewer than the planned 32 tokens, the first of them step 1;"
         " the throughput counts what was trained on",
     )
 
@@ -255,7 +255,7 @@ def test_padding_is_said_with_its_share(folder):
 
 def test_the_loss_is_the_mean_of_the_tokens_not_of_the_ranks(folder):
     """Ranks have unequally many tokens where sequences are padded."""
-    steps = [replace(folder.step(rank, 0), tokens=tokens) for rank, tokens in ((0, 24), (1, 8))]
+    steps = [replace(folder.step(rank, 1), tokens=tokens) for rank, tokens in ((0, 24), (1, 8))]
     folder.steps, folder.extra, folder.finished = 0, {0: steps[:1], 1: steps[1:]}, set()
     (point,) = folder.build().loss_curve
     assert point.loss == pytest.approx((24 * 8.0 + 8 * 9.0) / 32)

@@ -9,7 +9,7 @@ from llmperf.types import Optimizer
 
 def rates(steps=10, **settings):
     optimizer = Optimizer(lr=1.0, **settings)
-    return [learning_rate(optimizer, step, steps) for step in range(steps)]
+    return [learning_rate(optimizer, step, steps) for step in range(1, steps + 1)]
 
 
 def test_constant_is_constant():

@@ -95,7 +95,7 @@ def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
 def test_odd_output_spoils_nothing(run_script, oddity):
     plan, result, run = run_script(oddity)
     assert (result.status, result.failure) == ("complete", None)
-    assert [one.step for one in steps_of(run, 1)] == list(range(8))
+    assert [one.step for one in steps_of(run, 1)] == list(range(1, 9))
     assert left_of(plan) == []
     if oddity == "torn":
         assert rundir.log_path(run, 1).read_text().endswith("no newline at the end")
@@ -107,15 +107,16 @@ def test_odd_output_spoils_nothing(run_script, oddity):
         ("raises", "exited", 1, "ended with status 1"),
         ("tells", "exception", 1, "told before the end"),
         ("killed", "killed", 0, "SIGKILL"),
-        ("nan", "nonfinite loss", 1, "the loss of step 3 is nan"),
-        ("gap", "exception", 1, "tells of step 4 after 3 of 8 steps"),
+        ("nan", "nonfinite loss", 1, "the loss of step 4 is nan"),
+        ("gap", "exception", 1, "tells of step 5 after 3 of 8 steps"),
         ("ends", "exception", 1, "ended well after 3 of 8 steps"),
-        ("from one", "exception", 1, "tells of step 1 after 0 of 8 steps; expected step 0: steps begin at 0"),
+        ("from zero", "exception", 1, "LoggedStep.step: expected steps counted from 1, found 0"),
+        ("from two", "exception", 1, "tells of step 2 after 0 of 8 steps; expected step 1: each step is reported"),
         (
             "each fifth",
             "exception",
             1,
-            "tells of step 5 after 1 of 8 steps; expected step 1: steps begin at 0, and each",
+            "tells of step 6 after 1 of 8 steps; expected step 2: each step is reported, and",
         ),
         ("silent", "exception", 1, "(llmperf-stub): llmperf_parse_log found no step in the 11 lines of rank 1"),
         (
@@ -159,7 +160,7 @@ def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
 
 
 def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
-    program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(8)]; print('node', sys.argv[1])"
+    program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
     script = Script(command=(sys.executable, "-c", program, "{node_rank}"), step_rank=1)
     run_plan(replace(stub_plan(steps=8), script=script), tmp_path / "run", load_for("stub", "stub"))
     assert "node 0" in rundir.log_path(tmp_path / "run", 1).read_text()

@@ -63,15 +63,15 @@ def records(plan, rank, seconds):
     tokens = plan.batch.tokens_per_step // plan.layout.world_size
     contract = plan.spec.contract
     yield PhaseRecord(rank=rank, phase="measuring", at=BEGIN)
-    for step in range(contract.steps):
+    for step in range(1, contract.steps + 1):
         yield StepRecord(
             rank=rank,
             step=step,
-            measured=step >= contract.warmup_steps,
-            at=BEGIN + seconds * (step + 1),
+            measured=step > contract.warmup_steps,
+            at=BEGIN + seconds * step,
             step_seconds=seconds,
             tokens=tokens,
-            loss=loss_at(plan, step),
+            loss=loss_at(plan, step - 1),
         )
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(
@@ -199,7 +199,7 @@ FAULTS = {
     "LP502": put(("/metrics/known_entropy", 9.0)),
     "LP503": put(("/metrics/first_loss", 2.0), ("/loss_curve/0/loss", 2.0)),
     "LP504": put(("/metrics/final_loss", times(0.9))),
-    "LP505": put(("/loss_curve/3/step", 4)),
+    "LP505": put(("/loss_curve/3/step", 5)),
     "LP506": put(("/metrics/final_loss", 1e9)),
     "LP507": put(("/loss_curve/3/loss", 1e9)),
     "LP601": put(("/variant", lambda value: not value)),

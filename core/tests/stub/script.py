@@ -39,7 +39,7 @@ def step_line(step, loss):
         fault, SECONDS
     )
     word = {"silent": "ran", "odd answer": "odd"}.get(fault, "did")
-    return f"{word} {step + (fault == 'from one')} {seconds} {loss}"
+    return f"{word} {step + {'from zero': 0, 'from two': 2}.get(fault, 1)} {seconds} {loss}"
 
 
 def main():

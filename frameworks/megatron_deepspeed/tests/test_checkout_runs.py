@@ -103,7 +103,7 @@ def test_a_run_of_the_stand_in_is_complete_and_on_the_same_tokens_as_any_other(r
     [
         ("raises", "exception", 1, "the stand-in has had enough"),
         ("killed", "killed", 0, "SIGKILL"),
-        ("nan", "nonfinite loss", 1, "the loss of step 2 is nan"),
+        ("nan", "nonfinite loss", 1, "the loss of step 3 is nan"),
         ("hangs", "hung", None, "no rank finished a step"),
     ],
 )

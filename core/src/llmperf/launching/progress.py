@@ -91,7 +91,7 @@ class Follower:
             if isinstance(one, PhaseRecord):
                 state.phase = one.phase
             elif isinstance(one, StepRecord):
-                state.steps = one.step + 1
+                state.steps = one.step
                 self._add(one)
             elif isinstance(one, FailureRecord):
                 state.failed = True

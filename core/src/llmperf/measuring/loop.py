@@ -63,11 +63,11 @@ class MeasuredLoop:
 
         NonfiniteLoss when a loss is NaN or infinite.
         """
-        self._steps(0, warmup_steps, measured=False)
+        self._steps(1, warmup_steps, measured=False)
         self._device.synchronize()
         entering("measuring")
         begin = time.perf_counter()
-        tokens = self._steps(warmup_steps, steps, measured=True)
+        tokens = self._steps(warmup_steps + 1, steps, measured=True)
         self._device.synchronize()
         seconds = time.perf_counter() - begin
         self._record_all()
@@ -77,7 +77,7 @@ class MeasuredLoop:
         tokens = 0
         train_step, event, clock = self._trainer.train_step, self._device.event, time.time
         begin = event()
-        for step in range(first, last):
+        for step in range(first, last + 1):
             output = train_step()
             end = event()
             _check(output, step)

@@ -43,8 +43,9 @@ class ScriptLines:
 
     def _check_numbers(self, told: Told) -> None:
         """PluginError for a step, a time or a memory that cannot be. A loss may be no number: that is told of."""
-        for name in ("step", "seconds", "peak_memory_bytes"):
+        for name, least in (("step", 1), ("seconds", 0), ("peak_memory_bytes", 0)):
             value = getattr(told, name, None)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                kind = type(told).__name__
-                raise PluginError(f"{self.who}: {HOOK}: {kind}.{name}: expected a number of at least 0, found {value}")
+            if value is not None and not (math.isfinite(value) and value >= least):
+                expected = "steps counted from 1" if name == "step" else "a number of at least 0"
+                where = f"{self.who}: {HOOK}: {type(told).__name__}.{name}"
+                raise PluginError(f"{where}: expected {expected}, found {value}")

@@ -43,13 +43,13 @@ class ScriptSteps:
 
         RunFailed if a step is missing before it or it is one too many; NonfiniteLoss if its loss is no number.
         """
-        if step.step < self.done:
+        if step.step <= self.done:
             return
         if self.done == self._contract.steps:
             raise RunFailed(f"the script goes on after the last of {self.done} steps")
-        if step.step > self.done:
+        if step.step > self.done + 1:
             told = f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps"
-            raise RunFailed(f"{told}; expected step {self.done}: steps begin at 0, and each is told")
+            raise RunFailed(f"{told}; expected step {self.done + 1}: each step is reported, and the first is step 1")
         self._write(self._record(step, line.at))
         self._note_haste(step, line.clock)
         self._set_edges(step, line.clock)
@@ -58,7 +58,7 @@ class ScriptSteps:
 
     def take_record(self, record: StepRecord) -> None:
         """A step that another rank has told of: this rank did it too, and its tokens are counted there."""
-        if record.step == self.done:
+        if record.step == self.done + 1:
             self._write(replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None))
 
     def window(self) -> Window:
@@ -72,11 +72,11 @@ class ScriptSteps:
 
     def _note_haste(self, step: LoggedStep, clock: float) -> None:
         """Of the measured steps: what they took, and which of them came at once with the step before."""
-        if step.step < self._contract.warmup_steps:
+        if step.step <= self._contract.warmup_steps:
             return
         self._own_seconds += step.seconds
         gap = clock - self._end
-        if step.step and gap < AT_ONCE_SECONDS:
+        if step.step > 1 and gap < AT_ONCE_SECONDS:
             self._hasty += 1
             self._hasty_seconds += step.seconds if gap < step.seconds / 2 else 0.0
 
@@ -94,9 +94,9 @@ class ScriptSteps:
 
     def _set_edges(self, step: LoggedStep, clock: float) -> None:
         """The window begins with the last warm-up line; without one, as long before the first as that step took."""
-        if step.step == self._contract.warmup_steps - 1:
+        if step.step == self._contract.warmup_steps:
             self._begin = clock
-        elif step.step == self._contract.warmup_steps == 0:
+        elif step.step == 1 and self._contract.warmup_steps == 0:
             self._begin = clock - step.seconds
         self._end = clock
 
@@ -105,7 +105,7 @@ class ScriptSteps:
         return StepRecord(
             rank=self._rank,
             step=step.step,
-            measured=step.step >= self._contract.warmup_steps,
+            measured=step.step > self._contract.warmup_steps,
             at=at,
             step_seconds=step.seconds,
             tokens=self._tokens,

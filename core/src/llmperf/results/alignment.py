@@ -12,7 +12,7 @@ from llmperf.types.result import Result
 from llmperf.types.spec import Model
 
 FROM_STEP = 21
-"""The published tables compare from the 21st step on, counted from 1."""
+"""The published tables compare from the 21st step on."""
 MEAN_LIMIT = 0.02
 """Largest mean relative error of an aligned run, as the published tables have it."""
 MAY_DIFFER = ("precision", "steps", "warmup_steps")
@@ -24,7 +24,7 @@ class Difference:
     """One step that both runs have."""
 
     step: int
-    """From 1, as people count."""
+    """From 1."""
     loss: float
     """Of the run, nats per token."""
     reference: float
@@ -54,7 +54,7 @@ class Alignment:
     steps: tuple[Difference, ...]
     """Those that both have, in order."""
     from_step: int
-    """The first step that counts in the mean, from 1."""
+    """The first step that counts in the mean."""
     mean_relative: float | None
     """Mean relative error of the steps that count; None when there is none."""
     largest_absolute: float
@@ -105,9 +105,7 @@ def _faults(result: Result) -> tuple[str, ...]:
     lost = [point for point in result.loss_curve if point.loss is None]
     if lost:
         what = lost[0].nonfinite or "no number"
-        faults.append(
-            f"the loss of {result.run_id} is {what} at step {lost[0].step + 1}, no number at {len(lost)} in all"
-        )
+        faults.append(f"the loss of {result.run_id} is {what} at step {lost[0].step}, no number at {len(lost)} in all")
     return tuple(faults)
 
 
@@ -128,7 +126,7 @@ def _common(run: Result, reference: Result) -> Sequence[Difference]:
 
 
 def _curve(result: Result) -> dict[int, float]:
-    curve = {point.step + 1: point.loss for point in result.loss_curve if point.loss is not None}
+    curve = {point.step: point.loss for point in result.loss_curve if point.loss is not None}
     if not curve:
         raise UserError(f"{result.run_id}: loss_curve: expected the loss of each step, found none")
     return curve

@@ -68,8 +68,8 @@ class AdamW:
         settings = self._settings
         norm = np.sqrt(sum(float(np.square(one).sum()) for one in gradients.values()))
         clip = 1.0 if settings.clip_norm is None else min(1.0, settings.clip_norm / (norm + 1e-6))
-        rate = learning_rate(settings, self._step, self._steps)
         self._step += 1
+        rate = learning_rate(settings, self._step, self._steps)
         for name, gradient in gradients.items():
             self._update(name, clip * gradient, rate)
 

@@ -49,23 +49,23 @@ class TokenBatches:
         `IGNORED` (-100) stands after the end of a padded record: any id will do as input, as label it is left out.
         UserError if it holds an id that the model's vocabulary has not, or if the data have run out.
         """
-        step, micro_step = divmod(self._taken, self._batch.gradient_accumulation)
+        steps_before, micro_step = divmod(self._taken, self._batch.gradient_accumulation)
         self._taken += 1
         rows = range(self._batch.micro_batch)
-        places = [position(self._batch, step, micro_step, self._rank, row) for row in rows]
+        places = [position(self._batch, steps_before, micro_step, self._rank, row) for row in rows]
         tokens = np.stack([self._samples.at(place) for place in places])
         self.learnt = sum(self._samples.learnt(place) for place in places)
-        self.weight = self.learnt * self._batch.global_batch / (self._learnt_of(step) * len(places))
+        self.weight = self.learnt * self._batch.global_batch / (self._learnt_of(steps_before) * len(places))
         if self.learnt == tokens[:, 1:].size:  # records that are padded were all looked through when they were opened
             check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
         return tokens
 
-    def _learnt_of(self, step: int) -> int:
-        """Tokens of a step that are predicted, over all ranks."""
-        if self._step_learnt[0] != step:
-            first = step * self._batch.global_batch
+    def _learnt_of(self, steps_before: int) -> int:
+        """Tokens of the step after `steps_before` others that are predicted, over all ranks."""
+        if self._step_learnt[0] != steps_before:
+            first = steps_before * self._batch.global_batch
             places = range(first, first + self._batch.global_batch)
-            self._step_learnt = step, sum(self._samples.learnt(place) for place in places)
+            self._step_learnt = steps_before, sum(self._samples.learnt(place) for place in places)
         return self._step_learnt[1]
 
     def close(self) -> None:

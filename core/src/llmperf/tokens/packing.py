@@ -30,10 +30,13 @@ def sample_bounds(index: int, seq_len: int) -> tuple[int, int]:
     return index * seq_len, index * seq_len + seq_len + 1
 
 
-def position(batch: Batch, step: int, micro_step: int, data_parallel_rank: int, row: int) -> int:
-    """Place of one row in the global order: the rows of a step are the same whatever its layout."""
+def position(batch: Batch, steps_before: int, micro_step: int, data_parallel_rank: int, row: int) -> int:
+    """Place in the global order of one row of the step after `steps_before` others.
+
+    The rows of a step are the same whatever its layout.
+    """
     slot = micro_step * batch.data_parallel + data_parallel_rank
-    return step * batch.global_batch + slot * batch.micro_batch + row
+    return steps_before * batch.global_batch + slot * batch.micro_batch + row
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
 
 from llmperf.types.devices import DeviceSample
-from llmperf.types.units import Count, NonNegative
+from llmperf.types.units import Count, NonNegative, Positive
 
 
 @runtime_checkable
@@ -83,8 +83,8 @@ class StepRecord:
     """Which record this is."""
     rank: Count
     """Who did the step."""
-    step: Count
-    """From 0, warm-up included."""
+    step: Positive
+    """From 1, warm-up included."""
     measured: bool
     """False for a warm-up step."""
     at: NonNegative
@@ -105,8 +105,8 @@ class StepRecord:
 class LoggedStep:
     """A step as an external script prints it. Who did it, when, on how many tokens, measured or not: the core says."""
 
-    step: Count
-    """From 0."""
+    step: Positive
+    """From 1."""
     seconds: NonNegative
     """By the script's own stopwatch."""
     loss: float | None

@@ -135,9 +135,9 @@ class Metrics:
     step_seconds: StepStatistics | None
     """Spread of the step times, in seconds."""
     first_loss: float | None
-    """Mean over ranks at step 0, nats per token."""
+    """Mean over ranks at the first step, nats per token."""
     final_loss: float | None
-    """Mean over ranks, of the first and the last step."""
+    """Mean over ranks at the last recorded step, nats per token."""
     known_entropy: NonNegative | None
     """Nats per token below which no model can get on this data; None where unknown."""
     rank_memory: tuple[RankMemory, ...] = ()
@@ -194,8 +194,8 @@ class Mfu:
 class LossPoint:
     """Mean loss over ranks at one step."""
 
-    step: Count
-    """From 0, warm-up included."""
+    step: Positive
+    """From 1, warm-up included."""
     loss: float | None
     """Nats per token; None when it was no number."""
     nonfinite: str | None = None

@@ -51,7 +51,7 @@ class PaddleTrainer:
     def train_step(self) -> StepOutput:
         """One optimiser step: all micro batches, the gradient over all ranks, clipped, the update."""
         contract, parts = self._plan.spec.contract, self._parts
-        parts.adamw.set_lr(llmperf.learning_rate(contract.optimizer, self._step, contract.steps))
+        parts.adamw.set_lr(llmperf.learning_rate(contract.optimizer, self._step + 1, contract.steps))
         if parts.clip:
             parts.clip.norm = None
         loss = self._pipeline() if self._plan.layout.pipeline_parallel > 1 else self._accumulate()

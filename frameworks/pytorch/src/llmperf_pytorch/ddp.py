@@ -99,7 +99,7 @@ class DdpTrainer(TorchTrainer):
         self._scaler.unscale_(self._optimizer)
         if settings.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip_norm)
-        set_learning_rate(self._optimizer.param_groups, learning_rate(settings, self._step, self._contract.steps))
+        set_learning_rate(self._optimizer.param_groups, learning_rate(settings, self._step + 1, self._contract.steps))
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()

@@ -78,7 +78,7 @@ class ZeroTrainer(TorchTrainer):
     def train_step(self) -> StepOutput:
         """All micro batches; the engine reduces, clips and updates with the last."""
         batch, contract = self._plan.batch, self._spec.contract
-        rate = learning_rate(contract.optimizer, self._step, contract.steps)
+        rate = learning_rate(contract.optimizer, self._step + 1, contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)
         sums = StepSums()
         for _ in range(batch.gradient_accumulation):

@@ -174,7 +174,7 @@
     }).filter(function (one, i) { return one.ranges.length && !(same && i); });
   }
 
-  function warmup(curves) { return curves.warmup_steps ? [[null, curves.warmup_steps - 0.5]] : []; }
+  function warmup(curves) { return curves.warmup_steps ? [[null, curves.warmup_steps + 0.5]] : []; }
   function outside(curves) { return typeof curves.window_seconds === "number" ? [[null, 0], [curves.window_seconds, null]] : []; }
 
   function allCharts(list) {

@@ -119,8 +119,8 @@ def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
     # adapters begin at 0 and are drawn as the framework likes, lower precisions drift: their first loss is the same
     steps = SAME_STEPS if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
     expected, found = reference.first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
-    for step, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
-        cause = "another optimiser or other gradients" if step else "other weights, other tokens or another model"
+    for step, (ours, theirs) in enumerate(zip(expected, found, strict=True), start=1):
+        cause = "another optimiser or other gradients" if step > 1 else "other weights, other tokens or another model"
         same = abs(ours - theirs) < _nats(subject)
         require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}")
 

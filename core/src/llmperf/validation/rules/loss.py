@@ -112,9 +112,9 @@ def every_step(result: Result) -> Iterator[Violation]:
     """A complete run has a point for each of its steps, warm-up included; no run has more."""
     curve, steps = result.loss_curve, result.contract.steps
     for index, point in enumerate(curve):
-        before = curve[index - 1].step if index else -1
-        if point.step <= before or point.step >= steps:
-            expected = f"steps in rising order below {steps}"
+        before = curve[index - 1].step if index else 0
+        if point.step <= before or point.step > steps:
+            expected = f"steps from 1 to {steps} in rising order"
             yield f"/loss_curve/{index}/step", f"expected {expected}, found {point.step} after {before}"
             return
     if result.status == "complete" and len(curve) != steps:

@@ -51,7 +51,7 @@ class PipelineTrainer(TorchTrainer):
 
     def train_step(self) -> StepOutput:
         """All micro batches through the pipeline, gradients averaged over data-parallel ranks, one update."""
-        rate = learning_rate(self._contract.optimizer, self._step, self._contract.steps)
+        rate = learning_rate(self._contract.optimizer, self._step + 1, self._contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)
         self._engine.train_batch(self._micro_batches())
         self._step += 1
