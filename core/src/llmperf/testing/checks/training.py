@@ -59,7 +59,7 @@ def first_loss_is_chance(subject: FrameworkSubject) -> None:
     """Before anything is learnt the loss is the logarithm of the vocabulary: mean nats per token, no sums, no bits."""
     subject.rests_on(losses_are_told)
     expected = math.log(subject.draft.spec.model.vocab_size)
-    found = subject.losses()[0]
+    found = subject.losses()[1]
     near = abs(found - expected) < CHANCE_NATS
     require(
         near, f"the first loss is {found:.3f}; expected about ln {subject.draft.spec.model.vocab_size}: {expected:.3f}"
