@@ -126,6 +126,19 @@ def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, messag
     assert (status, result.failure.rank, result.failure.message) == (1, 1, message)
 
 
+@pytest.mark.parametrize(
+    ("options", "phase"),
+    [({"fault": "leave at build", "waits_at_build": True}, "building"), ({"fault": "leaves"}, "measuring")],
+    ids=["building", "measuring"],
+)
+def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once(start, stub_plan, options, phase):
+    run = start(stub_plan(steps=5000, stall_seconds=600.0, startup_seconds=600.0, **options))
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "exited")
+    assert result.failure.message == f"rank 1 ended with status 0 while {phase}, before it was done"
+
+
 def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, step_seconds=0.02, in_step=False))
     run.wait_for_steps(30, ranks=(0,))  # the other rank goes on for a while

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 import llmperf_schemas
@@ -12,6 +16,8 @@ from llmperf import documents, rundir
 from llmperf.launching.run import run_plan
 from llmperf.plugins import load_for
 from llmperf.types import Result
+
+CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
 
 
 def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
@@ -40,6 +46,23 @@ def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path)
     assert seen[-1].steps == 25
     kinds = [json.loads(line)["kind"] for line in rundir.records_path(run, 0).read_text().splitlines()]
     assert kinds.count("step") == 25
+
+
+ADDRESS_SPACE_BYTES = 900 * 2**20
+"""Less than the largest file of records that would be read; a run of the stub takes about a third of it."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space as Linux has them")
+def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_path):
+    documents.save(tmp_path / "plan-in.json", stub_plan())
+    done = subprocess.run(
+        [sys.executable, str(CONTROLLER), str(tmp_path / "plan-in.json"), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES)),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "complete\n", "")
+    assert documents.load(tmp_path / "run" / rundir.RESULT, Result).status == "complete"
 
 
 def schema_errors(name, document):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,19 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
     assert message in result.failure.message
     if fault == "raises":
         assert "no more of this" in " ".join(result.failure.log_tail)
+
+
+@pytest.mark.parametrize(
+    ("fault", "when"),
+    [("leaves early", "building, after 0 of 8 steps"), ("leaves", "measuring, after 3 of 8 steps")],
+)
+def test_a_script_that_leaves_its_peers_is_named(run_script, fault, when):
+    began = time.monotonic()
+    plan, result, _ = run_script(fault, stall_seconds=600.0, startup_seconds=600.0)
+    assert time.monotonic() - began < 30
+    assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 0)
+    assert result.failure.message == f"the script of rank 0 ended with status 0 while {when}"
+    assert left_of(plan) == []
 
 
 @pytest.mark.parametrize("warmup_steps", [0, 5])

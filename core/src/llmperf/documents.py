@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from errno import EINVAL, EISDIR, ENXIO
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 _UNSEEN = "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Larger plans and results are refused unread."""
+BLOCK_BYTES = 2**20
+"""What is asked of a file at once."""
 
 
 def encode(document: Any) -> bytes:
@@ -100,12 +103,19 @@ def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """A file's content; UserError if it cannot be read or is larger than `limit`."""
     try:
         with open_regular(path) as file:
-            data = file.read(limit + 1)
+            data = b"".join(_blocks(file, limit + 1))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     if len(data) > limit:
         raise UserError(f"{path}: larger than the {limit // 2**20} MiB that are read")
     return data
+
+
+def _blocks(file: IO[bytes], most: int) -> Iterator[bytes]:
+    """Up to `most` bytes of a file. `read(most)` alone would take memory for all of them, however few there are."""
+    while most > 0 and (block := file.read(min(most, BLOCK_BYTES))):
+        most -= len(block)
+        yield block
 
 
 def load(path: Path, kind: type[T]) -> T:

@@ -46,6 +46,8 @@ def main():
     if fault != "deaf":
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     print(f"rank {rank} begins", flush=True)
+    if fault == "leaves early":
+        meet(fault)
     print(f"held {1000 + rank} 1.5", flush=True)
     for step in range(steps):
         time.sleep(SECONDS)
@@ -72,8 +74,11 @@ def meet(fault):
     if fault == "nan":
         tell(step_line(LATE, "nan"))
         time.sleep(600)
-    if fault == "ends":
-        sys.exit(0)
+    if fault == "ends" or (fault in ("leaves", "leaves early") and rank == 0):
+        sys.stdout.flush()
+        os._exit(0)
+    if fault in ("leaves", "leaves early"):
+        time.sleep(600)
     if fault == "odd":
         tell(step_line(LATE - 1, 7))  # again
         tell("x" * 200_000)

@@ -20,8 +20,10 @@ from llmperf import documents, rundir
 from llmperf.errors import UserError
 from llmperf.launching.processes import end_with_parent, send_group
 from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.reader import read_records
 from llmperf.results.endings import AgentReport, RankExit
 from llmperf.types.plan import Plan
+from llmperf.types.records import Phase, PhaseRecord
 
 GRACE_SECONDS = 1.5
 """Between asking a rank to end and killing it."""
@@ -130,7 +132,10 @@ class Agent:
             send_group(process.pid, signal.SIGKILL)  # before it is reaped, while the number is still its own
             code = process.wait()
             name = signal.Signals(-code).name if code < 0 else None
-            self._exits[index] = replace(self._exits[index], at=at, exit_code=code if code >= 0 else None, signal=name)
+            early = unfinished_phase(self._run, self._exits[index].rank) if code == 0 else None
+            self._exits[index] = replace(
+                self._exits[index], at=at, exit_code=code if code >= 0 else None, signal=name, unfinished_phase=early
+            )
         if self._exits != before:
             self._report()
 
@@ -163,6 +168,17 @@ class Agent:
         except UserError as error:  # a full disk must not keep the ranks from being stopped
             with suppress(OSError):
                 print(error, file=sys.stderr, flush=True)
+
+
+def unfinished_phase(run: Path, rank: int) -> Phase | None:
+    """The phase that a rank which has ended was in; None where it was done."""
+    try:
+        records = read_records(rundir.records_path(run, rank))
+    except UserError:  # the result says what is wrong with them
+        return None
+    phases: list[Phase] = [one.phase for one in records if isinstance(one, PhaseRecord)]
+    phase = phases[-1] if phases else "starting"
+    return None if phase == "done" else phase
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 from llmperf import rundir
 from llmperf.accounting.mfu import HEADLINE, utilisation
 from llmperf.errors import UserError
 from llmperf.measuring.reader import RecordTail
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, StepRecord
+from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, StepRecord
 
-Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
-PHASES: tuple[Phase, ...] = ("starting", "loading", "building", "warming up", "measuring", "evaluating", "done")
+PHASES: tuple[Phase, ...] = get_args(Phase)
 RECENT_STEPS = 50
 
 

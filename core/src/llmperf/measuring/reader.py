@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from llmperf import documents
 from llmperf.errors import UserError
@@ -20,6 +21,8 @@ from llmperf.types.records import (
 MAX_LINE_BYTES = 2**20
 MAX_FILE_BYTES = 2**30
 """Larger record files are refused."""
+BLOCK_BYTES = 2**20
+"""What is asked for at once: memory for all of it is taken before the first byte is read."""
 
 _KINDS: dict[str, type[Record]] = {
     "phase": PhaseRecord,
@@ -73,9 +76,16 @@ class RecordTail:
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
-                data = file.read(MAX_FILE_BYTES)
+                return list(self._read(file))
         except FileNotFoundError:
             return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return list(_records(whole, self.path))
+
+    def _read(self, file: IO[bytes]) -> Iterator[Record]:
+        rest = b""
+        while block := file.read(BLOCK_BYTES):
+            data = rest + block
+            whole, rest = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+            self._offset += len(whole)
+            yield from _records(whole, self.path)
+            if len(rest) > MAX_LINE_BYTES:
+                raise UserError(f"{self.path}: a line longer than {MAX_LINE_BYTES} bytes")

@@ -38,6 +38,11 @@ class ScriptSteps:
         self.done = 0
         """Steps so far."""
 
+    @property
+    def missing(self) -> int:
+        """Steps that have not been told of yet."""
+        return self._contract.steps - self.done
+
     def take_line(self, step: LoggedStep, line: Line) -> None:
         """A step that this rank's own output tells of; one that came before is passed over.
 

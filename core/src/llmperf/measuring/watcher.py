@@ -27,11 +27,22 @@ from llmperf.measuring.recorder import Recorder
 from llmperf.measuring.script_lines import HOOK, ScriptLines, Told
 from llmperf.measuring.script_output import Line, Output
 from llmperf.measuring.script_steps import ScriptSteps
-from llmperf.measuring.worker import Phase, plugins_of
+from llmperf.measuring.worker import plugins_of
 from llmperf.types.plan import Plan, Script
-from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep, PhaseRecord, RankRecord, StepRecord
+from llmperf.types.records import (
+    LoggedFacts,
+    LoggedFailure,
+    LoggedStep,
+    Phase,
+    PhaseRecord,
+    RankRecord,
+    StepRecord,
+)
 
 POLL_SECONDS = 0.2
+EARLY_SECONDS = 5.0
+"""After a script has ended well, the rank that tells of the steps has this long, and the time of a step, to tell of the
+last. In data, tensor and pipeline parallel training no rank can be more than a step ahead."""
 PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_rank", "master_addr", "master_port")
 
 
@@ -59,6 +70,7 @@ class Watcher:
         self._packages: dict[str, str] = {}
         self._told: RankRecord | None = None
         self._failed = False
+        self._phase: Phase = "starting"
 
     def run(self) -> int:
         """Start the script, follow it, conclude; its exit code."""
@@ -70,6 +82,7 @@ class Watcher:
             raise UserError("plan.json: script: expected the command of an external script, found none")
         process = start(script, self._run)
         self._enter("building")
+        began = time.monotonic()
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
         told = None if script.step_rank == self._rank else RecordTail(rundir.records_path(self._run, script.step_rank))
         lines = ScriptLines(plugins)
@@ -78,7 +91,12 @@ class Watcher:
             end_alike(code)
         if told is None and steps.done == 0:
             raise RunFailed(f"{lines.who}: {HOOK} found no step in the {lines.count} lines of rank {self._rank}")
-        self._conclude(steps, told)
+        if told is None:
+            window = steps.window()
+            self._finish(window.steps, window.tokens, window.seconds)
+        else:
+            last = self._last_word(steps, told, time.monotonic() - began)
+            self._finish(last.measured_steps, 0, last.window_seconds)
         return 0
 
     def _follow(self, output: Output, lines: ScriptLines, steps: ScriptSteps, told: RecordTail | None) -> None:
@@ -106,16 +124,24 @@ class Watcher:
             elif isinstance(record, RankRecord):
                 self._told = record
 
-    def _conclude(self, steps: ScriptSteps, told: RecordTail | None) -> None:
-        """The rank's last records; without steps of its own it waits for the rank that has them to say its last."""
-        if told is None:
-            window = steps.window()
-            self._finish(window.steps, window.tokens, window.seconds)
-            return
-        while self._told is None:  # a rank that never says it fails, and its agent ends this one
+    def _last_word(self, steps: ScriptSteps, told: RecordTail, ran_seconds: float) -> RankRecord:
+        """The last record of the rank that tells of the steps. If that one fails, the agent ends this one.
+
+        It ends by itself where this rank's script has left before the last step, and so is what ended the run.
+        """
+        ended = time.time()
+        limit = time.monotonic() + EARLY_SECONDS + ran_seconds / max(1, steps.done)
+        while self._told is None:
             time.sleep(POLL_SECONDS)
             self._take_told(steps, told)
-        self._finish(self._told.measured_steps, 0, self._told.window_seconds)
+            if steps.missing and time.monotonic() > limit:
+                done = f"after {steps.done} of {steps.done + steps.missing} steps"
+                message = f"the script of rank {self._rank} ended with status 0 while {self._phase}, {done}"
+                name = f"{RunFailed.__module__}.{RunFailed.__qualname__}"
+                self._recorder.write(failure(self._rank, ended, name, message, ""))
+                print(message, flush=True)
+                leave(1)
+        return self._told
 
     def _finish(self, steps: int, tokens: int, seconds: float) -> None:
         self._recorder.write(
@@ -132,6 +158,7 @@ class Watcher:
         self._enter("done")
 
     def _enter(self, phase: Phase) -> None:
+        self._phase = phase
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
 
 

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from llmperf import documents, rundir
 from llmperf.discovery import Found, find
@@ -22,9 +22,7 @@ from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Plugins
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
-from llmperf.types.records import PhaseRecord, RankRecord, Trainer
-
-Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer
 
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80

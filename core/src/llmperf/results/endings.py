@@ -9,6 +9,7 @@ from typing import Literal
 
 from llmperf import documents, rundir
 from llmperf.errors import UserError
+from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive
 
 
@@ -26,11 +27,14 @@ class RankExit:
     """Seconds since the epoch when it ended; None while it runs."""
     stopped: bool = False
     """Whether the agent told it to end before it did."""
+    unfinished_phase: Phase | None = None
+    """The phase it was in when it ended with status 0 before it was done."""
 
     @property
     def bad(self) -> bool:
-        """Whether it ended otherwise than well, and of itself."""
-        return self.at is not None and not self.stopped and self.exit_code != 0
+        """Whether it ended of itself, with another status than 0 or before it was done."""
+        ended = self.at is not None and not self.stopped
+        return ended and (self.exit_code != 0 or self.unfinished_phase is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

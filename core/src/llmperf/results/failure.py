@@ -77,7 +77,8 @@ def _leavers(records: RunRecords) -> Iterator[RankExit]:
 
 def _left(one: RankExit) -> _Cause:
     at = (one.at or 0.0) - SIGNAL_LAG_SECONDS
-    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status 0 before its last step")
+    when = f"while {one.unfinished_phase}, before it was done" if one.unfinished_phase else "before its last step"
+    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status 0 {when}")
 
 
 def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
@@ -90,6 +91,8 @@ def _exit(one: RankExit) -> _Cause:
     at = one.at or 0.0
     if one.signal is not None:
         return _Cause(at - SIGNAL_LAG_SECONDS, one.rank, "killed", None, f"rank {one.rank} was killed by {one.signal}")
+    if one.unfinished_phase is not None:
+        return _left(one)
     return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status {one.exit_code}")
 
 

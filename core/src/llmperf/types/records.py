@@ -61,6 +61,10 @@ class Trainer(Protocol):
     ) -> None: ...
 
 
+Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+"""What a rank is at, in this order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
     """A rank enters a phase."""
@@ -69,7 +73,7 @@ class PhaseRecord:
     """Which record this is."""
     rank: Count
     """Who enters."""
-    phase: Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+    phase: Phase
     """What it begins."""
     at: NonNegative
     """Seconds since the epoch, host clock."""

@@ -15,7 +15,7 @@ from llmperf_stub.torch.distributed import barrier
 
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step),
-    evaluation_seconds."""
+    evaluation_seconds, child, waits_at_build."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -32,6 +32,10 @@ class StubTrainer:
         print(f"rank {self.rank}: ready", flush=True)
         if options.get("child"):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        if self.fault == "leave at build":
+            os._exit(0)
+        if options.get("waits_at_build"):
+            time.sleep(600)
         if self.fault == "raise at build":
             raise RuntimeError("no such layer")
 
@@ -55,6 +59,9 @@ class StubTrainer:
 
     def exits(self):
         sys.exit(0)
+
+    def leaves(self):
+        os._exit(0)
 
     def vanishes(self):
         os._exit(7)
