@@ -68,7 +68,7 @@ def test_a_second_dtype_beside_the_first_fixes_none(text, precision, read):
         ("X100-55机440卡（55x8）", "X100", 55, 8), ("X100二机16卡（2x8）", "X100", 2, 8),
         ("X14机32卡（4x8）", "X1", 4, 8), ("X4 机器 (4x8)", "X4", 4, 8), ("\\*单机8卡（1x8）", None, 1, 8),
         ("X1单机8卡（1x8）（pretrain）", "X1", 1, 8),
-        ("Atlas 800T A2单机8卡（1x8）", "Atlas 800T", 1, 8), ("X1 2 nodes x 8 GPUs", "X1", 2, 8),
+        ("Atlas 800T A2单机8卡（1x8）", "Atlas 800T A2", 1, 8), ("X1 2 nodes x 8 GPUs", "X1", 2, 8),
         ("X1 4 nodes × 8 GPUs", "X1", 4, 8), ("X1 8 GPUs x 2 nodes", "X1", 2, 8), ("X1 2机×8卡", "X1", 2, 8),
         ("X1 2 nodes, 8 GPUs each", "X1", 2, 8), ("X1 4 nodes, 8 GPUs per node", "X1", 4, 8),
         ("X1 2 nodes 16 gpus", "X1", 2, 8),

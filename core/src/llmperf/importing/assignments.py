@@ -13,13 +13,23 @@ from llmperf.types.published import Claim, Figure
 MAX_TEXT = 4000
 """Characters of a cell that is taken apart."""
 _NAME = r"(?<![\w.\-])[A-Za-z_\u4e00-\u9fff][\w.\-]{0,60}(?:\s(?:bs|batch|size|batch\s?size|parallel|length))*"
-_VALUE = r"\"[^\"]*\"|'[^']*'|[^\s,;()\[\]\"'=]+"
+_VALUE = r"\"[^\"]*\"|'[^']*'|(?:[^\s,;()\[\]\"'=+]|\+(?!\s*[A-Za-z_]\w*\s*[=:]))+"
+"""`TP=4+FSDP=2` are two settings, `bf16+fp8` is one value."""
 _ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})\s*[=:]\s*(?P<value>{_VALUE})", re.IGNORECASE)
 _CLAIM = re.compile(
     r"\(?\s*(?P<name>gbs|global\s?_?-?(?:bs|batch(?:\s?_?-?size)?))\s*[=:]\s*(?P<first>\d[\d.,]*\s*[kKmM]?(?:\s*tokens?)?)"
     r"(?:\s*=\s*(?P<second>\d[\d.,]*\s*[kKmM]?\s*tokens?))?\s*\)?",
     re.IGNORECASE,
 )
+_BESIDE_SETTINGS = re.compile(
+    r"(?<![a-z])(?:with|and|using|uses?|is|are|of|the|parallel(?:ism)?|tensor|pipeline|data|sequence|context|expert|model"
+    r"|sharded|hybrid|offload|(?:gradient|activation)\s?checkpointing"
+    r"|recompute|flash[ -]?att(?:entio)?n|stage|degree|size|fsdp|ddp"
+    r"|zero(?:[- ]?(?:dp|offload|infinity))*[\s_-]*(?:stage|o)?[\s_-]*[0-3]?|o[0-3])(?![a-z])"
+    r"|采用|使用|设置|并行|张量|流水线?|数据|混合|序列|专家|模型|分片|和|与|为|度",
+    re.IGNORECASE,
+)
+"""Words that may stand beside settings; with any other a text is prose."""
 _DEGREE = re.compile(r"(TP|PP|DP|SP|SH|EP|CP|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
 
 
@@ -91,6 +101,12 @@ def _claim(one: re.Match[str]) -> Claim | None:
 
 def _in_tokens(one: Figure) -> bool:
     return (one.unit or "").lower().startswith("token")
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text says more than what is set: `FSDP beats TP=4` sets nothing, `Megatron with TP=4, PP=2` does."""
+    words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
+    return re.search(r"[^\W\d_]", _BESIDE_SETTINGS.sub(" ", words)) is not None
 
 
 def degrees(text: str) -> dict[str, int] | None:

@@ -26,7 +26,10 @@ _EACH = re.compile(
 )
 """`8 GPUs per node`, `8 GPUs each`."""
 _DEVICE = re.compile(
-    r"(?:nvidia|amd|昆仑芯|kunlunxin|昇腾)?\s*([A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
+    r"(?:nvidia|英伟达|amd|昆仑芯|kunlunxin|昇腾|huawei|华为|ascend)?\s*"
+    r"(?!(?:gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?)(?![A-Za-z]))"
+    r"(atlas\s?\d{3}[A-Z]?(?:\sA\d)?|TPU\s?v\d{1,2}[a-z]{0,2}|MLU(?:\d{3}(?:-[A-Z]\d{1,2})?)?(?![A-Za-z\d])|910[A-D]?\d?(?=\s|\(|$)"
+    r"|[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
     re.IGNORECASE,
 )
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
@@ -34,6 +37,13 @@ _CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四�
 _COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
 _SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
 _SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
+
+_PHASE = re.compile(r"\([^()]*(?:pre-?train|fine-?tun|sft|lora|预训练|微调|训练)[^()]*\)", re.IGNORECASE)
+_NO_DEVICE = re.compile(
+    rf"(?<![A-Za-z])(?:{_OF_NODES}|{_OF_DEVICES}|节点|单|每|共|各|total|single|one|each|per|in|on|of|all|with|and)(?![A-Za-z])",
+    re.IGNORECASE,
+)
+"""Words around counts that name no device."""
 
 _NAME = re.compile(r"(?<![A-Za-z0-9])config_[A-Za-z0-9_.\-]{1,120}", re.IGNORECASE)
 _DEGREES = re.compile(r"(TP|PP|DP|SH|SP|EP|CP|MP)(\d{1,4})")
@@ -59,6 +69,17 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
         devices=devices,
         device_memory=memory or None,
     )
+
+
+def in_place_of_a_device(text: str) -> str:
+    """What a configuration has besides counts of nodes and devices: `Vendor X` of `Vendor X (1x8)`, `*` of `*(1x8)`.
+
+    Empty where there are only counts, so that nothing is said of the device.
+    """
+    words = _PHASE.sub(" ", normal(text)[:400])
+    for pattern in (_GRID, _BARE_GRID, *_SPELT_GRIDS, _EACH, _NODES, _COUNTED, _SINGLE_NODE, _SINGLE_DEVICE):
+        words = pattern.sub(" ", words)
+    return " ".join(_NO_DEVICE.sub(" ", words).split()).strip(" ,;:.()")
 
 
 def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]:

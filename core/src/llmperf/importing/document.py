@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Literal
 
@@ -19,7 +19,7 @@ from llmperf.importing.rows import Document, rows
 from llmperf.importing.sections import Contents, contents
 from llmperf.importing.settings import batch_defaults, formula, strategy, told
 from llmperf.importing.vendor_names import vendors_named
-from llmperf.types.published import ConfigurationName, Note, Published, Source
+from llmperf.types.published import ConfigurationName, Note, Published, PublishedRow, Source
 
 MAX_BYTES = 2 * 2**20
 MAX_LINES = 20_000
@@ -50,7 +50,7 @@ def published_of(found: Contents, source: Source, known: Known) -> Published:
         title=found.title,
         headings=tuple(found.headings),
         source=source,
-        vendor=_vendor(found),
+        vendor=_vendor(found, results),
         sections=tuple(found.sections),
         defaults=document.defaults,
         strategy=document.strategy,
@@ -94,10 +94,11 @@ def _language(found: Contents) -> Literal["en", "zh"]:
     return "zh" if 2 * sum(map(has_chinese, texts)) >= (len(texts) if headings else 1) else "en"
 
 
-def _vendor(found: Contents) -> str | None:
-    """The one vendor that the title names, else the one that the accelerators' names do."""
+def _vendor(found: Contents, results: Sequence[PublishedRow]) -> str | None:
+    """The one vendor that the title names, else the one that the accelerators' names do, else that of the rows."""
     accelerators = [entry.text for entry in found.entries("hardware", "accelerator")]
-    for text in (found.title, " ".join(accelerators)):
+    configurations = [row.hardware.configuration or "" for row in results]
+    for text in (found.title, " ".join(accelerators), " ".join(configurations)):
         named = vendors_named(text)
         if len(named) == 1:
             return named[0]

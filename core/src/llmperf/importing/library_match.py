@@ -12,11 +12,11 @@ from llmperf.importing.sections import Contents
 from llmperf.types.published import Entry
 from llmperf.types.spec import Case
 
-_BESIDE = re.compile(
+BESIDE = re.compile(
     r"\b(?:deepspeed|megatron|paddle(?:nlp)?|pytorch|torch|flagscale|huggingface|hf|pretrain(?:ing)?|finetun(?:e|ing)"
     r"|lora|chat|instruct|zero\d?|sft|base|standard|meta|baichuan[- ]?inc)\b"
 )
-"""Words beside a model's name that do not make it another model."""
+"""Words beside a model's name that do not make it another model, and beside settings that do not make them prose."""
 _UNUSED = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
 """Before a technique."""
 _NOT_USED = re.compile(
@@ -59,7 +59,7 @@ def _words(text: str) -> str:
 
 
 def _key(text: str) -> str:
-    return re.sub(r"[\s.()]+", "", _BESIDE.sub(" ", _words(text)))
+    return re.sub(r"[\s.()]+", "", BESIDE.sub(" ", _words(text)))
 
 
 def framework_name(told: Contents) -> str | None:

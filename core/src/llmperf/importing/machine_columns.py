@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from llmperf.importing.cell_text import normal
-from llmperf.importing.configurations import hardware
+from llmperf.importing.cell_text import normal, withheld
+from llmperf.importing.configurations import hardware, in_place_of_a_device
 from llmperf.importing.numbers import whole
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import told
+from llmperf.importing.vendor_names import vendors_named
 from llmperf.importing.vocabulary import COUNTS
 from llmperf.types.published import PublishedHardware
 
 
-def machine(by_name: Mapping[str, str], contents: Contents) -> PublishedHardware:
-    """Its configuration cell, with the accelerator of the environment unless name or memory say that it is another."""
+def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents) -> PublishedHardware:
+    """Its configuration cell, with the accelerator of the environment where the row says nothing else.
+
+    A row that withholds its device (`*`, `/`), or names it in a way that is not read, is on an unknown device; so is
+    one that names no device and has another vendor in any of its cells.
+    """
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if told(entry.text)}
     model = models.pop() if len(models) == 1 else None
     where = _counted(hardware(_configuration(by_name), model), by_name)
     size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
     other = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
-    return replace(where, device_model=None) if other or not _names(model, where.device) else where
+    named = vendors_named(" ".join(cells)) if where.device is None else []
+    foreign = bool(named) and not set(named).issubset(vendors_named(model or ""))
+    return replace(where, device_model=None) if other or foreign or not _may_be(model, where) else where
 
 
 def _configuration(by_name: Mapping[str, str]) -> str | None:
@@ -52,9 +59,21 @@ def unclear_count(where: PublishedHardware, by_name: Mapping[str, str]) -> str |
     return text if text and where.nodes and where.devices_per_node is None else None
 
 
-def _names(model: str | None, device: str | None) -> bool:
-    """Whether an accelerator may be what a row calls `device`: `NVIDIA_A100-SXM4-40GB` is an A100, and no A10."""
-    if model is None or device is None:
+def unread_device(where: PublishedHardware) -> str | None:
+    """A configuration that names its device in a way that is not read; None where it names none, or only marks it."""
+    rest = in_place_of_a_device(where.configuration or "")
+    unread = any(char.isalnum() for char in rest) and not withheld(rest) and not vendors_named(rest)
+    return where.configuration if where.device is None and unread else None
+
+
+def _may_be(model: str | None, where: PublishedHardware) -> bool:
+    """Whether the environment's accelerator may be the row's device: `NVIDIA_A100-SXM4-40GB` is an A100, and no A10."""
+    rest = in_place_of_a_device(where.configuration or "")
+    named = re.sub(r"[\s_-]+", "", where.device or rest) or rest
+    if model is None or not named:
         return True
-    letters = r"[\s_-]*".join(map(re.escape, re.sub(r"[\s_-]+", "", device)))
-    return re.search(rf"{letters}(?!\d)", normal(model), re.IGNORECASE) is not None
+    letters = r"[\s_-]*".join(map(re.escape, named))
+    if where.device is None:  # no more than a vendor or a family: a whole word, `X` is none of `SXM4`
+        letters = r"(?<![A-Za-z0-9])" * named[0].isascii() + letters + r"(?![A-Za-z])" * named[-1].isascii()
+    after = "" if named.isalpha() else r"(?!\d)"  # an MLU370 is an MLU
+    return re.search(letters + after, normal(model), re.IGNORECASE) is not None

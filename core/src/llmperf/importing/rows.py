@@ -10,7 +10,7 @@ from llmperf.importing.cell_text import plain, withheld
 from llmperf.importing.configurations import hardware
 from llmperf.importing.departures import Said, departures, paths_of
 from llmperf.importing.library_match import Known, case_of, dataset_name, framework_name, model_name
-from llmperf.importing.machine_columns import machine, unclear_count
+from llmperf.importing.machine_columns import machine, unclear_count, unread_device
 from llmperf.importing.row_figures import figures, metrics
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import precision_in, told
@@ -64,7 +64,7 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     row = table.rows[number]
     found = row_settings.cells_of(_by_name(table, row))
     name = row_settings.configuration(found, row.line)
-    where = machine(found.by_name, contents)
+    where = machine(found.by_name, row.cells, contents)
     devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
     measured = figures(table.columns, row, contents, devices)
     ranks = row_settings.layout(found, document.strategy, name)
@@ -80,6 +80,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     changes = departures(said, case, _defaults(document))
     if where.configuration and not withheld(where.configuration) and not where.devices_per_node:
         contents.missing(row.line, where.configuration, "expected nodes x devices such as (1x8)")
+    if (unread := unread_device(where)) is not None:
+        contents.missing(row.line, unread, "expected the name of a device such as A100; which it was stays unknown")
     if (count := unclear_count(where, found.by_name)) is not None:
         contents.missing(row.line, count, "expected devices in all or in each node, and a word that says which")
     for text, reason in (*found.problems, *measured.problems):

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from llmperf.importing.assignments import assignments, degrees
+from llmperf.importing.assignments import assignments, degrees, is_prose
 from llmperf.importing.cell_text import normal, withheld
+from llmperf.importing.library_match import BESIDE
 from llmperf.importing.numbers import length, whole
 from llmperf.importing.sections import Contents
 from llmperf.importing.vocabulary import meaning
@@ -65,8 +66,11 @@ def _batch_default(told: Contents, name: str) -> int | None:
 
 def strategy(told: Contents) -> PublishedLayout:
     """The layout where a row says nothing else."""
-    entries = (entry for one in told.sections if one.kind == "parallelism" for entry in one.entries)
-    found = merged([layout_in(entry.text) for entry in entries])
+    entries = [entry for one in told.sections if one.kind == "parallelism" for entry in one.entries]
+    found = merged([layout_in(entry.text) for entry in entries if not _is_prose(entry.text)])
+    for entry in entries:
+        if _is_prose(entry.text) and layout_in(entry.text) != PublishedLayout():
+            told.missing(entry.line, entry.text, "expected settings alone such as TP=4, PP=2; a sentence sets nothing")
     tensor, pipeline = _batch_default(told, "tensor_parallel"), _batch_default(told, "pipeline_parallel")
     return PublishedLayout(
         tensor_parallel=found.tensor_parallel or tensor,
@@ -76,6 +80,10 @@ def strategy(told: Contents) -> PublishedLayout:
         sharding_degree=found.sharding_degree,
         other=found.other,
     )
+
+
+def _is_prose(text: str) -> bool:
+    return is_prose(BESIDE.sub(" ", normal(text).lower()))
 
 
 def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:

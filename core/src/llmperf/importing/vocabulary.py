@@ -42,7 +42,7 @@ BULLET_HEADINGS = re.compile(
 LABELS: dict[str, str] = {
     # hardware
     "machine": "机器型号 服务器型号 机器 machine machinemodel servermodel server host",
-    "accelerator": "加速卡型号 加速卡 芯片型号 gpu型号 accelerator acceleratormodel acceleratorcard "
+    "accelerator": "机器,加速卡型号 加速卡型号 加速卡 芯片型号 gpu型号 accelerator acceleratormodel acceleratorcard "
     "gpumodel devicemodel",
     "cpu": "cpu型号 处理器型号 cpu cpumodel processor",
     "interconnect": "多机网络类型,带宽 多机网络类型 网络类型 带宽 interconnect network networktype "
@@ -106,7 +106,7 @@ LABELS: dict[str, str] = {
     "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数",
     "device_count": "卡数 gpus cards devices npus numgpus ngpus gpucount numberofgpus numdevices devicecount",
     "sharding_stage": "sharding shardingstage sh zerostage zero",
-    "sharding_degree": "shardingdegree shardingparalleldegree",
+    "sharding_degree": "fsdp fsdpsize fsdpdegree shardingdegree shardingparalleldegree",
     "gradient_checkpointing": "recompute gradientcheckpointing activationcheckpointing recomputation 重计算",
     "attention": "flashattention useflashattention flashattn useflashattn flashattention2 flashattention2",
     "fused_rms_norm": "usefusedrmsnorm fusedrmsnorm",

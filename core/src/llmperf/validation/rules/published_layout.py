@@ -9,7 +9,7 @@ from llmperf.importing.cell_text import normal, plain
 from llmperf.importing.numbers import whole
 from llmperf.importing.settings import layout_in
 from llmperf.importing.vocabulary import setting
-from llmperf.types.published import Claim, ConfigurationName, Figure, Published, PublishedLayout, PublishedRow
+from llmperf.types.published import Claim, ConfigurationName, Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 
 DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
@@ -37,7 +37,7 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
         yield from _told_again(published, row, f"/rows/{index}")
         degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
-        if world is None:
+        if world is None or _in_dies(published, row, prod(degrees)):
             continue
         if world % prod(degrees):
             expected = f"expected divisors of {world} devices"
@@ -48,6 +48,19 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
                 f"/rows/{index}/parallelism/data_parallel",
                 f"{expected}, found {layout.data_parallel}, {place(row)}",
             )
+
+
+def _in_dies(published: Published, row: PublishedRow, replica: int) -> bool:
+    """Whether the layout is of the dies that a configuration's name counts: `..x1x16` for 8 cards of two dies each."""
+    where, each = row.hardware, row.hardware.devices_per_node
+    names = [*published.configuration_names, *([row.configuration_name] if row.configuration_name else [])]
+    ranks = {
+        one.nodes * one.devices_per_node
+        for one in names
+        if each and one.nodes == where.nodes and one.nodes and one.devices_per_node == 2 * each
+    }
+    data = row.parallelism.data_parallel
+    return data is not None and data * replica in ranks
 
 
 def _told_again(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:
@@ -196,11 +209,10 @@ def configuration_agrees(published: Published) -> Iterator[Violation]:
 
 
 def _named(name: ConfigurationName, row: PublishedRow) -> Iterator[tuple[str, int | None, int | None]]:
-    """What the name says too: of the row, of the name. Where a row gives settings, TP and PP are 1 unless set."""
+    """What the name says too: of the row's own cells, of the name. What only the name says is not compared."""
     said, degrees, where = layout_in(row.parallel_text or ""), name.degrees, row.hardware
-    unset = 1 if said != PublishedLayout() else None
-    yield "TP", said.tensor_parallel or unset, degrees.get("TP", degrees.get("MP"))
-    yield "PP", said.pipeline_parallel or unset, degrees.get("PP")
+    yield "TP", said.tensor_parallel, degrees.get("TP", degrees.get("MP"))
+    yield "PP", said.pipeline_parallel, degrees.get("PP")
     yield "DP", said.data_parallel or row.batch.data_parallel, degrees.get("DP")
     yield "sharding stage", said.sharding_stage, degrees.get("SH")
     yield "sharding degree", said.sharding_degree, degrees.get("SP") if "SH" in degrees else None
