@@ -109,7 +109,8 @@ def test_one_label_for_machine_and_accelerator(read):
     [("FSDP beats TP=4", None, None), ("TP=4 was slower", None, None), ("no TP=4", None, None),
      ("FSDP, because TP=4 was slower", None, None), ("不如 TP=4", None, None), ("TP=4+FSDP=2", 4, 2),
      ("Megatron-DeepSpeed with TP=4, PP=1", 4, None), ("张量并行 TP=4", 4, None), ("DeepSpeed ZeRO-1, TP=4", 4, None),
-     ("Details: tp=4, pp=1", 4, None)],
+     ("Details: tp=4, pp=1", 4, None),
+     ("ZeRO-DP O3, TP=4, DP_SIZE=2", 4, None), ("ZeRO-DP O2, ZeRO-Offload, TP=4", 4, None)],
 )  # fmt: skip
 def test_a_sentence_sets_no_degree(read, strategy, tensor, sharding):
     document = read(strategy=strategy, cell="—")

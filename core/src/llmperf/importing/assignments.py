@@ -103,10 +103,13 @@ def _in_tokens(one: Figure) -> bool:
     return (one.unit or "").lower().startswith("token")
 
 
-def is_prose(text: str) -> bool:
-    """Whether a text says more than what is set: `FSDP beats TP=4` sets nothing, `Megatron with TP=4, PP=2` does."""
+def is_prose(text: str, names: re.Pattern[str]) -> bool:
+    """Whether a text says more than what is set: `FSDP beats TP=4` sets nothing, `Megatron with TP=4, PP=2` does.
+
+    `names`: of software, in small letters, which may be in it.
+    """
     words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
-    return re.search(r"[^\W\d_]", _BESIDE_SETTINGS.sub(" ", words)) is not None
+    return re.search(r"[^\W\d_]", names.sub(" ", _BESIDE_SETTINGS.sub(" ", words).lower())) is not None
 
 
 def degrees(text: str) -> dict[str, int] | None:

@@ -67,9 +67,9 @@ def _batch_default(told: Contents, name: str) -> int | None:
 def strategy(told: Contents) -> PublishedLayout:
     """The layout where a row says nothing else."""
     entries = [entry for one in told.sections if one.kind == "parallelism" for entry in one.entries]
-    found = merged([layout_in(entry.text) for entry in entries if not _is_prose(entry.text)])
+    found = merged([layout_in(entry.text) for entry in entries if not is_prose(entry.text, BESIDE)])
     for entry in entries:
-        if _is_prose(entry.text) and layout_in(entry.text) != PublishedLayout():
+        if is_prose(entry.text, BESIDE) and layout_in(entry.text) != PublishedLayout():
             told.missing(entry.line, entry.text, "expected settings alone such as TP=4, PP=2; a sentence sets nothing")
     tensor, pipeline = _batch_default(told, "tensor_parallel"), _batch_default(told, "pipeline_parallel")
     return PublishedLayout(
@@ -80,10 +80,6 @@ def strategy(told: Contents) -> PublishedLayout:
         sharding_degree=found.sharding_degree,
         other=found.other,
     )
-
-
-def _is_prose(text: str) -> bool:
-    return is_prose(BESIDE.sub(" ", normal(text).lower()))
 
 
 def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:
