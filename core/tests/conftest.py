@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
+import pty
 import secrets
+import struct
+import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import llmperf_schemas
@@ -201,3 +206,41 @@ def install(tmp_path, monkeypatch):
     yield put
     for module in modules:
         sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def on_a_terminal():
+    """A function that runs a command on a terminal: `on_a_terminal("report", ".", cwd=path, columns=80)`."""
+    return _on_a_terminal
+
+
+def _on_a_terminal(*words, cwd, columns=100, **environment):
+    """What a command writes to a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
+    }
+    running = subprocess.Popen(
+        [sys.executable, "-m", "llmperf", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        env={**plain, "TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        written += chunk
+    os.close(ours)
+    running.wait(30)
+    return written.decode()

@@ -108,7 +108,29 @@ def test_compare_prints_ratios_and_a_verdict(folder, capsys):
 def test_other_contracts_are_not_compared(folder, capsys):
     one, other = folder("one", [1.0]), folder("other", [2.0], contract={"seed": 9})
     assert call(["compare", one, other]) == 1
-    assert "the contracts differ in seed" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "the contracts differ in seed (A: 0, B: 9): these figures measure different things" in out
+    assert "A / B" not in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("token/p/s")]
+    assert row == ["token/p/s", "1", "2"]
+    found = sides_of(capsys, [one, other], expected=1)
+    assert (found["contract_differences"], found["throughput"]) == (["seed"], None)
+
+
+def test_of_another_model_only_the_name_is_said(folder, capsys, example):
+    facts = {"name": "llama3_8b", "layers": 99, "hidden_size": 8}
+    one, other = folder("one", [1.0]), folder("other", [2.0], contract={"model": "llama3_8b"}, model=facts)
+    assert call(["compare", one, other]) == 1
+    out = capsys.readouterr().out
+    assert f"the contracts differ in model (A: {example['contract']['model']}, B: llama3_8b): these" in out
+
+
+def test_compare_shows_mfu_in_percent(folder, capsys):
+    one, other = folder("one", [1.0]), folder("other", [2.0])
+    assert call(["compare", one, other]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MFU")]
+    assert row.split("  ")[-1].strip() == "1.0000"
+    assert row.count("30.0 %") == 2
 
 
 def test_runs_without_a_throughput_are_said(folder, tmp_path, capsys):
@@ -316,8 +338,8 @@ def test_runs_held_against_themselves_are_no_slower(folder, tmp_path, capsys):
     folder("runs/zero", AFTER), folder("runs/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
     runs = str(tmp_path / "runs")
     assert call(["summary", runs, "--baseline", runs, "--fail-below", "0.95"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("1.0000         the same kind  no difference shown, p = 1") == 2
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.count("1.0000 the same kind no difference shown, p = 1") == 2
     rows = rows_of(capsys, [runs, "--baseline", runs])
     assert [one["baseline"]["same_kind"] for one in rows.values()] == [True, True]
 
@@ -328,8 +350,8 @@ def test_a_kind_that_the_baseline_lacks_is_held_against_the_fastest_other(folder
     folder("base/whole", [500.0], **WHOLE)
     base = str(tmp_path / "base")
     assert call(["summary", runs, "--baseline", base]) == 0
-    out = capsys.readouterr().out
-    assert "1.0985         zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed  higher, p = 0.0286" in out
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1.0985 zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed higher, p = 0.0286" in out
     (row,) = rows_of(capsys, [runs, "--baseline", base]).values()
     assert (row["baseline"]["same_kind"], row["comparison"]["verdict"]) == (False, "higher")
 

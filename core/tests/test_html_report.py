@@ -14,8 +14,8 @@ import pytest
 from llmperf import documents, rundir
 from llmperf.cli.main import call
 from llmperf.documents import convert
+from llmperf.reporting.contract_parts import contract_parts
 from llmperf.reporting.html import embedded, html
-from llmperf.reporting.html_compare import contract_parts
 from llmperf.results.device_readings import window
 from llmperf.results.groups import contract_differences
 from llmperf.results.run_records import read_run

@@ -209,7 +209,7 @@ def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
     assert "token/p/s" in capsys.readouterr().out
     assert call(["report", str(tmp_path / "a"), str(other)]) == 0
     header, _, first, second = capsys.readouterr().out.splitlines()
-    assert header.split()[:2] == ["case", "device"]
+    assert header.split()[:3] == ["model", "case", "device"]
     assert "800.0" in first
     assert "complete" in first
     assert "failed" in second

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.colour import on_stdout, painted, warn
 from llmperf.cli.numbers import Finite
 from llmperf.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf.results.alignment import Alignment
     from llmperf.types import Result
+
+WORDS = {True: "ok", False: "failed", None: "warning"}
+"""What each verdict is coloured like."""
 
 EXAMPLES = """\b
 Examples:
@@ -62,7 +65,7 @@ def command(
     runs_with_losses = [one for one in results[:-1] if one.loss_curve] or results[:-1]
     for one in results[:-1]:
         if one not in runs_with_losses:
-            click.echo(f"llmperf: warning: not aligned: {one.run_id} is {one.status} and has no losses", err=True)
+            warn(f"not aligned: {one.run_id} is {one.status} and has no losses")
     alignments = [align(run, results[-1], from_step or FROM_STEP, limit, step_limit) for run in runs_with_losses]
     if as_json:
         print_json(alignments)
@@ -76,8 +79,8 @@ def _print(alignments: list[Alignment], results: list[Result], limit: float, plo
 
     named = text.labels(results)
     print_table(*text.step_rows(alignments, named))
-    for drawing in text.plots(alignments, named, sys.stdout.isatty()) if plot else ():
+    for drawing in text.plots(alignments, named, on_stdout()) if plot else ():
         click.echo(f"\n{drawing}")
     click.echo()
     for one in alignments:
-        click.echo(text.verdict(one, named, limit))
+        click.echo(painted(WORDS[one.passed], text.verdict(one, named, limit)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.colour import painted_severities
 from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   llmperf compare runs/after runs/before     two folders of repeats (llmperf run --repeat 4 --out runs/after)
-  llmperf compare runs/MINE runs/OTHER       two runs: ratios, no verdict, since one run tells nothing of the spread
+  llmperf compare runs/MINE runs/OTHER       two runs: ratios, no verdict: one run has no spread
   llmperf compare runs/after runs/before --json
   llmperf compare runs/MINE --baseline published   against the published row that fits
 """
@@ -33,8 +34,9 @@ Examples:
 def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str | None, as_json: bool) -> None:
     """Hold the runs of A against those of B. Each is a run folder, a result.json, or a folder of repeats.
 
-    Failed runs and copies are left out, and counted. A run can stand on one side only. A side that mixes kinds of run,
-    a run with very uneven steps, and ranks with different parts of a device are told.
+    Where the contracts differ there are no ratios: the figures measure different things, and the output says in what
+    they differ. Failed runs and copies are left out and counted. A run can be on one side only. There is a warning for
+    a side that mixes kinds of run, for very uneven steps, and for ranks with different parts of a device.
 
     Exits with 0, 1 when the two measured different contracts or no published row fits, 2 when something cannot be
     read.
@@ -98,26 +100,29 @@ def _documents(published: Mapping[str, Sequence[Held]]) -> dict[str, list[dict[s
 def _print_json(sides: Mapping[str, Side], found: Sides | None, published: Mapping[str, Sequence[Held]]) -> None:
     document: dict[str, object] = {"sides": {name: side.document() for name, side in sides.items()}}
     if found is not None:
-        document |= {"contract_differences": found.contract_differences, "throughput": found.throughput}
-        document |= {"device_throughput": found.device_throughput}
+        alike = not found.contract_differences
+        document |= {"contract_differences": found.contract_differences}
+        document |= {"throughput": found.throughput if alike else None}
+        document |= {"device_throughput": found.device_throughput if alike else None}
     print_json(document | ({"published": _documents(published)} if published else {}))
 
 
 def _print(sides: Mapping[str, Side], found: Sides | None) -> None:
     from llmperf.reporting import comparison as text
+    from llmperf.reporting.cells import counted
     from llmperf.reporting.sides import side_lines, warning_lines
 
     for lines in (side_lines, warning_lines):
         for name, side in sides.items():
             for line in lines(name, side):
-                click.echo(line)
+                click.echo(painted_severities(line))
     click.echo()
     if found is None:
         return
-    headers = [f"{name} ({len(side.results)} run{'s' * (len(side.results) > 1)})" for name, side in sides.items()]
-    apart = found.device_throughput is not None
+    headers = [f"{name} ({counted(len(side.results), 'run')})" for name, side in sides.items()]
+    apart, alike = found.device_throughput is not None, not found.contract_differences
     ours, theirs = (side.results for side in sides.values())
-    print_table(["median of", *headers, "A / B"], text.figure_rows(ours, theirs, apart))
+    print_table(["median of", *headers, *["A / B"] * alike], text.figure_rows(ours, theirs, apart, ratios=alike))
     click.echo()
     click.echo("\n".join(text.verdict_lines(sides, found)))
 

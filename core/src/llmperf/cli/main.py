@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 
+from llmperf.cli import colour
 from llmperf.errors import LlmperfError, Refused, unknown
 
 COMMANDS = {
@@ -48,6 +49,8 @@ class Lazy(click.Group):
             return None
         module = f"{name}_" if iskeyword(name) else name.replace("-", "_")
         command: click.Command = import_module(f"llmperf.cli.{module}").command
+        if not any(isinstance(one, colour.ColourOption) for one in command.params):
+            command.params.append(colour.ColourOption())
         return command
 
     def resolve_command(
@@ -102,6 +105,9 @@ def cli(ctx: click.Context) -> None:
         ctx.exit(2)
 
 
+cli.params.append(colour.ColourOption())
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
     gc.set_threshold(YOUNG_OBJECTS)
@@ -128,7 +134,7 @@ def _keep_stdout() -> None:
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line and give its exit code; bugs keep their traceback."""
     try:
-        code: Any = cli.main(args=arguments, prog_name="llmperf", standalone_mode=False)
+        code: Any = cli.main(args=arguments, prog_name="llmperf", standalone_mode=False, color=colour.begin())
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -167,7 +173,7 @@ def _shown(char: str) -> str:
 def _say(message: str, code: int, lines: bool = False) -> int:
     line = "".join(map(_shown, message if lines else " ".join(message.split())))
     try:
-        click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True)
+        click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.chosen())
     except OSError:  # nowhere is left to say it
         _let_go(sys.stderr)
     return code

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.colour import painted, warn
+
 if TYPE_CHECKING:
+    from llmperf.reporting.text_table import Column
     from llmperf.types import Result
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -21,12 +26,41 @@ def print_json(document: Any) -> None:
     click.echo(encode_pretty(document).decode(), nl=False)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A plain table; None is shown as a dash."""
-    from tabulate import tabulate
+wide_option = click.option("--wide", is_flag=True, help="Show every column, however wide the terminal is.")
 
-    shown = [["-" if cell is None else cell for cell in row] for row in rows]
-    click.echo(tabulate(shown, headers=headers, tablefmt="simple", disable_numparse=True))
+
+def page_width(wide: bool = False) -> int | None:
+    """Columns of the terminal that standard output is; None where there is no limit."""
+    if wide or not sys.stdout.isatty():
+        return None
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except OSError:
+        return None
+
+
+def print_table(
+    headers: Sequence[str | Column], rows: Iterable[Sequence[Any]], wide: bool = False, remedy: str = "--json"
+) -> None:
+    """A plain table within the width of the terminal; None is shown as a dash.
+
+    `remedy` says how to see columns for which there is no room.
+    """
+    from llmperf.reporting.summary import left_out_text
+    from llmperf.reporting.text_table import Column, laid_out
+
+    columns = [
+        Column(title=one, importance=place, wraps=16) if isinstance(one, str) else one
+        for place, one in enumerate(headers, start=1)
+    ]
+    shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    table = laid_out(columns, shown, page_width(wide), painted)
+    click.echo(table.text)
+    if table.left_out:
+        click.echo(f"\n{left_out_text(table, 'en', remedy)}")
 
 
 def said_once(found: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
@@ -36,7 +70,7 @@ def said_once(found: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
 
     runs = distinct(found)
     for copy, first in runs.copies:
-        click.echo(printable(f"llmperf: warning: counted once: {copy} is the same run as {first}"), err=True)
+        warn(printable(f"counted once: {copy} is the same run as {first}"))
     return runs.results
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from llmperf.cli.colour import warn
+
 EXAMPLES = """\b
 Examples:
   llmperf pack runs/ID -o submission.zip
@@ -28,8 +30,10 @@ def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool
     written whole or not at all.
     """
     from llmperf.packing import no_measurements, pack
+    from llmperf.reporting.cells import counted
 
     manifest = pack(runs, output, language, with_logs)
     for line in no_measurements(runs):
-        click.echo(f"llmperf: warning: packed, but no measurement: {line}", err=True)
-    click.echo(f"{output}: {len(manifest.runs)} runs, {len(manifest.files)} files; check it: llmperf validate {output}")
+        warn(f"packed, but no measurement: {line}")
+    packed = f"{counted(len(manifest.runs), 'run')}, {counted(len(manifest.files), 'file')}"
+    click.echo(f"{output}: {packed}; check it: llmperf validate {output}")

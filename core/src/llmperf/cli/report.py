@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.colour import painted, painted_severities, warn
+from llmperf.cli.output import page_width, wide_option
+
 if TYPE_CHECKING:
     from llmperf.discovery import Found
     from llmperf.errors import UserError
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   llmperf report runs/ID                              the result table again
-  llmperf report runs/                                several runs, one a row
+  llmperf report runs/                                several runs, one a row, by model, the fastest first
   llmperf report runs/ID --format markdown --lang zh  a README as the published ones
   llmperf report runs/* --format csv -o runs.csv
   llmperf report runs/* --format html -o runs.html
@@ -31,9 +34,13 @@ Examples:
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the headings.")  # fmt: skip
+@wide_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
-def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | None) -> None:
+def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None) -> None:
     """Render results as a table or a document. PATH is a run folder, a result.json, or a folder of runs.
+
+    The table of several runs fits the terminal and names the columns that it leaves out; with --wide, in a file or in a
+    pipe it has all of them.
 
     What `llmperf import` has written is shown too, its tables as they were printed.
     """
@@ -47,7 +54,14 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     for line in plugins.left_out:
         _left_out(line)
     owner, reporter = _named(plugins, wanted)
-    if published:
+    if wanted == "terminal":
+        from llmperf.reporting.formats import terminal_text
+        from llmperf.reporting.published import ranked_rows
+
+        measured = [result for _, result in results]
+        width = page_width(wide) if output is None else None
+        text = painted_severities(terminal_text(measured, ranked_rows(published), language, width, painted))
+    elif published:
         from llmperf.reporting.published import render
 
         text = render(wanted, results, published, language)
@@ -57,11 +71,12 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, output: Path | 
     if output is None:
         click.echo(text, nl=False)
     else:
+        text = click.unstyle(text) if wanted == "terminal" else text
         write_bytes(output, text.encode("utf-8", "backslashreplace"))
 
 
 def _left_out(what: UserError | str) -> None:
-    click.echo(f"llmperf: warning: left out: {what}", err=True)
+    warn(f"left out: {what}")
 
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.names import Folder
 from llmperf.cli.output import print_json
 from llmperf.cli.request import request, request_options, say_what_was_left_out
@@ -71,7 +72,7 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
             line.clear()
             results.append((folder, result))
             if not quiet:
-                click.echo(result_table(result))
+                click.echo(painted_severities(result_table(result, paint=painted)))
                 click.echo(f"\nrun folder: {folder}")
                 _log_tail(result)
     return results

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.colour import painted_severities
 from llmperf.cli.numbers import Finite
-from llmperf.cli.output import json_option, print_json, print_table, said_once
+from llmperf.cli.output import json_option, print_json, print_table, said_once, wide_option
 
 if TYPE_CHECKING:
     from llmperf.baselines import Held
@@ -31,12 +32,18 @@ Examples:
               help="Runs or imported documents to hold these against; `published`: those shipped.")  # fmt: skip
 @click.option("--fail-below", metavar="SHARE", type=Finite(min=0, min_open=True),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
+@wide_option
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[Path, ...], baseline: str | None, fail_below: float | None, as_json: bool
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    baseline: str | None,
+    fail_below: float | None,
+    wide: bool,
+    as_json: bool,
 ) -> None:
-    """Best, median and spread of token/p/s for each kind of run.
+    """Best, median and spread of token/p/s for each kind of run, by model and contract, the fastest first.
 
     A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
@@ -44,17 +51,18 @@ def command(
     one that differs least. --fail-below looks at the ratio of medians alone: whether chance could make it is told.
     """
     from llmperf.errors import UserError
+    from llmperf.reporting.runs_by_kind import in_rank
     from llmperf.results.groups import grouped
     from llmperf.validation.reading_results import found_results
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
     groups = grouped(said_once(one for path in paths for one in found_results(path)))
-    rows = _rows(groups, baseline)
+    rows = in_rank(_rows(groups, baseline))
     if as_json:
         print_json([_document(group, held) for group, held in rows])
     else:
-        _print(rows, baseline is not None)
+        _print(rows, baseline is not None, wide)
     ctx.exit(_judge(rows, fail_below))
 
 
@@ -89,17 +97,18 @@ def _document(group: Group, held: Held | Standing | None) -> dict[str, object]:
     return document | (held.document() if isinstance(held, Standing) else {"published": held.document()})
 
 
-def _print(rows: Rows, with_baseline: bool) -> None:
+def _print(rows: Rows, with_baseline: bool, wide: bool) -> None:
     from llmperf.reporting import runs_by_kind as text
     from llmperf.reporting.comparison import published_lines
     from llmperf.results.standing import Standing
 
-    headers = text.HEADERS + text.BASELINE_HEADERS * with_baseline
-    print_table(headers, (text.row(group, held, with_baseline) for group, held in rows))
+    columns = text.COLUMNS + text.BASELINE_COLUMNS * with_baseline
+    shown = (text.row(group, held, with_baseline) for group, held in rows)
+    print_table(columns, shown, wide, "--wide, --json")
     published = [held for _, held in rows if held is not None and not isinstance(held, Standing)]
     for lines in (published_lines(published), text.warnings(rows)):
         if told := "\n".join(lines):
-            click.echo(f"\n{told}")
+            click.echo(f"\n{painted_severities(told)}")
 
 
 def _judge(rows: Rows, fail_below: float | None) -> int:

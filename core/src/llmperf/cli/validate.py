@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from llmperf.cli.colour import painted_severities, warn
+
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.validation.check import FileFindings
@@ -87,7 +89,7 @@ def _told(files: Iterable[FileFindings]) -> int:
 
     number, code, told = 0, 0, Counter[str]()
     for file in files:
-        click.echo(text([file]), nl=False)
+        click.echo(painted_severities(text([file])), nl=False)
         number, code = number + 1, max(code, _code(file))
         told.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
     counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
@@ -136,8 +138,8 @@ def _plugins() -> Plugins | None:
     try:
         plugins = load_for(None, None, installed())
     except PluginError as error:
-        click.echo(f"llmperf: warning: rules of extensions are not applied: {error}", err=True)
+        warn(f"rules of extensions are not applied: {error}")
         return None
     for line in plugins.left_out:
-        click.echo(f"llmperf: warning: left out: {line}", err=True)
+        warn(f"left out: {line}")
     return plugins

@@ -43,6 +43,11 @@ def number(value: float | int | None, digits: int = 1) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 
+def counted(count: int, what: str) -> str:
+    """`1 run`, `4 runs`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def significant(value: float | None) -> str:
     """A figure to four digits, as a power of ten where it is large or small."""
     return UNKNOWN if value is None else f"{value:.4g}"

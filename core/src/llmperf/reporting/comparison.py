@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from llmperf.reporting import cells
+from llmperf.reporting.contract_parts import contract_parts
 from llmperf.reporting.sides import MAX_LINE, kind_devices, share_line
 from llmperf.results.comparison import Comparison
 from llmperf.results.sides import Side, Sides, device_throughput, rank_throughput
@@ -15,6 +16,7 @@ from llmperf.types import Result
 if TYPE_CHECKING:
     from llmperf.baselines import Held
 
+MFU = "MFU (nominal)"
 OF_A_DEVICE = "tokens/s of a whole device"
 
 Figure = Callable[[Result], float | None]
@@ -22,7 +24,7 @@ Figure = Callable[[Result], float | None]
 FIGURES: dict[str, Figure] = {
     "token/p/s": rank_throughput,
     "step, s": lambda one: None if one.metrics.step_seconds is None else one.metrics.step_seconds.median,
-    "MFU (nominal)": cells.headline_mfu,
+    MFU: cells.headline_mfu,
     "memory of a rank, GiB": lambda one: _gib(cells.rank_peak(one)),
     "memory of a device, GiB": lambda one: _gib(one.metrics.device_memory_used_bytes),
     "power of a device, W": lambda one: one.metrics.power_watts,
@@ -32,8 +34,10 @@ FIGURES: dict[str, Figure] = {
 """What is compared, by the name of its row."""
 
 
-def figure_rows(ours: Sequence[Result], theirs: Sequence[Result], of_devices: bool = False) -> Iterator[list[str]]:
-    """A row a figure that either group has: its name, the two medians, their ratio.
+def figure_rows(
+    ours: Sequence[Result], theirs: Sequence[Result], of_devices: bool = False, ratios: bool = True
+) -> Iterator[list[str]]:
+    """A row a figure that either group has: its name, the two medians and, with `ratios`, their ratio.
 
     `of_devices` adds the throughput of a whole device, where ranks had different parts of one.
     """
@@ -43,7 +47,12 @@ def figure_rows(ours: Sequence[Result], theirs: Sequence[Result], of_devices: bo
         if one is None and other is None:
             continue
         ratio = cells.UNKNOWN if one is None or not other else f"{one / other:.4f}"
-        yield [name, cells.significant(one), cells.significant(other), ratio]
+        yield [name, shown(name, one), shown(name, other), *[ratio] * ratios]
+
+
+def shown(name: str, value: float | None) -> str:
+    """A figure of FIGURES as text: MFU in percent, as in every other report."""
+    return cells.percent(value) if name == MFU else cells.significant(value)
 
 
 def _gib(count: int | None) -> float | None:
@@ -64,8 +73,8 @@ def verdict(found: Comparison, of: str = "token/p/s") -> str:
 def verdict_lines(sides: Mapping[str, Side], found: Sides) -> Iterator[str]:
     """What the throughputs say of the sides, or why they say nothing."""
     if found.contract_differences:
-        different = ", ".join(found.contract_differences)
-        yield f"the contracts differ in {different}: these figures measure different things"
+        different = ", ".join(difference_text(name, sides) for name in found.contract_differences)
+        yield cells.printable(f"the contracts differ in {different}: these figures measure different things", MAX_LINE)
     elif found.device_throughput is None:
         yield verdict(found.throughput)
     else:
@@ -75,14 +84,35 @@ def verdict_lines(sides: Mapping[str, Side], found: Sides) -> Iterator[str]:
         yield share_line(sides)
 
 
+def difference_text(part: str, sides: Mapping[str, Side]) -> str:
+    """`seed (A: 0, B: 9)`; of a part that has parts itself, such as the optimiser, only those that differ."""
+    every = {name: [contract_parts(one) for one in side.results] for name, side in sides.items()}
+    paths = sorted({path for runs in every.values() for parts in runs for path in parts})
+    told = []
+    for path in paths:
+        if path != part and not path.startswith(f"{part}."):
+            continue
+        values = {name: dict.fromkeys(one.get(path, cells.UNKNOWN) for one in runs) for name, runs in every.items()}
+        if len({value for each in values.values() for value in each}) > 1:
+            told.append(f"{path} ({', '.join(f'{name}: {cells.joined(list(each))}' for name, each in values.items())})")
+            if path == part:  # another model: its layers and widths differ as a matter of course
+                break
+    return ", ".join(told) or part
+
+
 ONE_FIGURE = "a published row is one figure without its spread: whether a difference is significant cannot be told"
 
 
 def published_lines(held: Sequence[Held]) -> Iterator[str]:
     """For each kind of runs the published row it is held against, or why there is none."""
+    alike: dict[str, list[str]] = {}
     for one in held:
-        who = f"{one.group.kind.case} on {kind_devices(one.group.kind)}"
         share = f"{one.share:.4f} of " if one.share is not None else ""
-        yield cells.printable(f"{who}: {share}{one.why}", MAX_LINE)
+        alike.setdefault(f"{share}{one.why}", []).append(f"{one.group.kind.case} on {kind_devices(one.group.kind)}")
+    for why, kinds in alike.items():
+        names = list(dict.fromkeys(kinds))
+        more = f" and {len(names) - 2} more" if len(names) > 3 else ""
+        who = "; ".join(names[:2] if more else names) + more
+        yield cells.printable(f"{who}: {why}", MAX_LINE)
     if any(one.share is not None for one in held):
         yield ONE_FIGURE

@@ -20,7 +20,7 @@ def drawn(title: str, curves: Mapping[str, Points], colour: bool, log: bool = Fa
 
     figure = plotext.figure
     figure.clear()
-    figure.theme("default" if colour else "colorless")
+    figure.theme("simple" if colour else "colorless")  # both leave the background to the terminal
     figure.plot_size(WIDTH, HEIGHT)
     for mark, points in zip(marks(len(curves)), curves.values(), strict=True):
         shown = [(x, math.log10(y) if log else y) for x, y in points if y > 0 or not log]

@@ -11,6 +11,8 @@ from typing import Any
 
 from llmperf.documents import encode_pretty
 from llmperf.reporting import cells
+from llmperf.reporting.ranking import Ranked
+from llmperf.reporting.text_table import Paint
 from llmperf.types import Reporter, Result
 
 Results = tuple[tuple[Path, Result], ...]
@@ -41,11 +43,28 @@ def core_reporters() -> list[Reporter]:
 
 def terminal(results: Results, language: str) -> str:
     """One result in full, several as the rows of a table."""
-    from llmperf.reporting.summary import comparison_table, result_table
+    return terminal_text([result for _, result in results], (), language)
 
-    if len(results) == 1:
-        return result_table(results[0][1], language) + "\n"
-    return comparison_table([result for _, result in results], language) + "\n"
+
+WIDE = "--wide, --format csv"
+
+
+def terminal_text(
+    results: Sequence[Result],
+    published: Sequence[Ranked[Sequence[str]]],
+    language: str,
+    width: int | None = None,
+    paint: Paint | None = None,
+) -> str:
+    """One result in full; several, and those of imported documents, as rows of a table within a width."""
+    from llmperf.reporting.summary import left_out_text, ranked_table, result_table
+    from llmperf.reporting.table import ranked_result
+
+    if len(results) == 1 and not published:
+        return result_table(results[0], language, paint) + "\n"
+    table = ranked_table([*map(ranked_result, results), *published], language, width, paint)
+    left_out = f"\n{left_out_text(table, language, WIDE)}\n" if table.left_out else ""
+    return f"{table.text}\n{left_out}"
 
 
 def markdown(results: Results, language: str) -> str:

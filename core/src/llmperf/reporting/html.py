@@ -16,7 +16,8 @@ from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.reporting.comparison import FIGURES
-from llmperf.reporting.html_compare import MEMORY, contract_parts, figures, setting_parts
+from llmperf.reporting.contract_parts import contract_parts
+from llmperf.reporting.html_compare import MEMORY, figures, setting_parts
 from llmperf.reporting.html_run import curves, finding_text, run_row, sections
 from llmperf.reporting.html_words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS
 from llmperf.reporting.words import word

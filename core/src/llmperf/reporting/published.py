@@ -9,8 +9,9 @@ from typing import Any
 from llmperf.documents import encode_pretty
 from llmperf.errors import UserError
 from llmperf.reporting.formats import Results, csv_harmless, csv_row, csv_table
-from llmperf.reporting.published_cells import csv_cells, terminal_row
+from llmperf.reporting.published_cells import csv_cells, ranked_row, terminal_row
 from llmperf.reporting.published_markdown import published_markdown
+from llmperf.reporting.ranking import Ranked
 from llmperf.types.published import Published
 
 Documents = Sequence[tuple[Path, Published]]
@@ -25,12 +26,14 @@ def render(wanted: str, results: Results, documents: Documents, language: str) -
 
 def _terminal(results: Results, documents: Documents, language: str) -> str:
     """One row a result."""
-    from llmperf.reporting.summary import rows_table
-    from llmperf.reporting.table import comparison_row
+    from llmperf.reporting.formats import terminal_text
 
-    shown = [comparison_row(result) for _, result in results]
-    shown += [terminal_row(row) for _, one in documents for row in one.rows]
-    return rows_table(shown, language) + "\n"
+    return terminal_text([result for _, result in results], ranked_rows(documents), language)
+
+
+def ranked_rows(documents: Documents) -> list[Ranked[Sequence[str]]]:
+    """Each published result as a row, with what its place in a table depends on."""
+    return [ranked_row(row, terminal_row(row)) for _, one in documents for row in one.rows]
 
 
 def _markdown(results: Results, documents: Documents, language: str) -> str:

@@ -4,26 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llmperf.reporting import cells
+from llmperf.reporting.ranking import Ranked, model_text
 from llmperf.types.published import Figure, PublishedLayout, PublishedRow
 
 
-def terminal_row(row: PublishedRow) -> Sequence[str]:
-    """One published result in the columns of the comparison table; figures as printed."""
+def terminal_row(row: PublishedRow, whole: bool = False) -> Sequence[str]:
+    """One published result in the columns of the comparison table; figures in the digits that were printed.
+
+    With `whole`, a cell that has a formula or a unit besides keeps it.
+    """
     metrics = row.metrics
+    shown = _figure if whole else _digits_or_unknown
     return (
-        row.case or cells.text(row.model or row.model_text),
+        model(row),
+        f"{row.case or cells.UNKNOWN}{' (variant)' * (row.variant and row.case is not None)}",
         device(row),
-        f"{row.framework or ''} {layout(row.parallelism)}".strip(),
-        cells.UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/",
-        _figure(metrics.tokens_per_second_per_device),
-        _figure(metrics.loss),
+        f"{row.framework or ''} {layout(row.parallelism)}".strip() or cells.UNKNOWN,
+        shown(metrics.tokens_per_second_per_device),
+        shown(metrics.mfu),
+        shown(metrics.loss),
         cells.UNKNOWN if metrics.memory is None else metrics.memory.text or cells.UNKNOWN,
-        _figure(metrics.mfu),
+        cells.UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/",
         "imported",
         f"line {row.line}",
+    )
+
+
+def model(row: PublishedRow) -> str:
+    """Name of the model, of an adapter case with that said; as printed where the library does not have it."""
+    return model_text(row.model or row.model_text or cells.UNKNOWN, _trains_adapters(row.case))
+
+
+def _trains_adapters(case: str | None) -> bool:
+    if case is None:
+        return False
+    from llmperf.cases.library import library
+
+    shelf = library()
+    return case in shelf.paths("cases") and shelf.case(case).contract.lora is not None
+
+
+T = TypeVar("T")
+
+
+def ranked_row(row: PublishedRow, line: T) -> Ranked[T]:
+    """A line that stands for a published result, which has a contract as far as the document tells it."""
+    batch = row.batch
+    data, precision = row.dataset or row.dataset_text, row.precision or row.precision_text
+    contract = ("published", data, precision, batch.seq_len, batch.global_batch)
+    return Ranked(
+        model=model(row), contract=contract, figure=value(row.metrics.tokens_per_second_per_device), line=line
     )
 
 
@@ -45,6 +78,17 @@ def layout(parallelism: PublishedLayout) -> str:
 
 def _figure(figure: Figure | None) -> str:
     return cells.UNKNOWN if figure is None else figure.text or cells.UNKNOWN
+
+
+def digits(figure: Figure) -> str:
+    """The digits as printed; the whole cell where they do not stand for themselves or for percent."""
+    if figure.printed is None or figure.scale not in (1.0, 0.01):
+        return figure.text
+    return figure.printed if figure.scale == 1.0 else f"{figure.printed} %"
+
+
+def _digits_or_unknown(figure: Figure | None) -> str:
+    return cells.UNKNOWN if figure is None else digits(figure) or cells.UNKNOWN
 
 
 def csv_cells(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from llmperf.reporting import cells
-from llmperf.reporting.comparison import FIGURES
-from llmperf.reporting.html_compare import MFU, Figures
+from llmperf.reporting.comparison import FIGURES, MFU
+from llmperf.reporting.html_compare import Figures
 from llmperf.reporting.html_run import finding_text
 from llmperf.reporting.html_words import NO_RECORDS
-from llmperf.reporting.published_cells import device, layout, terminal_row, value
+from llmperf.reporting.published_cells import device, digits, layout, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
-from llmperf.types.published import Figure, Published, PublishedMemory, PublishedRow
+from llmperf.types.published import Published, PublishedMemory, PublishedRow
 
 
 def published_runs(published: Published, language: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
@@ -70,16 +70,9 @@ def _printed(row: PublishedRow) -> dict[str, str]:
     """The figures as their document has them, by column of the table."""
     metrics = row.metrics
     named = {"throughput": metrics.tokens_per_second_per_device, "mfu": metrics.mfu, "loss": metrics.loss}
-    found = {name: _digits(one) for name, one in named.items() if one is not None}
+    found = {name: digits(one) for name, one in named.items() if one is not None}
     found["memory"] = "" if metrics.memory is None else metrics.memory.text
     return {name: cells.printable(text) for name, text in found.items() if text}
-
-
-def _digits(figure: Figure) -> str:
-    """The digits as printed; the whole cell where they do not stand for themselves or for percent."""
-    if figure.printed is None or figure.scale not in (1.0, 0.01):
-        return figure.text
-    return figure.printed if figure.scale == 1.0 else f"{figure.printed} %"
 
 
 def _figures(row: PublishedRow) -> Figures:
@@ -123,7 +116,7 @@ def _told(parts: Mapping[str, object]) -> dict[str, str]:
 
 def _sections(published: Published, row: PublishedRow) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Title and rows of label and text."""
-    yield "Performance", list(zip(HEADERS, terminal_row(row), strict=True))
+    yield "Performance", list(zip(HEADERS, terminal_row(row, whole=True), strict=True))
     changes = [(one.path, f"{cells.text(one.case_value)} -> {cells.text(one.value)}") for one in row.fix_hp]
     if changes:
         yield "Changes from the case (fix_hp)", changes

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from llmperf.reporting import cells
+from llmperf.reporting.ranking import in_order, model_text, ranked_run
 from llmperf.reporting.sides import disturbed_lines, kind_changes, kind_devices, kind_text
+from llmperf.reporting.text_table import Column
 from llmperf.results.comparison import Comparison
 from llmperf.results.groups import Group
 from llmperf.results.standing import Standing
@@ -14,9 +16,34 @@ from llmperf.results.standing import Standing
 if TYPE_CHECKING:
     from llmperf.baselines import Held
 
-HEADERS = ("case", "changes", "device", "layout", "runs", "best", "median", "spread", "of baseline")
-BASELINE_HEADERS = ("baseline", "verdict")
+T = TypeVar("T")
+
+COLUMNS = (
+    Column(title="model", importance=1, wraps=14),
+    Column(title="case", importance=3, wraps=12),
+    Column(title="changes", importance=10, wraps=14),
+    Column(title="device", importance=7, wraps=14),
+    Column(title="layout", importance=9, wraps=14),
+    Column(title="runs", importance=4, wraps=8, right=True),
+    Column(title="best", importance=11, right=True),
+    Column(title="median", importance=2, right=True),
+    Column(title="spread", importance=5, right=True),
+    Column(title="of baseline", importance=6, right=True),
+)
+BASELINE_COLUMNS = (
+    Column(title="baseline", importance=12, wraps=16),
+    Column(title="verdict", importance=8, wraps=12),
+)
 """Where the runs are held against some."""
+
+
+def in_rank(rows: Sequence[tuple[Group, T]]) -> list[tuple[Group, T]]:
+    """Kinds of runs by model and contract, the one with the fastest median first."""
+    lines = [
+        ranked_run(group.results[0], (group, held), group.spread.median if group.spread else None)
+        for group, held in rows
+    ]
+    return in_order(lines)
 
 
 def row(group: Group, held: Held | Standing | None, with_baseline: bool) -> list[str]:
@@ -29,7 +56,10 @@ def row(group: Group, held: Held | Standing | None, with_baseline: bool) -> list
     if found is not None:
         figures = [cells.number(found.maximum), cells.number(found.median), cells.percent(found.relative)]
     of_baseline = cells.UNKNOWN if held is None or held.share is None else f"{held.share:.4f}"
-    shown = [kind.case, changes or "/", kind_devices(kind), _layout(group), runs, *figures, of_baseline]
+    first = group.results[0]
+    model = model_text(first.model.name, first.contract.lora is not None)
+    case = f"{kind.case}{' (variant)' * first.variant}"
+    shown = [model, case, changes or "/", kind_devices(kind), _layout(group), runs, *figures, of_baseline]
     return [cells.printable(one) for one in shown + (_baseline(held) if with_baseline else [])]
 
 

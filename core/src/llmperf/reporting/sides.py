@@ -32,9 +32,9 @@ def warning_lines(name: str, side: Side) -> Iterator[str]:
 
 def runs_text(group: Group) -> str:
     """`4 runs, spread 2.7 %`."""
-    count, found = len(group.results), group.spread
+    found = group.spread
     spread = "" if found is None or found.relative is None else f", spread {cells.percent(found.relative)}"
-    return f"{count} run{'s' * (count > 1)}{spread}"
+    return f"{cells.counted(len(group.results), 'run')}{spread}"
 
 
 def kind_text(kind: Kind) -> str:
@@ -81,7 +81,7 @@ def disturbed_lines(name: str, results: Sequence[Result]) -> Iterator[str]:
     """A warning that names the runs whose steps are wildly uneven; nothing where there is none."""
     uneven = [one for one in results if disturbed(one)]
     if uneven:
-        count = f"{len(uneven)} of {len(results)} run{'s' * (len(results) > 1)}"
+        count = f"{len(uneven)} of {cells.counted(len(results), 'run')}"
         who = ", ".join(f"{one.run_id} ({steps_text(one)})" for one in uneven)
         yield cells.printable(f"warning: {name}: {count} disturbed, with very uneven steps: {who}", MAX_LINE)
 

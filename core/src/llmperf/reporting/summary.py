@@ -1,38 +1,46 @@
-"""What `llmperf run` ends with."""
+"""What `llmperf run` ends with, and the table of several results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmperf.reporting.cells import printable
-from llmperf.reporting.table import HEADERS, comparison_row, result_rows
+from llmperf.reporting.ranking import Ranked, in_order
+from llmperf.reporting.table import COLUMNS, ranked_result, result_rows
+from llmperf.reporting.text_table import Paint, TextTable, laid_out
 from llmperf.reporting.words import word
 from llmperf.types import Result
 
-FIX_HP_WIDTH = 40
-"""Columns; longer lists of changes go on in the next line."""
 
-
-def result_table(result: Result, language: str = "en") -> str:
+def result_table(result: Result, language: str = "en", paint: Paint | None = None) -> str:
     """One result as a table of two columns, with its findings below."""
     from tabulate import tabulate
 
     rows = [[printable(word(label, language)), printable(value)] for label, value in result_rows(result)]
+    if paint:
+        rows = [[label, paint(value)] if label == word("status", language) else [label, value] for label, value in rows]
     lines = [tabulate(rows, tablefmt="plain", disable_numparse=True)]
     lines += [printable(f"{one.code} {one.severity} {one.path}: {one.message}") for one in result.findings]
     return "\n".join(lines)
 
 
 def comparison_table(results: Sequence[Result], language: str = "en") -> str:
-    """Several results, one a row."""
-    return rows_table([comparison_row(result) for result in results], language)
+    """Several results, one a row, at full width."""
+    return ranked_table([ranked_result(result) for result in results], language).text
 
 
-def rows_table(found: Sequence[Sequence[str]], language: str) -> str:
-    """Rows under the headers of the comparison table."""
-    from tabulate import tabulate
+def ranked_table(
+    found: Sequence[Ranked[Sequence[str]]], language: str, width: int | None = None, paint: Paint | None = None
+) -> TextTable:
+    """Rows in their order under COLUMNS, within a width."""
+    rows = [[printable(cell) for cell in row] for row in in_order(found)]
+    columns = [replace(column, title=word(column.title, language)) for column in COLUMNS]
+    return laid_out(columns, rows, width, paint)
 
-    rows = [[printable(cell) for cell in row] for row in found]
-    widths = [FIX_HP_WIDTH if header == "fix_hp" else None for header in HEADERS]
-    headers = [word(header, language) for header in HEADERS]
-    return tabulate(rows, headers=headers, tablefmt="simple", disable_numparse=True, maxcolwidths=widths)
+
+def left_out_text(table: TextTable, language: str, remedy: str) -> str:
+    """Which columns a narrow terminal has no room for, and how to see them."""
+    return word("left out to fit the terminal: {columns} ({remedy})", language).format(
+        columns=", ".join(table.left_out), remedy=remedy
+    )

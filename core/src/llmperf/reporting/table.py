@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from llmperf.reporting import cells
 from llmperf.reporting.evaluation import wholes
+from llmperf.reporting.ranking import Ranked, model_text, ranked_run
+from llmperf.reporting.text_table import Column
 from llmperf.types import Result
 
 Row = tuple[str, str]
@@ -97,22 +99,42 @@ def _peak(result: Result) -> str:
     return f"{cells.significant(mfu.peak_flops_per_second)} FLOP/s a rank, {mfu.peak_dtype}: {mfu.peak_source}"
 
 
-HEADERS = ("case", "device", "layout", "fix_hp", "token/p/s", "loss", "mem, GiB", "MFU (nominal)", "status", "run")
+COLUMNS = (
+    Column(title="model", importance=1, wraps=14),
+    Column(title="case", importance=3, wraps=12),
+    Column(title="device", importance=5, wraps=14),
+    Column(title="layout", importance=7, wraps=14),
+    Column(title="token/p/s", importance=2, right=True),
+    Column(title="MFU (nominal)", importance=4, right=True),
+    Column(title="loss", importance=9, right=True),
+    Column(title="mem, GiB", importance=10, wraps=8, right=True),
+    Column(title="fix_hp", importance=8, wraps=14),
+    Column(title="status", importance=6),
+    Column(title="run", importance=11, wraps=20),
+)
+"""Of a table of several results, the published ones among them."""
+HEADERS = tuple(column.title for column in COLUMNS)
 
 
 def comparison_row(result: Result) -> Sequence[str]:
-    """One result among several; the columns of the published tables."""
+    """One result among several, in the order of COLUMNS."""
     hardware = result.hardware
-    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
+    device = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     return (
-        result.case,
-        cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share),
+        model_text(result.model.name, result.contract.lora is not None),
+        f"{result.case}{' (variant)' * result.variant}",
+        cells.devices(hardware.nodes, hardware.devices_per_node, device, hardware.device_share),
         f"{result.tuning.framework} {cells.layout(result.parallelism)}",
-        cells.fix_hp(result.fix_hp),
         cells.number(result.metrics.tokens_per_second_per_device),
+        cells.percent(cells.headline_mfu(result)),
         cells.number(result.metrics.final_loss, 4),
         cells.device_memory(result),
-        cells.percent(cells.headline_mfu(result)),
+        cells.fix_hp(result.fix_hp),
         result.status,
         result.run_id,
     )
+
+
+def ranked_result(result: Result) -> Ranked[Sequence[str]]:
+    """The row of a result, with what its place in the table depends on."""
+    return ranked_run(result, comparison_row(result), result.metrics.tokens_per_second_per_device)

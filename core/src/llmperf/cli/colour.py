@@ -1,0 +1,88 @@
+"""Whether output is coloured: `--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb, then whether it is a terminal.
+
+The order of the environment variables is that of Python's own tracebacks (https://docs.python.org/3/using/cmdline.html,
+"Controlling color"); https://no-color.org and https://force-color.org describe the two names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextvars import ContextVar
+
+import click
+
+COLOURS = {"failed": "red", "aborted": "red", "error": "red", "warning": "yellow", "complete": "green", "ok": "green"}
+"""Of a status or a severity."""
+
+_chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
+_SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning)(?P<after>: | )")
+
+
+def from_environment() -> bool | None:
+    """True or False where the environment decides; None where each stream does, by being a terminal or not."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
+
+
+def begin() -> bool | None:
+    """Forget the choice of an earlier command line of this process; what the environment says."""
+    _chosen.set(from_environment())
+    return _chosen.get()
+
+
+def chosen() -> bool | None:
+    """The choice of this command line, also where click has no context any more."""
+    return _chosen.get()
+
+
+def on_stdout() -> bool:
+    """Whether standard output takes colours."""
+    choice = chosen()
+    return sys.stdout.isatty() if choice is None else choice
+
+
+def _choose(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is None or ctx.resilient_parsing:
+        return
+    ctx.color = {"always": True, "never": False}.get(value, from_environment())
+    _chosen.set(ctx.color)
+
+
+class ColourOption(click.Option):
+    """`--color`, which the group and every command take."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ["--color"],
+            type=click.Choice(["auto", "always", "never"]),
+            is_eager=True,
+            expose_value=False,
+            callback=_choose,
+            help="When to colour the output. [auto: on terminals, unless NO_COLOR is set]",
+        )
+
+
+def painted(word: str, text: str | None = None) -> str:
+    """A status or severity in its colour, or another text in the colour of that word."""
+    shown = word if text is None else text
+    colour = COLOURS.get(word.partition(":")[0])
+    return click.style(shown, fg=colour) if colour else shown
+
+
+def painted_severities(text: str) -> str:
+    """Lines in which `warning:` at their beginning, and the severity after the code of a finding, are coloured."""
+    return "\n".join(_SEVERITY.sub(_paint, line, count=1) for line in text.split("\n"))
+
+
+def _paint(match: re.Match[str]) -> str:
+    return f"{match['before']}{painted(match['word'])}{match['after']}"
+
+
+def warn(message: str) -> None:
+    """`llmperf: warning: ...` on standard error."""
+    click.echo(f"llmperf: {painted('warning')}: {message}", err=True)

@@ -1,0 +1,133 @@
+"""A table as plain text that fits a given width: cells wrap, and the least important columns are left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from wcwidth import wcswidth, wcwidth
+
+GAP = "  "
+"""Between two columns."""
+_JOINT = re.compile(r"(?<=[_/,-])(?=\w)")
+"""Where a long name may be broken."""
+Paint = Callable[[str], str]
+"""Adds colour to a cell, which keeps its width."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    """Its header."""
+    importance: int
+    """1 is the last to be left out."""
+    wraps: int | None = None
+    """Width below which its cells do not wrap; None where they never do."""
+    right: bool = False
+    """Whether its cells are aligned to the right, as figures are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table that was laid out."""
+
+    text: str
+    """Its lines."""
+    left_out: tuple[str, ...]
+    """Titles of the columns for which there was no room."""
+
+
+def laid_out(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, paint: Paint | None = None
+) -> TextTable:
+    """The table within `width` terminal columns, or on one line a row where that is None."""
+    natural = [max(map(_width, [column.title, *cells])) for column, cells in _by_column(columns, rows)]
+    kept = list(range(len(columns)))
+    widths = natural
+    if width is not None:
+        least = [_least(column, cells) for column, cells in _by_column(columns, rows)]
+        kept = _kept(columns, rows, least, width)
+        widths = _shared(natural, least, kept, width)
+    lines = list(_lines([columns[index].title for index in kept], [widths[index] for index in kept], columns, kept))
+    lines.append(GAP.join("-" * widths[index] for index in kept))
+    for row in rows:
+        lines += _lines([row[index] for index in kept], [widths[index] for index in kept], columns, kept, paint)
+    left_out = tuple(column.title for index, column in enumerate(columns) if index not in kept)
+    return TextTable(text="\n".join(lines), left_out=left_out)
+
+
+def _by_column(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[tuple[Column, list[str]]]:
+    return ((column, [row[index] for row in rows]) for index, column in enumerate(columns))
+
+
+def _least(column: Column, cells: Sequence[str]) -> int:
+    """Width to which a column may be narrowed; its title wraps between words in any case."""
+    title = max(map(_width, column.title.split()), default=0)
+    content = max(map(_width, cells), default=0)
+    return max(title, content if column.wraps is None else min(content, column.wraps))
+
+
+def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
+    """Columns for which there is room; those that say nothing go first, then the least important ones."""
+    silent = {index for index in range(len(columns)) if all(row[index] in ("-", "/", "") for row in rows)}
+    kept = list(range(len(columns)))
+    while len(kept) > 1 and sum(least[index] for index in kept) + len(GAP) * (len(kept) - 1) > width:
+        kept.remove(max(kept, key=lambda index: (index in silent, columns[index].importance)))
+    return kept
+
+
+def _shared(natural: Sequence[int], least: Sequence[int], kept: Sequence[int], width: int) -> list[int]:
+    """Widths of columns: what is left over goes where most is wrapped."""
+    widths = list(least)
+    spare = width - sum(least[index] for index in kept) - len(GAP) * (len(kept) - 1)
+    while spare > 0 and (narrow := [index for index in kept if widths[index] < natural[index]]):
+        widths[max(narrow, key=lambda index: natural[index] / widths[index])] += 1
+        spare -= 1
+    return widths
+
+
+def _lines(
+    cells: Sequence[str],
+    widths: Sequence[int],
+    columns: Sequence[Column],
+    kept: Sequence[int],
+    paint: Paint | None = None,
+) -> Iterator[str]:
+    """One row, over several lines where cells wrap."""
+    wrapped = [wrapped_cell(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for number in range(max(map(len, wrapped), default=0)):
+        parts = []
+        for cell, lines, width, index in zip(cells, wrapped, widths, kept, strict=True):
+            line = lines[number] if number < len(lines) else ""
+            space = " " * (width - _width(line))
+            shown = paint(line) if paint and line == cell else line
+            parts.append(space + shown if columns[index].right else shown + space)
+        yield GAP.join(parts).rstrip()
+
+
+def wrapped_cell(text: str, width: int) -> list[str]:
+    """Lines of at most `width` terminal columns: broken between words, else at a `_` or `-`, else anywhere."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if _width(joined) <= width:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        for part in _JOINT.split(word):
+            if lines[-1] and _width(lines[-1] + part) > width:
+                lines.append("")
+            for char in part:
+                if _width(lines[-1]) + max(0, wcwidth(char)) > width:
+                    lines.append("")
+                lines[-1] += char
+    return lines
+
+
+def _width(text: str) -> int:
+    """Terminal columns of printable text; a Chinese character has two."""
+    return len(text) if text.isascii() else max(wcswidth(text), 0)

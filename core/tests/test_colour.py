@@ -1,0 +1,95 @@
+"""Colours: which output has them, and who decides."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+ESCAPE = "\x1b["
+RED, YELLOW, GREEN = (f"\x1b[{code}m" for code in (31, 33, 32))
+
+
+@pytest.fixture
+def runs(tmp_path, example):
+    """A complete run with a finding, a failed one, and another on the same contract."""
+    finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
+    failure = {"rank": 1, "reason": "killed", "exception": None, "message": "rank 1 was killed", "log_tail": []}
+    changes = {
+        "good": {"findings": [finding]},
+        "other": {},
+        "bad": {"status": "failed", "failure": failure},
+    }
+    for number, (name, changed) in enumerate(changes.items()):
+        document = json.loads(json.dumps(example)) | {"run_id": name} | changed
+        document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        document["loss_curve"] = [
+            {"step": step, "loss": 8.0 - 0.1 * step + 0.01 * number, "nonfinite": None, "grad_norm": None}
+            for step in range(1, 31)
+        ]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(document))
+    (tmp_path / "broken" / "run").mkdir(parents=True)
+    (tmp_path / "broken" / "run" / "result.json").write_text('{"schema": "llmperf/result/1"}')
+    return tmp_path
+
+
+COMMANDS = {
+    "doctor": ["doctor"],
+    "align": ["align", "good", "other", "--from-step", "1"],
+    "validate": ["validate", "good"],
+    "report": ["report", "good", "bad"],
+    "card": ["report", "bad"],
+    "error": ["rum"],
+    "missing": ["report", "nowhere"],
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_has_colours_on_a_terminal_and_honours_no_color(runs, words, on_a_terminal):
+    assert ESCAPE in on_a_terminal(*words, cwd=runs)
+    assert ESCAPE not in on_a_terminal(*words, cwd=runs, NO_COLOR="1")
+    assert ESCAPE not in on_a_terminal(*words, cwd=runs, TERM="dumb")
+
+
+def piped(*words, cwd, **environment):
+    """Standard output and standard error of a command without a terminal."""
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | environment
+    command = [sys.executable, "-m", "llmperf", *words]
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def test_what_decides_when_there_is_no_terminal(runs):
+    words = ["report", "good", "bad"]
+    assert ESCAPE not in piped(*words, cwd=runs)
+    assert ESCAPE in piped(*words, cwd=runs, FORCE_COLOR="1")
+    assert ESCAPE not in piped(*words, cwd=runs, FORCE_COLOR="1", NO_COLOR="1")
+    assert ESCAPE not in piped(*words, "--color", "never", cwd=runs, FORCE_COLOR="1")
+    assert ESCAPE in piped(*words, "--color", "always", cwd=runs, NO_COLOR="1")
+    assert ESCAPE in piped("--color", "always", *words, cwd=runs)
+    assert ESCAPE in piped("report", "nowhere", "--color", "always", cwd=runs)
+
+
+def test_a_file_has_no_colours(runs):
+    piped("report", "good", "bad", "--color", "always", "-o", "table.txt", cwd=runs)
+    assert ESCAPE not in (runs / "table.txt").read_text()
+
+
+def test_colours_have_a_meaning(runs):
+    several = piped("report", "good", "bad", "--color", "always", cwd=runs)
+    assert f"{RED}failed" in several
+    assert f"{GREEN}complete" in several
+    assert f"LP302 {RED}error" in piped("report", "good", "--color", "always", cwd=runs)
+    assert f"{YELLOW}warning" in piped("report", "good", "bad", "broken", "--color", "always", cwd=runs)
+    assert f"{RED}bad: NOT aligned" in piped("align", "bad", "good", "--color", "always", cwd=runs)
+
+
+def test_a_drawing_leaves_the_background_to_the_terminal(runs):
+    drawn = piped("align", "good", "other", "--from-step", "1", "--color", "always", cwd=runs)
+    codes = {code for part in drawn.split(ESCAPE)[1:] for code in part.partition("m")[0].split(";")}
+    assert ESCAPE in drawn
+    assert not codes & {*(str(code) for code in [*range(40, 49), *range(100, 108)])}
