@@ -16,6 +16,7 @@ from llmperf.reporting.findings import FORMATS, github, junit, sarif, text
 from llmperf.types import Finding
 from llmperf.validation.catalogue import MAX_VIOLATIONS, Rule, catalogue
 from llmperf.validation.check import FileFindings, Validator
+from llmperf.validation.pointer_lines import lines_of
 
 HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
 
@@ -26,7 +27,7 @@ def wrong(example, tmp_path):
     example["metrics"]["tokens_per_second_per_device"] *= 2
     example["hardware"]["simulated"] = True
     path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(example))
+    path.write_text(json.dumps(example, indent=2))
     return str(path)
 
 
@@ -137,3 +138,80 @@ def test_what_is_not_shown_is_counted(often_wrong, example, tmp_path, monkeypatc
     errors = [replace(one, severity="error") for one in often_wrong.findings]
     suite = ElementTree.fromstring(junit([replace(often_wrong, findings=tuple(errors))]))
     assert suite.find("testcase/failure").get("message") == "3000 errors, the first LP000"
+
+
+def test_findings_in_json_have_their_lines(wrong, capsys):
+    lines = Path(wrong).read_text().splitlines()
+    (analysis,) = json.loads(run(capsys, wrong, "--format", "sarif")[1])["runs"]
+    for one in analysis["results"]:
+        (location,) = one["locations"]
+        line = location["physicalLocation"]["region"]["startLine"]
+        name = location["logicalLocations"][0]["fullyQualifiedName"].rpartition("/")[2]
+        assert name.isdecimal() or f'"{name}"' in lines[line - 1]
+    assert re.search(r"wrong\.json,line=\d+,", run(capsys, wrong, "--format", "github")[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("x.json", '{\n "a": [1,\n  {"b\\"/~": 2,\n "c": {}}]}', {"": 1, "/a": 2, "/a/0": 2, '/a/1/b"~1~0': 3}),
+        ("x.json", '{\n "a": {\n  "b": 1}}', {"/a/b": 3, "/a/missing": 2, "/none": 1}),
+        ("x.json", '{"a": 1,\n "a": 2, "n": -1.5e3,\n\n "t": true}', {"/a": 1, "/n": 2, "/t": 4}),
+        ("x.json", '{"a": [[],\n [],\n {"b": ["c,}"\n, 1]}]}', {"/a/1": 2, "/a/2/b/1": 4}),
+        ("x.jsonl", "{}\n{}\n", {"/1/step": 2, "": None}),
+        ("x.toml", 'name = "x"\n[contract]\nsteps = 1\n[[more]]\n', {"/contract/steps": 3, "/more/0/x": 4, "/name": 1}),
+    ],
+)
+def test_the_line_of_a_pointer(tmp_path, name, text, lines):
+    (tmp_path / name).write_text(text)
+    found = lines_of(tmp_path / name, lines)
+    assert {pointer: found.get(pointer) for pointer in lines} == lines
+
+
+def test_a_file_that_cannot_be_read_has_no_lines(tmp_path):
+    assert lines_of(tmp_path / "none.json", ["/a"]) == {}
+
+
+def test_sarif_has_what_code_scanning_services_require(wrong, tmp_path, capsys):
+    """SARIF 2.1.0 (OASIS), 3.13, 3.14, 3.18, 3.27; GitHub takes no result whose place has no region."""
+    document = json.loads(run(capsys, wrong, str(tmp_path / "none.json"), "--format", "sarif")[1])
+    assert set(document) == {"$schema", "version", "runs"}
+    assert document["version"] == "2.1.0"
+    (analysis,) = document["runs"]
+    assert set(analysis) == {"tool", "results"}
+    driver = analysis["tool"]["driver"]
+    assert set(driver) <= {"name", "version", "informationUri", "rules"}
+    known = [rule["id"] for rule in driver["rules"]]
+    assert len(known) == len(set(known))
+    for rule in driver["rules"]:
+        assert set(rule) == {"id", "shortDescription", "defaultConfiguration"}
+        assert rule["defaultConfiguration"]["level"] in ("note", "warning", "error")
+    assert any(one["ruleId"] == "LP001" for one in analysis["results"])
+    for one in analysis["results"]:
+        assert set(one) == {"ruleId", "level", "message", "locations"}
+        assert one["message"]["text"]
+        (location,) = one["locations"]
+        assert set(location) == {"physicalLocation", "logicalLocations"}
+        assert set(location["physicalLocation"]) == {"artifactLocation", "region"}
+        assert location["physicalLocation"]["region"]["startLine"] >= 1
+
+
+def test_junit_has_what_jenkins_and_maven_require(wrong, example, tmp_path, capsys):
+    """Attributes and order of elements in Jenkins' junit-10.xsd and Maven's surefire-test-report.xsd."""
+    (tmp_path / "broken.json").write_text("{")
+    suite = ElementTree.fromstring(run(capsys, wrong, str(tmp_path / "broken.json"), "--format", "junit")[1])
+    assert (suite.tag, set(suite.attrib)) == (
+        "testsuite",
+        {"name", "tests", "failures", "errors", "skipped", "time"},
+    )
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "2", "failures": "1", "errors": "1", "skipped": "0"}
+    order = ["failure", "error", "system-out"]
+    for case in suite:
+        assert (case.tag, set(case.attrib)) == ("testcase", {"name", "classname", "time"})
+        assert re.fullmatch(r"\d+\.\d{3}", case.get("time"))
+        tags = [child.tag for child in case]
+        assert tags == sorted(tags, key=order.index)
+        assert all(set(child.attrib) == {"message", "type"} for child in case if child.tag != "system-out")
+    assert [child.tag for case in suite for child in case if child.tag != "system-out"] == ["failure", "error"]
+    assert suite.find("testcase/error").get("type") == "LP001"

@@ -27,7 +27,7 @@ def submission(run_folder, tmp_path, capsys):
     """A packed run."""
     output = tmp_path / "submission.zip"
     assert call(["pack", str(run_folder), "-o", str(output)]) == 0
-    assert "1 runs" in capsys.readouterr().out
+    assert "1 run, " in capsys.readouterr().out
     return output
 
 

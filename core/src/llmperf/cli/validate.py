@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import click
@@ -69,8 +70,17 @@ def command(
     plugins = _plugins()
     select, ignore = _codes(select, "--select", plugins), _codes(ignore, "--ignore", plugins)
     validator = Validator(plugins)
-    found = (_chosen(file, select, ignore) for path in paths for file in validator.validated(path))
+    judged = _timed(file for path in paths for file in validator.validated(path))
+    found = (_chosen(file, select, ignore) for file in judged)
     ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
+
+
+def _timed(files: Iterable[FileFindings]) -> Iterator[FileFindings]:
+    """Files with the time that each took."""
+    begin = perf_counter()
+    for file in files:
+        yield replace(file, seconds=perf_counter() - begin)
+        begin = perf_counter()
 
 
 def _rendered(files: list[FileFindings], wanted: str) -> int:

@@ -47,9 +47,9 @@ def _encodable(one: Finding) -> Finding:
 def github(files: Files) -> str:
     """Workflow commands, which GitHub shows beside the files of a pull request."""
     lines = []
-    for file, one in _all(files):
+    for file, one, line in _placed(files):
         place, title = _escaped(str(file.path), ",:"), _escaped(one.code, ",:")
-        place += f",line={file.lines[one.path]}" if one.path in file.lines else ""
+        place += f",line={line}" if line is not None else ""
         message = _escaped(f"{one.path}: {one.message}")
         lines.append(f"::{COMMANDS[one.severity]} file={place},title={title}::{message}\n")
     return "".join(lines)
@@ -67,7 +67,7 @@ def sarif(files: Files) -> str:
     used = {one.code for _, one in _all(files)}
     run = {
         "tool": {"driver": {"name": "llmperf", "rules": [_rule(one) for one in _catalogue() if one.code in used]}},
-        "results": [_sarif_result(file, one) for file, one in _all(files)],
+        "results": [_sarif_result(file, one, line) for file, one, line in _placed(files)],
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
@@ -78,10 +78,9 @@ def _rule(rule: Rule) -> Mapping[str, Any]:
     return {"id": rule.code, "shortDescription": {"text": rule.title}, "defaultConfiguration": level}
 
 
-def _sarif_result(file: FileFindings, one: Finding) -> Mapping[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(file.path)}}
-    if one.path in file.lines:
-        place["region"] = {"startLine": file.lines[one.path]}
+def _sarif_result(file: FileFindings, one: Finding, line: int | None) -> Mapping[str, Any]:
+    """A result; code-scanning services take none without a region, so what concerns a whole file is on line 1."""
+    place = {"artifactLocation": {"uri": _uri(file.path)}, "region": {"startLine": line or 1}}
     where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": one.path}]}
     message = {"text": encodable(one.message)}
     return {"ruleId": one.code, "level": LEVELS[one.severity], "message": message, "locations": [where]}
@@ -98,23 +97,34 @@ def _uri(path: Path) -> str:
 
 
 def junit(files: Files) -> str:
-    """JUnit's XML: a test case a file, which fails with its error findings."""
+    """JUnit's XML: a test case a file. One with error findings fails, one that cannot be read is an error.
+
+    Elements and attributes are those of the schemas of Jenkins (junit-10.xsd) and Maven (surefire-test-report.xsd).
+    """
     from xml.etree import ElementTree
 
-    broken = [file for file in files if file.failed]
-    suite = ElementTree.Element("testsuite", name="llmperf validate", tests=str(len(files)), failures=str(len(broken)))
+    errors = sum(file.unreadable for file in files)
+    failures = sum(file.failed for file in files) - errors
+    counts = {"tests": len(files), "failures": failures, "errors": errors, "skipped": 0}
+    attributes = {"name": "llmperf validate", **{name: str(count) for name, count in counts.items()}}
+    suite = ElementTree.Element("testsuite", attributes)
+    if all(file.seconds is not None for file in files):
+        suite.set("time", f"{sum(file.seconds or 0.0 for file in files):.3f}")
     for file in files:
         case = ElementTree.SubElement(suite, "testcase", classname=file.kind or "unknown", name=_xml(str(file.path)))
-        errors = [one for one in file.findings if one.severity == "error"]
+        if file.seconds is not None:
+            case.set("time", f"{file.seconds:.3f}")
+        wrong = [one for one in file.findings if one.severity == "error"]
         others = [one for one in file.findings if one.severity != "error"]
-        if errors:
-            lines = "\n".join(_xml(_line(file, one)) for one in errors)
-            number = counted(errors, "error")
-            message = f"{number} error{'s' * (number > 1)}, the first {errors[0].code}"
-            ElementTree.SubElement(case, "failure", message=message).text = lines
+        if wrong:
+            lines = "\n".join(_xml(_line(file, one)) for one in wrong)
+            number = counted(wrong, "error")
+            message = f"{number} error{'s' * (number > 1)}, the first {wrong[0].code}"
+            outcome = "error" if file.unreadable else "failure"
+            ElementTree.SubElement(case, outcome, message=message, type=_xml(wrong[0].code)).text = lines
         if others:
             ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(_line(file, one)) for one in others)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def _xml(value: str) -> str:
@@ -129,6 +139,16 @@ def _line(file: FileFindings, one: Finding) -> str:
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:
     return ((file, one) for file in files for one in file.findings)
+
+
+def _placed(files: Files) -> Iterator[tuple[FileFindings, Finding, int | None]]:
+    """Each finding with the line it is about; None where nobody knows one."""
+    from llmperf.validation.pointer_lines import lines_of
+
+    for file in files:
+        lines = file.lines or lines_of(file.path, (one.path for one in file.findings))
+        for one in file.findings:
+            yield file, one, lines.get(one.path)
 
 
 def _catalogue() -> Sequence[Rule]:

@@ -40,6 +40,8 @@ class FileFindings:
     findings: tuple[Finding, ...]
     lines: Mapping[str, int] = field(default_factory=dict)
     """Of a published document: the line that each finding's pointer stands for."""
+    seconds: float | None = None
+    """Time that judging took; None where nobody measured it."""
 
     @property
     def unreadable(self) -> bool:
