@@ -44,7 +44,7 @@ def main() -> None:
         for pair in range(pairs):
             timed = {}
             for ours in (True, False) if pair % 2 == 0 else (False, True):
-                timed[ours] = loop.run(STEPS, 0, lambda _: None).seconds if ours else bare(trainer, device)
+                timed[ours] = loop.run(STEPS, 0, lambda *_: None).seconds if ours else bare(trainer, device)
             seconds.append((timed[True], timed[False]))
     print(json.dumps({"seconds": seconds}))
 

@@ -165,16 +165,33 @@ def run_folder(tmp_path):
     return run
 
 
+BEGIN = 1768469405.0
+STARTED = BEGIN - 500.0
+"""When the host was, whose monotonic clock the records have."""
+UNEVEN = (0.004, -0.004, 0.001, -0.001, 0.002, -0.002)
+"""Seconds by which steps differ, as on any machine."""
+
+
 def _records(plan, rank):
-    """What one rank of a smooth run records: six measured steps of 0.64 s after the warm-up."""
+    """What one rank of a smooth run records: six measured steps of about 0.64 s after the warm-up."""
     contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
-    begin = 1768469405.0
-    yield PhaseRecord(rank=rank, phase="measuring", at=begin)
+    at = BEGIN
     for step in range(1, contract.steps + 1):
-        loss = math.log(plan.spec.model.vocab_size) - 0.1 * (step - 1)
-        measured = step > contract.warmup_steps
-        at = begin + 0.64 * step
-        yield StepRecord(rank=rank, step=step, measured=measured, at=at, step_seconds=0.64, tokens=tokens, loss=loss)
+        if step == contract.warmup_steps + 1:
+            yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
+        seconds = 0.64 + UNEVEN[(step - contract.warmup_steps - 1) % len(UNEVEN)]
+        at += seconds
+        yield StepRecord(
+            rank=rank,
+            step=step,
+            measured=step > contract.warmup_steps,
+            at=at,
+            monotonic=at - STARTED,
+            step_seconds=seconds,
+            tokens=tokens,
+            loss=math.log(plan.spec.model.vocab_size) - 0.1 * (step - 1),
+        )
+    yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(
         rank=rank,
@@ -185,7 +202,7 @@ def _records(plan, rank):
         evaluation={},
         packages={"python": "3.11.7", "torch": "2.15.0"},
     )
-    yield PhaseRecord(rank=rank, phase="done", at=begin + 10)
+    yield PhaseRecord(rank=rank, phase="done", at=at + 3, monotonic=at + 3 - STARTED)
 
 
 @pytest.fixture

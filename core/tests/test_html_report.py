@@ -121,7 +121,7 @@ def test_of_two_values_the_band_is_their_range():
 def sampled(run):
     """The run folder with readings of its device from 3 s before its window on, and one rank that is slower."""
     begin, _ = window(read_run(run))
-    readings = [MemorySample(at=begin - 3 + at, query_seconds=0.0, devices=(DeviceSample(index=0,
+    readings = [MemorySample(at=at, monotonic=begin - 3 + at, query_seconds=0.0, devices=(DeviceSample(index=0,
                 memory_used_bytes=2**30 + at, memory_total_bytes=2**33),)) for at in range(6)]  # fmt: skip
     (run / rundir.MEMORY).write_bytes(b"".join(documents.encode(one) + b"\n" for one in readings))
     records = run / rundir.RECORDS / "rank-00000.jsonl"

@@ -143,9 +143,9 @@ def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
         Recorder(tmp_path / rundir.MEMORY) as memory,
     ):
         devices = (DeviceSample(index=0, memory_used_bytes=5, memory_total_bytes=9),)
-        memory.write(MemorySample(at=1.0, query_seconds=0.0, devices=devices))
+        memory.write(MemorySample(at=1.0, monotonic=1.0, query_seconds=0.0, devices=devices))
         for rank, recorder in enumerate((first, second)):
-            recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1.0))
+            recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1.0, monotonic=1.0))
             for step in range(1, 5 + rank):
                 seconds = 9.0 if step <= 2 else 0.5
                 recorder.write(
@@ -154,12 +154,13 @@ def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
                         step=step,
                         measured=step > 2,
                         at=1.0,
+                        monotonic=1.0,
                         step_seconds=seconds,
                         tokens=16,
                         loss=float(rank),
                     )
                 )
-        first.write(PhaseRecord(rank=0, phase="evaluating", at=2.0))
+        first.write(PhaseRecord(rank=0, phase="evaluating", at=2.0, monotonic=2.0))
         assert follower.look()
     now = follower.progress()
     assert (now.phase, now.step, now.steps, now.loss, now.memory_used_bytes) == ("measuring", 4, 10, 0.5, 5)

@@ -6,7 +6,10 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
@@ -16,6 +19,7 @@ from llmperf import documents, rundir
 from llmperf.launching.run import run_plan
 from llmperf.plugins import load_for
 from llmperf.types import Result
+from llmperf.validation.check import validate_path
 
 CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
 
@@ -63,6 +67,28 @@ def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_pat
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "complete\n", "")
     assert documents.load(tmp_path / "run" / rundir.RESULT, Result).status == "complete"
+
+
+@pytest.mark.parametrize("seconds", [3.0, -3600.0])
+def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_path, monkeypatch, seconds):
+    """On the ranks' side and on the controller's."""
+    real, off = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + off[0])
+
+    def watch(progress):
+        off[0] = seconds if progress.step >= 5 else off[0]
+
+    options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05}
+    plan = replace(stub_plan(steps=20, **options), created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watch, sample_seconds=0.05)
+    assert (result.status, off) == ("complete", [seconds])
+    records = [json.loads(line) for line in rundir.records_path(tmp_path / "run", 0).read_text().splitlines()]
+    steps = [one["at"] for one in records if one["kind"] == "step"]
+    assert max(abs(after - before) for before, after in pairwise(steps)) > 2
+    assert 18 * 0.05 <= result.metrics.window_seconds < 3
+    assert result.metrics.power_watts == 50.0
+    found = {one.code for file in validate_path(tmp_path / "run") for one in file.findings}
+    assert not found & {"LP207", "LP642", "LP643", "LP646", "LP647"}
 
 
 def schema_errors(name, document):

@@ -71,7 +71,7 @@ class AsyncTrainer:
 
 def run_loop(tmp_path, trainer, device, steps, warmup):
     with Recorder(tmp_path / "r.jsonl") as recorder:
-        window = MeasuredLoop(trainer, device, recorder, 3).run(steps, warmup, lambda phase: None)
+        window = MeasuredLoop(trainer, device, recorder, 3).run(steps, warmup, lambda phase, moment: None)
     return window, read_records(tmp_path / "r.jsonl")
 
 
@@ -176,6 +176,6 @@ def test_the_loop_costs_less_than_a_hundredth_of_a_step_of_ten_milliseconds(tmp_
     costs = []
     for attempt in range(3):
         with Recorder(tmp_path / f"{attempt}.jsonl") as recorder:
-            window = MeasuredLoop(instant, instant, recorder, 0).run(steps, 0, lambda phase: None)
+            window = MeasuredLoop(instant, instant, recorder, 0).run(steps, 0, lambda phase, moment: None)
         costs.append(window.seconds / steps)
     assert min(costs) < 100e-6

@@ -19,12 +19,25 @@ from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
 
 def step(number, **other):
-    known = {"rank": 0, "step": number, "measured": True, "at": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}
+    known = {
+        "rank": 0,
+        "step": number,
+        "measured": True,
+        "at": 1.0,
+        "monotonic": 1.0,
+        "step_seconds": 0.5,
+        "tokens": 4,
+        "loss": 1.0,
+    }
     return StepRecord(**{**known, **other})
 
 
 def test_what_is_written_is_read_back_in_order(tmp_path):
-    written = [PhaseRecord(rank=0, phase="building", at=1.0), step(0), step(1, loss=None, nonfinite="nan")]
+    written = [
+        PhaseRecord(rank=0, phase="building", at=1.0, monotonic=1.0),
+        step(0),
+        step(1, loss=None, nonfinite="nan"),
+    ]
     with Recorder(tmp_path / "r.jsonl") as recorder:
         for one in written:
             recorder.write(one)
@@ -85,8 +98,9 @@ from pathlib import Path
 from llmperf.measuring.recorder import Recorder
 from llmperf.types import StepRecord
 with Recorder(Path(sys.argv[1])) as recorder:
+    known = {"rank": 0, "measured": True, "at": 1.0, "monotonic": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}
     for step in range(10**9):
-        recorder.write(StepRecord(rank=0, step=step, measured=True, at=1.0, step_seconds=0.5, tokens=4, loss=1.0))
+        recorder.write(StepRecord(step=step, **known))
 """
 
 

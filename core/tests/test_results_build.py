@@ -35,7 +35,8 @@ class Folder:
             rank=rank,
             step=step,
             measured=step > self.warmup,
-            at=99.0 + step,
+            at=1e9,
+            monotonic=99.0 + step,
             step_seconds=0.1 * (rank + 1),
             tokens=self.tokens,
             loss=9.0 - step + rank,
@@ -60,9 +61,9 @@ class Folder:
         return build_result(self.run)
 
     def of(self, rank):
-        yield PhaseRecord(rank=rank, phase="measuring", at=100.0 + rank)
+        yield PhaseRecord(rank=rank, phase="measuring", at=1e9, monotonic=100.0 + rank)
         yield from (self.step(rank, step) for step in range(1, self.steps + 1))
-        yield PhaseRecord(rank=rank, phase="evaluating", at=110.0 + rank)
+        yield PhaseRecord(rank=rank, phase="evaluating", at=1e9, monotonic=110.0 + rank)
         if rank in self.finished:
             measured = self.steps - self.warmup
             yield RankRecord(
@@ -124,7 +125,7 @@ def test_power_is_the_mean_of_the_measured_window(folder):
     with Recorder(folder.run / rundir.MEMORY) as recorder:
         for at, watts, used in ((99.0, 1.0, 50), (102.0, 100.0, 70), (104.0, 200.0, 60), (111.0, 1.0, 10)):
             device = DeviceSample(index=0, memory_used_bytes=used, memory_total_bytes=99, power_watts=watts)
-            recorder.write(MemorySample(at=at, query_seconds=0.0, devices=(device,)))
+            recorder.write(MemorySample(at=1e9, monotonic=at, query_seconds=0.0, devices=(device,)))
     figures = build_result(folder.run).metrics
     assert figures.power_watts == 150.0
     assert figures.utilisation_percent is None
@@ -137,7 +138,7 @@ def sampled(folder, readings):
     with Recorder(folder.run / rundir.MEMORY) as recorder:
         for at, known in readings:
             device = DeviceSample(index=0, memory_used_bytes=None, memory_total_bytes=None, **known)
-            recorder.write(MemorySample(at=at, query_seconds=0.0, devices=(device,)))
+            recorder.write(MemorySample(at=1e9, monotonic=at, query_seconds=0.0, devices=(device,)))
     return build_result(folder.run).metrics
 
 

@@ -45,6 +45,8 @@ ROWS = {
     "paddle 13B": Row("llama1_13b_pretrain_paddle", "A100-SXM4-80GB:1x8", 1707),
 }
 BEGIN = 1768469405.0
+STARTED = BEGIN - 500.0
+"""When the hosts were, whose monotonic clocks the records have."""
 
 
 def loss_at(plan, step):
@@ -59,20 +61,31 @@ def plan_of(row):
     return replace(found.plan, probe=replace(found.plan.probe, simulated=False, driver="535.129.03"))
 
 
+def step_times(contract, seconds):
+    """Of each step: uneven by some thousandths, as on any machine, and on average over the measured ones as given."""
+    uneven = [1 + 0.003 * math.sin(step) for step in range(contract.steps)]
+    mean = math.fsum(uneven[contract.warmup_steps :]) / (contract.steps - contract.warmup_steps)
+    return [seconds * one / mean for one in uneven]
+
+
 def records(plan, rank, seconds):
     tokens = plan.batch.tokens_per_step // plan.layout.world_size
-    contract = plan.spec.contract
-    yield PhaseRecord(rank=rank, phase="measuring", at=BEGIN)
-    for step in range(1, contract.steps + 1):
+    contract, at = plan.spec.contract, BEGIN
+    for step, taken in enumerate(step_times(contract, seconds), start=1):
+        if step == contract.warmup_steps + 1:
+            yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
+        at += taken
         yield StepRecord(
             rank=rank,
             step=step,
             measured=step > contract.warmup_steps,
-            at=BEGIN + seconds * step,
-            step_seconds=seconds,
+            at=at,
+            monotonic=at - STARTED,
+            step_seconds=taken,
             tokens=tokens,
             loss=loss_at(plan, step - 1),
         )
+    yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(
         rank=rank,
@@ -83,7 +96,7 @@ def records(plan, rank, seconds):
         evaluation={},
         packages={"python": "3.11.7", "torch": "2.15.0"},
     )
-    yield PhaseRecord(rank=rank, phase="done", at=BEGIN + seconds * contract.steps + 1)
+    yield PhaseRecord(rank=rank, phase="done", at=at + 1, monotonic=at + 1 - STARTED)
 
 
 def sample(plan, at):
@@ -98,7 +111,7 @@ def sample(plan, at):
         )
         for one in plan.probe.devices * plan.layout.nodes
     )
-    return MemorySample(at=at, query_seconds=0.001, devices=devices)
+    return MemorySample(at=at, monotonic=at - STARTED, query_seconds=0.001, devices=devices)
 
 
 def leave_run(row, run):

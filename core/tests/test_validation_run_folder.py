@@ -64,10 +64,10 @@ def test_edited_records_are_found_even_with_a_new_hash(run_folder):
     path.write_text(before.replace('"window_seconds":3.84', '"window_seconds":1.92'))
     assert path.read_text() != before
     # the other rank is slower, so no figure moves: the hash tells, and the rank's own steps
-    assert codes(run_folder) == {"LP701", "LP642"}
+    assert codes(run_folder) == {"LP701", "LP642", "LP646"}
     other = run_folder / "records" / "rank-00000.jsonl"
     other.write_text(other.read_text().replace('"window_seconds":3.84', '"window_seconds":1.92'))
-    assert codes(run_folder) == {"LP701", "LP703", "LP642"}
+    assert codes(run_folder) == {"LP701", "LP703", "LP642", "LP646"}
 
 
 def resealed(run, change):
@@ -88,19 +88,78 @@ def scaled(*names, factor=0.5):
     return change
 
 
+def longer_phases(record):
+    """Steps and windows in which a run was 1.25 times as fast, beside its real phases."""
+    scaled("step_seconds", "window_seconds", factor=0.8)(record)
+
+
+def window_of_nine_tenths(record):
+    """What a tolerance of 10 % let pass."""
+    if "window_seconds" in record:
+        record["window_seconds"] *= 0.905
+
+
+def both_tolerances(record):
+    """Steps shorter than what lies between them, and a window shorter than its steps."""
+    scaled("step_seconds", factor=0.91)(record)
+    scaled("window_seconds", factor=0.91 * 0.905)(record)
+
+
+def shorter_phases(record):
+    """Window, steps and phases agree; when the steps were handed over does not."""
+    scaled("step_seconds", "window_seconds", factor=0.8)(record)
+    if record.get("phase") == "measuring":
+        record["monotonic"] += 0.2 * 3.84
+
+
+def early_end(record):
+    scaled("step_seconds", "window_seconds", factor=0.8)(record)
+    if record.get("phase") == "evaluating":
+        record["monotonic"] -= 0.2 * 3.84
+
+
+def no_phases(record):
+    scaled("step_seconds", "window_seconds", factor=0.8)(record)
+    if record["kind"] == "phase":
+        record["phase"] = "loading"
+
+
+def backwards(record):
+    if record.get("step") == 5:
+        record["monotonic"] -= 1.0
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (scaled("window_seconds"), {"LP206", "LP642"}),
+        (scaled("window_seconds"), {"LP206", "LP642", "LP646"}),
         (scaled("step_seconds"), {"LP206", "LP643"}),
-        (scaled("step_seconds", "window_seconds"), {"LP642", "LP643"}),
-        (scaled("step_seconds", "window_seconds", factor=0.95), set()),
+        (scaled("step_seconds", "window_seconds"), {"LP646"}),
+        (scaled("step_seconds", "window_seconds", factor=0.95), {"LP646"}),
+        (window_of_nine_tenths, {"LP642", "LP646"}),
+        (both_tolerances, {"LP642", "LP646"}),
+        (longer_phases, {"LP646"}),
+        (shorter_phases, {"LP647"}),
+        (early_end, {"LP647"}),
+        (no_phases, {"LP646"}),
+        (backwards, {"LP647"}),
+        (scaled("step_seconds", factor=0.97), {"LP643"}),
         (lambda record: record.update(tokens=1) if "tokens" in record else None, {"LP644"}),
         (lambda record: record.update(measured_steps=5) if "measured_steps" in record else None, {"LP644"}),
     ],
 )
 def test_records_that_disagree_are_found_though_the_result_follows_from_them(run_folder, change, expected):
     assert resealed(run_folder, change) == expected
+    assert call(["validate", str(run_folder / "result.json")]) == 1
+
+
+@pytest.mark.parametrize("seconds", [3.0, -3600.0])
+def test_a_wall_clock_that_is_set_during_a_run_is_no_finding(run_folder, seconds):
+    def jump(record):
+        if record.get("step", 0) >= 4 or record.get("phase") in ("evaluating", "done"):
+            record["at"] += seconds
+
+    assert resealed(run_folder, jump) == set()
 
 
 def test_a_configuration_file_that_is_not_the_plans_is_found(run_folder):
@@ -270,6 +329,6 @@ def test_logs_may_be_left_out(run_folder):
 def test_a_run_tells_what_validate_tells_of_its_records(run_folder):
     resealed(run_folder, scaled("step_seconds", "window_seconds"))
     checked = check(documents.load(run_folder / "result.json", Result), run_folder, load_for(None, None))
-    assert {one.code for one in checked.findings} == codes(run_folder) == {"LP642", "LP643"}
-    assert "LP642 error" in (run_folder / "report.md").read_text()
+    assert {one.code for one in checked.findings} == codes(run_folder) == {"LP646"}
+    assert "LP646 error" in (run_folder / "report.md").read_text()
     assert any(one.severity == "error" for one in checked.findings)

@@ -54,8 +54,8 @@ def test_inside_of_an_optional_object_is_judged(example):
 
 
 def test_a_record_is_held_against_its_own_kind():
-    assert told("record", {"kind": "phase", "rank": 0, "phase": "done", "at": 1.0}) == []
-    (line,) = told("record", {"kind": "phase", "rank": 0, "phase": "idle", "at": 1.0})
+    assert told("record", {"kind": "phase", "rank": 0, "phase": "done", "at": 1.0, "monotonic": 1.0}) == []
+    (line,) = told("record", {"kind": "phase", "rank": 0, "phase": "idle", "at": 1.0, "monotonic": 1.0})
     assert line.startswith('/phase: LP014 found "idle"; expected one of: "starting"')
     assert told("record", {"kind": "stepp"}) == ['/kind: LP014 found "stepp"; did you mean "step"?']
     assert told("record", [1]) == [": LP012 expected an object, found an array of 1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from llmperf.launching.folder import create_run_folder, release
 from llmperf.launching.host import this_host
 from llmperf.launching.progress import Progress
 from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins import Plugins
 from llmperf.results.build import build_result
@@ -43,16 +45,17 @@ def run_plan(
     if not plan.agent:
         raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
     launcher = find_launcher(plugins, plan.launcher)
+    began = Moment.now()
     run = _absolute(run_dir)
     create_run_folder(run, plan)
     controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, controller, sampler, wakeup, watch)
+            ending = _watched(run, plan, controller, sampler, wakeup, watch, began)
         except BaseException as error:
             codes = controller.stop()
-            failed = _ending("controller", message=str(error), exception=type(error).__name__, agents=codes)
+            failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
             with suppress(UserError):  # the error that matters is the one being raised
                 _conclude(run, failed)
             raise
@@ -90,6 +93,7 @@ def _watched(
     sampler: Sampler | None,
     wakeup: Wakeup,
     watch: Callable[[Progress], None] | None,
+    began: Moment,
 ) -> Ending:
     documents.save(run / rundir.MACHINE, this_host(plan.env))
     controller.start()
@@ -104,11 +108,13 @@ def _watched(
     notes = controller.notes
     if sampler is not None and sampler.problem:
         notes += (sampler.problem,)
-    return _ending(cause, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
+    return _ending(cause, began, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
 
 
-def _ending(cause: str, **known: object) -> Ending:
-    at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+def _ending(cause: str, began: Moment, **known: object) -> Ending:
+    """An ending now, by the wall clock as it was when the run began: one that is set meanwhile moves no time of it."""
+    seconds = began.at + time.monotonic() - began.monotonic
+    at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
 
 

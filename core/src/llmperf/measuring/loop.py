@@ -1,7 +1,8 @@
 """The measured loop: the core's stopwatch around a trainer's steps.
 
-Warm-up steps, an edge where the host waits for the device, measured steps, an edge. Between the edges the host only
-hands work over: step times come from device events, and a loss is read when it has arrived.
+Warm-up steps, an edge where the host waits for the device, measured steps, an edge. Between the edges the host hands
+work over, up to MAX_STEPS_AHEAD steps ahead of the device: step times come from device events, and a loss is read when
+it has arrived.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.recorder import Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
@@ -24,6 +26,7 @@ taken for a hung one because none of its steps could be told yet."""
 POLL_SECONDS = 0.0005
 
 Scalar = float | DeferredScalar | None
+Enter = Callable[[Literal["measuring", "evaluating"], Moment], None]
 
 
 class NonfiniteLoss(RunFailed):
@@ -42,7 +45,7 @@ class Window:
 class _Pending(NamedTuple):
     step: int
     measured: bool
-    at: float
+    handed_over: Moment
     begin: DeviceEvent
     end: DeviceEvent
     output: StepOutput
@@ -58,30 +61,31 @@ class MeasuredLoop:
         self._rank = rank
         self._pending: deque[_Pending] = deque()
 
-    def run(self, steps: int, warmup_steps: int, entering: Callable[[Literal["measuring"]], None]) -> Window:
-        """All steps, of which the first `warmup_steps` are not measured; `entering` is called at the first edge.
+    def run(self, steps: int, warmup_steps: int, enter: Enter) -> Window:
+        """All steps, of which the first `warmup_steps` are not measured; `enter` gets the moment of each edge.
 
         NonfiniteLoss when a loss is NaN or infinite.
         """
         self._steps(1, warmup_steps, measured=False)
         self._device.synchronize()
-        entering("measuring")
-        begin = time.perf_counter()
+        begin = Moment.now()
+        enter("measuring", begin)
         tokens = self._steps(warmup_steps + 1, steps, measured=True)
         self._device.synchronize()
-        seconds = time.perf_counter() - begin
+        end = Moment.now()
         self._record_all()
-        return Window(steps=steps - warmup_steps, tokens=tokens, seconds=seconds)
+        enter("evaluating", end)
+        return Window(steps=steps - warmup_steps, tokens=tokens, seconds=end.monotonic - begin.monotonic)
 
     def _steps(self, first: int, last: int, *, measured: bool) -> int:
         tokens = 0
-        train_step, event, clock = self._trainer.train_step, self._device.event, time.time
+        train_step, event, now = self._trainer.train_step, self._device.event, Moment.now
         begin = event()
         for step in range(first, last + 1):
             output = train_step()
             end = event()
             _check(output, step)
-            self._pending.append(_Pending(step, measured, clock(), begin, end, output))
+            self._pending.append(_Pending(step, measured, now(), begin, end, output))
             begin = end
             tokens += _counted(output.tokens, step)
             self._record_known()
@@ -110,7 +114,8 @@ class MeasuredLoop:
                 rank=self._rank,
                 step=one.step,
                 measured=one.measured,
-                at=one.at,
+                at=one.handed_over.at,
+                monotonic=one.handed_over.monotonic,
                 step_seconds=max(0.0, one.end.seconds_since(one.begin)),
                 tokens=one.output.tokens,
                 loss=loss,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.recorder import Recorder
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import MemorySample
@@ -61,10 +62,13 @@ class Sampler:
             self._note(error)
 
     def _sample(self, recorder: Recorder) -> bool:
-        at, begin = time.time(), time.perf_counter()
+        moment = Moment.now()
         try:
             devices = checked(self._query(self._devices))
-            recorder.write(MemorySample(at=at, query_seconds=time.perf_counter() - begin, devices=devices))
+            seconds = time.monotonic() - moment.monotonic
+            recorder.write(
+                MemorySample(at=moment.at, monotonic=moment.monotonic, query_seconds=seconds, devices=devices)
+            )
         except Exception as error:
             self._note(error)
             return False

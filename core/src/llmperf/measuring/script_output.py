@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
+from llmperf.measuring.moment import Moment
+
 READ_BYTES = 2**16
 DRAIN_SECONDS = 1.0
 """For what a process had printed when it ended; what a child that outlives it prints is not waited for."""
@@ -17,11 +19,10 @@ MAX_LINE_BYTES = 2**16
 
 
 class Line(NamedTuple):
-    """One line, when it came by the host's clock, and by the monotonic one."""
+    """One line, and when it came."""
 
     text: str
-    at: float
-    clock: float
+    moment: Moment
 
 
 class Output:
@@ -45,17 +46,17 @@ class Output:
         until = time.monotonic() + seconds + DRAIN_SECONDS
         while select.select([self._pipe], [], [], 0.0 if ended else seconds)[0] and time.monotonic() < until:
             data = os.read(self._pipe.fileno(), READ_BYTES)
-            at, clock = time.time(), time.monotonic()
+            moment = Moment.now()
             if not data:
                 ended = True
                 break
             self._copy(data)
-            yield from (Line(text, at, clock) for text in self._cut(data))
+            yield from (Line(text, moment) for text in self._cut(data))
             if not ended:
                 return
         if ended:
             self.over = True
-            yield from (Line(text, time.time(), time.monotonic()) for text in self._cut(b"\n") if text)
+            yield from (Line(text, Moment.now()) for text in self._cut(b"\n") if text)
 
     def _copy(self, data: bytes) -> None:
         while data:

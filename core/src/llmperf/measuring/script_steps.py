@@ -9,6 +9,7 @@ from typing import Literal
 
 from llmperf.errors import RunFailed
 from llmperf.measuring.loop import NonfiniteLoss, Window, finite
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.recorder import Recorder
 from llmperf.measuring.script_output import Line
 from llmperf.types.plan import Plan
@@ -18,9 +19,10 @@ AT_ONCE_SECONDS = 0.001
 """Lines that come closer than this were held back and came in one block, unless steps are as short."""
 LATE_SECONDS = 0.1
 """What a busy host may hold a line back."""
-LATE_SHARE = 0.1
+LATE_SHARE = 0.02
+"""Of the steps' own times, which a script prints with few digits."""
 
-Enter = Callable[[Literal["warming up", "measuring", "evaluating"]], None]
+Enter = Callable[[Literal["warming up", "measuring", "evaluating"], Moment], None]
 
 
 class ScriptSteps:
@@ -32,7 +34,7 @@ class ScriptSteps:
         self._rank = rank
         self._recorder = recorder
         self._enter = enter
-        self._begin = self._end = 0.0
+        self._begin = self._end = Moment(0.0, 0.0)
         self._own_seconds = self._hasty_seconds = 0.0
         self._hasty = 0
         self.done = 0
@@ -55,32 +57,34 @@ class ScriptSteps:
         if step.step > self.done + 1:
             told = f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps"
             raise RunFailed(f"{told}; expected step {self.done + 1}: each step is reported, and the first is step 1")
-        self._write(self._record(step, line.at))
-        self._note_haste(step, line.clock)
-        self._set_edges(step, line.clock)
+        self._note_haste(step, line.moment)
+        self._set_edges(step, line.moment)
+        self._write(self._record(step, line.moment))
         if step.loss is not None and not math.isfinite(step.loss):
             raise NonfiniteLoss(f"the loss of step {step.step} is {step.loss}")
 
     def take_record(self, record: StepRecord) -> None:
         """A step that another rank has told of: this rank did it too, and its tokens are counted there."""
         if record.step == self.done + 1:
-            self._write(replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None))
+            now = self._begin = self._end = Moment.now()  # the clocks of the rank that printed it may be another host's
+            told = replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None)
+            self._write(replace(told, at=now.at, monotonic=now.monotonic))
 
     def window(self) -> Window:
         """The measured steps; RunFailed if the script ended before its last step, or told of many at once."""
         steps, warmup = self._contract.steps, self._contract.warmup_steps
         if self.done < steps:
             raise RunFailed(f"the script ended well after {self.done} of {steps} steps")
-        measured, seconds = steps - warmup, max(0.0, self._end - self._begin)
+        measured, seconds = steps - warmup, max(0.0, self._end.monotonic - self._begin.monotonic)
         self._check_flushed(measured, seconds)
         return Window(steps=measured, tokens=measured * self._tokens, seconds=seconds)
 
-    def _note_haste(self, step: LoggedStep, clock: float) -> None:
+    def _note_haste(self, step: LoggedStep, moment: Moment) -> None:
         """Of the measured steps: what they took, and which of them came at once with the step before."""
         if step.step <= self._contract.warmup_steps:
             return
         self._own_seconds += step.seconds
-        gap = clock - self._end
+        gap = moment.monotonic - self._end.monotonic
         if step.step > 1 and gap < AT_ONCE_SECONDS:
             self._hasty += 1
             self._hasty_seconds += step.seconds if gap < step.seconds / 2 else 0.0
@@ -97,21 +101,22 @@ class ScriptSteps:
                 " flush each line as it is printed, as python -u does"
             )
 
-    def _set_edges(self, step: LoggedStep, clock: float) -> None:
+    def _set_edges(self, step: LoggedStep, moment: Moment) -> None:
         """The window begins with the last warm-up line; without one, as long before the first as that step took."""
         if step.step == self._contract.warmup_steps:
-            self._begin = clock
+            self._begin = moment
         elif step.step == 1 and self._contract.warmup_steps == 0:
-            self._begin = clock - step.seconds
-        self._end = clock
+            self._begin = moment.earlier(step.seconds)
+        self._end = moment
 
-    def _record(self, step: LoggedStep, at: float) -> StepRecord:
+    def _record(self, step: LoggedStep, moment: Moment) -> StepRecord:
         loss, nonfinite = finite(step.loss)
         return StepRecord(
             rank=self._rank,
             step=step.step,
             measured=step.step > self._contract.warmup_steps,
-            at=at,
+            at=moment.at,
+            monotonic=moment.monotonic,
             step_seconds=step.seconds,
             tokens=self._tokens,
             loss=loss,
@@ -121,10 +126,13 @@ class ScriptSteps:
 
     def _write(self, record: StepRecord) -> None:
         if self.done == 0:
-            self._enter("warming up" if self._contract.warmup_steps else "measuring")
+            if self._contract.warmup_steps:
+                self._enter("warming up", Moment(record.at, record.monotonic))
+            else:
+                self._enter("measuring", self._begin)
         self._recorder.write(record)
         self.done += 1
         if self.done == self._contract.warmup_steps:
-            self._enter("measuring")
+            self._enter("measuring", self._begin)
         if self.done == self._contract.steps:
-            self._enter("evaluating")
+            self._enter("evaluating", self._end)

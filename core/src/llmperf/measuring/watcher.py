@@ -22,6 +22,7 @@ from llmperf.errors import RunFailed, UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.processes import end_with_parent
 from llmperf.measuring.leaving import fail, failure, leave
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.reader import RecordTail
 from llmperf.measuring.recorder import Recorder
 from llmperf.measuring.script_lines import HOOK, ScriptLines, Told
@@ -115,7 +116,7 @@ class Watcher:
             steps.take_line(found, line)
         elif isinstance(found, LoggedFailure) and not self._failed:
             self._failed = True
-            self._recorder.write(failure(self._rank, line.at, found.exception, found.message, found.traceback))
+            self._recorder.write(failure(self._rank, line.moment.at, found.exception, found.message, found.traceback))
 
     def _take_told(self, steps: ScriptSteps, told: RecordTail) -> None:
         for record in told.new():
@@ -157,9 +158,10 @@ class Watcher:
         )
         self._enter("done")
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
         self._phase = phase
-        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
+        at, monotonic = moment or Moment.now()
+        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
 
 
 def start(script: Script, run: Path) -> subprocess.Popen[bytes]:

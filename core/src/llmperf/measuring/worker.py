@@ -17,6 +17,7 @@ from llmperf.discovery import Found, find
 from llmperf.errors import PluginError
 from llmperf.measuring.leaving import fail, leave
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.recorder import Recorder
 from llmperf.plugins import Plugins
@@ -70,12 +71,12 @@ class Worker:
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
-                self._enter("evaluating")
                 self._finish(window, peak, reserved, self._evaluate(trainer))
         self._enter("done")
 
-    def _enter(self, phase: Phase) -> None:
-        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=time.time()))
+    def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
+        at, monotonic = moment or Moment.now()
+        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
         """All figures of the evaluation, None for what is no number; PluginError if they are no figures by name.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmperf.types.records import MemorySample
 
 Span = tuple[float, float]
-"""Begin and end, seconds since the epoch."""
+"""Begin and end, seconds of the monotonic clock of the sampler's host."""
 Source = Literal["counter", "power readings"]
 Curve = list[tuple[float, float]]
 """Time and joules drawn until then, both rising."""
@@ -37,16 +37,17 @@ class Energy:
 
 
 def window(records: RunRecords) -> Span | None:
-    """When every rank was in its measured window; None if that never was."""
-    begins = [one.at for one in records.phases if one.phase == "measuring"]
-    ends = [one.at for one in records.phases if one.phase in ("evaluating", "done")]
+    """When every rank of the first node, which is the sampler's, was in its measured window; None if that never was."""
+    ours = [one for one in records.phases if one.rank < records.plan.layout.devices_per_node]
+    begins = [one.monotonic for one in ours if one.phase == "measuring"]
+    ends = [one.monotonic for one in ours if one.phase in ("evaluating", "done")]
     return (max(begins), min(ends)) if begins and ends and max(begins) < min(ends) else None
 
 
 def readings(records: RunRecords) -> list[MemorySample]:
     """The samples that were taken in the measured window."""
     span = window(records)
-    return [] if span is None else [one for one in records.samples if span[0] <= one.at <= span[1]]
+    return [] if span is None else [one for one in records.samples if span[0] <= one.monotonic <= span[1]]
 
 
 def mean(records: RunRecords, name: str) -> float | None:
@@ -66,7 +67,7 @@ def unread(records: RunRecords) -> tuple[float, float] | None:
     for sample in records.samples:
         for device in sample.devices:
             if device.memory_used_bytes is not None or device.power_watts is not None:
-                known[device.index].append(sample.at)
+                known[device.index].append(sample.monotonic)
     if span is None or not known:
         return None
     begin, end = max(span[0], *map(min, known.values())), min(span[1], *map(max, known.values()))
@@ -132,10 +133,10 @@ def _integral(powers: Curve) -> Curve:
 
 def _curves(records: RunRecords, name: str) -> list[Curve]:
     found: dict[int, Curve] = defaultdict(list)
-    for sample in sorted(records.samples, key=lambda one: one.at):
+    for sample in sorted(records.samples, key=lambda one: one.monotonic):
         for device in sample.devices:
             if (value := getattr(device, name)) is not None:
-                found[device.index].append((sample.at, value))
+                found[device.index].append((sample.monotonic, value))
     return list(found.values())
 
 

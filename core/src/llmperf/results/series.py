@@ -64,9 +64,9 @@ def read_series(run: Path, points: int = MAX_POINTS) -> Series:
 
 def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Band:
     span = window(records)
-    start = span[0] if span else records.samples[0].at if records.samples else 0.0
+    start = span[0] if span else records.samples[0].monotonic if records.samples else 0.0
     values = (
-        (sample.at - start, [value for device in sample.devices if (value := figure(device)) is not None])
+        (sample.monotonic - start, [value for device in sample.devices if (value := figure(device)) is not None])
         for sample in records.samples
     )
     return band(values, points)

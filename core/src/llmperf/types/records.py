@@ -77,6 +77,9 @@ class PhaseRecord:
     """What it begins."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
+    monotonic: NonNegative
+    """The same moment in seconds of the host's CLOCK_MONOTONIC, which cannot be set. Intervals are computed from it;
+    only processes of one host share it. `measuring` and `evaluating` are the edges of the measured window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,8 @@ class StepRecord:
     """False for a warm-up step."""
     at: NonNegative
     """Seconds since the epoch when the step was handed over, host clock."""
+    monotonic: NonNegative
+    """The same moment in seconds of the host's CLOCK_MONOTONIC."""
     step_seconds: NonNegative
     """From device events."""
     tokens: Count
@@ -192,6 +197,8 @@ class MemorySample:
     """Which record this is."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
+    monotonic: NonNegative
+    """The same moment in seconds of the host's CLOCK_MONOTONIC."""
     query_seconds: NonNegative
     """What the reading itself cost."""
     devices: tuple[DeviceSample, ...]

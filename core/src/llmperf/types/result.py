@@ -215,7 +215,7 @@ class Result:
     created: str
     """When the plan was made: UTC, ISO 8601."""
     finished: str
-    """When the run ended: UTC, ISO 8601."""
+    """When the run ended: UTC, ISO 8601, by the clock as it was when the run began."""
     provenance: Literal["measured"]
     """Measured by llmperf. What is taken from a published table is a document of its own kind, `published`."""
     status: Literal["complete", "failed", "aborted"]

@@ -15,7 +15,8 @@ from llmperf_stub.torch.distributed import barrier
 
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step),
-    evaluation_seconds, child, waits_at_build."""
+    evaluation_seconds, child, waits_at_build, clock_set (seconds by which somebody sets the rank's wall clock in
+    fault_step)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -29,6 +30,8 @@ class StubTrainer:
         self.fault_step = options.get("fault_step", 5)
         self.evaluation_seconds = options.get("evaluation_seconds")
         self.step = 0
+        self.clock_set, self.off, real = options.get("clock_set"), 0.0, time.time
+        time.time = lambda: real() + self.off
         print(f"rank {self.rank}: ready", flush=True)
         if options.get("child"):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -40,6 +43,8 @@ class StubTrainer:
             raise RuntimeError("no such layer")
 
     def train_step(self):
+        if self.clock_set and self.step == self.fault_step:
+            self.off = self.clock_set
         if self.fault and self.step == self.fault_step:
             getattr(self, self.fault.replace(" ", "_"), self.nothing)()
         if self.in_step:

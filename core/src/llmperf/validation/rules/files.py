@@ -5,8 +5,10 @@ from __future__ import annotations
 from llmperf.validation.catalogue import reading_rule
 
 SHORT_WINDOW = reading_rule("LP642", "error", "A rank's window is no shorter than the steps in it")
-SHORT_STEPS = reading_rule("LP643", "error", "Steps take as long as lies between them")
+SHORT_STEPS = reading_rule("LP643", "error", "A rank's steps fill its window")
 STEP_TOKENS = reading_rule("LP644", "error", "A rank's steps and tokens are those of its records")
+OTHER_WINDOW = reading_rule("LP646", "error", "A rank's window is the time between its phases")
+OUTSIDE = reading_rule("LP647", "error", "A rank's steps were handed over within its window")
 PLAN_FILE = reading_rule("LP645", "error", "The configuration files are those of the plan")
 
 CHANGED = reading_rule("LP701", "error", "The plan and the records are those the result was computed from")
