@@ -254,6 +254,7 @@ FAULTS = {
     "LP214": [replaced(SPEED, r"\1/\3"), replaced(r"16\.67 \* 2048 / 8 = 4267 tokens/s", "-")],
     "LP215": [replaced(r"\| *(?:tokens?/p/s|throughput) *\|", "| comment |", count=0)],
     "LP216": [replaced(SPEED, r"\g<1>-\2\3"), replaced(SPEED, r"\g<1>0\3")],
+    "LP217": [replaced(r"(\d\d\.\d)%( *\|)", r"\1\2", count=0)],
     "LP311": [
         replaced(r"(\d)(\d)\.(\d)% *\|", r"0.\1\2\3% |"),
         replaced(r"(\d\d)\.(\d)% *\|", r"\1\2% |"),

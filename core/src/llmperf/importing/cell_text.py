@@ -58,7 +58,17 @@ def plain(raw: str) -> str:
 
 def normal(text: str) -> str:
     """Text as patterns take it: full-width forms and typographic signs as plain ASCII ones, single spaces."""
-    return " ".join(unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN).split())
+    return " ".join(_compatible(text.translate(_PLAIN)).translate(_PLAIN).split())
+
+
+def _compatible(text: str) -> str:
+    """Compatibility forms as plain ones, except for numerals: `①②` is not 12, `³000` not 3000."""
+    if text.isascii():
+        return text
+    numerals = {char for char in text if unicodedata.category(char) in ("No", "Nl")}
+    if not numerals:
+        return unicodedata.normalize("NFKC", text)
+    return "".join(char if char in numerals else unicodedata.normalize("NFKC", char) for char in text)
 
 
 def withheld(text: str) -> bool:

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from llmperf.importing.cell_text import normal, plain, withheld
+from llmperf.importing.figure_units import counts_samples, read_figure
 from llmperf.importing.memory_cells import memory, unit_in
-from llmperf.importing.numbers import figure
 from llmperf.importing.sections import Contents
 from llmperf.importing.settings import truth
 from llmperf.importing.vocabulary import COUNTS, SETTINGS, squeezed
 from llmperf.types.published import Column, Figure, PublishedMemory, PublishedMetrics, TableRow
 
 _EACH = re.compile(
-    r"tokens?/(?:p|gpu|npu|xpu|card|device|卡)/s|tokens?/s(?:ec)?/(?:p|gpu|npu|card|device)|/p/s|tgs|单卡"
-    r"|per (?:device|gpu)"
+    r"tok(?:en)?s?/(?:p|gpu|npu|xpu|card|device|卡)/s|tok(?:en)?s?/s(?:ec(?:ond)?)?/(?:p|gpu|npu|card|device)|/p/s|tgs"
+    r"|单卡|per (?:device|gpu)|tps/(?:gpu|card|device)|(?<![a-z])t/s/(?:gpu|card|device)"
 )
-_ALL = re.compile(r"tokens?/s|tokens? per second")
+_ALL = re.compile(r"tok(?:en)?s?/s|tokens? per second|(?<![a-z])t/s(?![a-z])")
 CONTEXT = SETTINGS.union(
     ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "remark", "task", "framework", *COUNTS]
 )
@@ -37,6 +37,7 @@ class Figures:
     """Throughput of which it is not said what it counts."""
     loss: Figure | None = None
     mfu: Figure | None = None
+    hfu: Figure | None = None
     memory: PublishedMemory | None = None
     aligned: bool | None = None
     evaluation: dict[str, Figure] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Figures:
 def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: int | None) -> Figures:
     """Read every cell that holds a figure."""
     found = Figures()
-    for header, name, text in _cells(columns, row):
+    for column, header, name, text in _cells(columns, row):
         if name == "aligned":
             said = _without_remark(text)
             found.aligned = truth(said)
@@ -64,7 +65,11 @@ def figures(columns: Sequence[Column], row: TableRow, told: Contents, devices: i
             if found.memory is None:
                 found.problems.append((text, f"expected an amount of memory under {header!r}"))
         elif name not in CONTEXT:
-            _enter_number(found, header, name, text, told, devices)
+            one, problem = read_figure(column, text)
+            if one is None:
+                found.problems.append((text, problem))
+            else:
+                _enter_number(found, header, name, one, told, devices)
     return found
 
 
@@ -73,25 +78,20 @@ def _without_remark(text: str) -> str:
     return re.sub(r"[(,].*", "", normal(text))
 
 
-def _cells(columns: Sequence[Column], row: TableRow) -> Iterator[tuple[str, str | None, str]]:
-    """Plain header, meaning and plain text of each cell that there is."""
+def _cells(columns: Sequence[Column], row: TableRow) -> Iterator[tuple[Column, str, str | None, str]]:
+    """Column, plain header, meaning and plain text of each cell that there is."""
     for column, cell in zip(columns, row.cells, strict=False):
-        yield plain(column.header), column.name, plain(cell)
+        yield column, plain(column.header), column.name, plain(cell)
 
 
 def _enter_number(
-    found: Figures, header: str, name: str | None, text: str, told: Contents, devices: int | None
+    found: Figures, header: str, name: str | None, one: Figure, told: Contents, devices: int | None
 ) -> None:
-    one = figure(text, header)
-    if one is None or (name is None and one.expression and one.printed is None):
-        expected = "a number" if name else "a number, in a column that is not known,"
-        found.problems.append((text, f"expected {expected} under {header!r}"))
-        return
     if one.expression is not None and one.computed is None:
-        found.problems.append((text, f"expected a sum of numbers under {header!r}"))
+        found.problems.append((one.text, f"expected a sum of numbers under {header!r}"))
     if name == "throughput":
         _enter_throughput(found, header, one, told, devices)
-    elif name in ("loss", "mfu"):
+    elif name in ("loss", "mfu", "hfu"):
         setattr(found, name, one)
     elif name == "evaluation" or one.value is not None:
         into = found.evaluation if name == "evaluation" else found.other
@@ -119,6 +119,8 @@ def _per_device(one: Figure, header: str, told: Contents, devices: int | None) -
     divisor = re.search(r"/\s*(\d+)\s*$", one.expression or "")
     if divisor and devices is not None and int(divisor[1]) == devices:
         return True
+    if counts_samples(one.unit or header):
+        return None
     for text in (one.unit or "", header, *_explanations(told)):
         words = normal(text).lower()
         if _EACH.search(squeezed(words)) or _EACH.search(words):
@@ -148,6 +150,7 @@ def metrics(found: Figures) -> PublishedMetrics:
         tokens_per_second=found.whole,
         loss=found.loss,
         mfu=found.mfu,
+        hfu=found.hfu,
         memory=found.memory,
         aligned=found.aligned,
         evaluation=found.evaluation,

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from llmperf.importing.blocks import Block
 from llmperf.importing.cell_text import plain
+from llmperf.importing.figure_units import with_units
 from llmperf.importing.vocabulary import COUNTS, HeadingKind, column_meaning, heading_kind, meaning
 from llmperf.types.published import Column, Entry, Table, TableKind, TableRow, Unread
 
-FIGURES = frozenset(["throughput", "memory", "mfu", "loss", "evaluation"])
+FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "loss", "evaluation"])
 """Columns that hold what was measured."""
 CIRCUMSTANCES = frozenset(
     ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model", *COUNTS]
@@ -21,7 +22,7 @@ CIRCUMSTANCES = frozenset(
 def table_of(block: Block, heading: str, kind: HeadingKind | None) -> Table:
     """A block of rows as a table, its kind told by its columns, and by the heading where they leave it open."""
     (line, headers), *rows = block.rows
-    columns = _columns(headers)
+    columns = with_units(_columns(headers), [cells for _, cells in rows])
     return Table(
         line=line,
         heading=heading,
@@ -57,7 +58,8 @@ def _kind(columns: Sequence[Column], heading: HeadingKind | None) -> TableKind:
 
 def table_again(table: Table) -> Table:
     """What the columns of a table mean and what it holds, told again from its text."""
-    columns = _columns([column.header for column in table.columns])
+    headers = [column.header for column in table.columns]
+    columns = with_units(_columns(headers), [row.cells for row in table.rows])
     return replace(table, columns=columns, kind=_kind(columns, heading_kind(table.heading)))
 
 

@@ -77,9 +77,11 @@ LABELS: dict[str, str] = {
     "peakmem peakmemory peakgpumemory peakdevicememory peakmemoryusage gpumemoryusage maxmemory maxmem memused "
     "usedmemory 显存峰值 峰值显存",
     "throughput": "吞吐量 吞吐 token/p/s tokens/p/s token/s/p tokens/s/p tps throughput token/gpu/s tokens/gpu/s "
-    "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec",
+    "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec "
+    "tokens/sec/gpu tokens/second tokens/second/gpu tok/s tok/s/gpu tok/sec tps/gpu t/s t/s/gpu",
     "loss": "损失值 损失 loss trainingloss finalloss lmloss lmlossvalue",
     "mfu": "计算使用率 计算卡使用率 mfu modelflopsutilization modelflopsutilisation",
+    "hfu": "hfu hardwareflopsutilization hardwareflopsutilisation",
     "aligned": "是否精度对齐 精度对齐 aligned lossaligned accuracyaligned precisionaligned alignment",
     # tables
     "item": "指标名称 指标 item metric metricname name indicator",
@@ -94,7 +96,7 @@ LABELS: dict[str, str] = {
     "seq_len": "seqlength seqlen mpe maxpositionembedding maxpositionembeddings sequencelength maxseqlen maxseqlength "
     "maxlength sequencelength(mpe) 序列长度",
     "gradient_accumulation": "gradientaccumulatesteps gas gradientaccumulationsteps gradientaccumulation accumulate "
-    "accumulatesteps accumulationsteps gradientaccumulation(gas) 梯度累加步数 梯度累积步数",
+    "accumulatesteps accumulationsteps gradaccum gradientaccumulation(gas) 梯度累加步数 梯度累积步数",
     "global_batch": "globalbatchsize gbs globalbs globalbatch globalbatch(gbs)",
     "tensor_parallel": "tensorparallel tp tensorparalleldegree tensormodelparallelsize tensorparallelsize tpsize mp "
     "tpdegree tensormodelparalleldegree modelparallel modelparallelsize 张量并行",
@@ -104,7 +106,8 @@ LABELS: dict[str, str] = {
     "world_size": "worldsize ranks 总卡数 totalgpus totaldevices totalcards gpustotal",
     "nodes": "nodes numnodes nnodes nodecount numberofnodes 节点数 机器数 机数",
     "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数",
-    "device_count": "卡数 gpus cards devices npus numgpus ngpus gpucount numberofgpus numdevices devicecount",
+    "device_count": "卡数 #gpus #devices #cards gpus cards devices npus numgpus ngpus gpucount numberofgpus numdevices "
+    "devicecount",
     "sharding_stage": "sharding shardingstage sh zerostage zero",
     "sharding_degree": "fsdp fsdpsize fsdpdegree shardingdegree shardingparalleldegree",
     "gradient_checkpointing": "recompute gradientcheckpointing activationcheckpointing recomputation 重计算",

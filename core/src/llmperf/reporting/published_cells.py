@@ -106,7 +106,7 @@ def csv_cells(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:
     yield "tokens_per_second_per_device", value(metrics.tokens_per_second_per_device)
     yield "tokens_per_second", value(metrics.tokens_per_second)
     yield "final_loss", value(metrics.loss)
-    yield "mfu_nominal", value(metrics.mfu)
+    yield from (("mfu_nominal", value(metrics.mfu)), ("hfu", value(metrics.hfu)))
     yield "memory", None if memory is None else memory.text
     yield from ((f"evaluation_{name}", value(figure)) for name, figure in metrics.evaluation.items())
 

@@ -86,6 +86,8 @@ class PublishedMetrics:
     """Training loss."""
     mfu: Figure | None = None
     """A share; the value of 38.6 % is 0.386."""
+    hfu: Figure | None = None
+    """Hardware FLOPs utilisation, which counts recomputed operations too; a share."""
     memory: PublishedMemory | None = None
     """Device memory."""
     aligned: bool | None = None

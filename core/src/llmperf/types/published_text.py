@@ -88,6 +88,9 @@ class Column:
     """As it stands in the source."""
     name: str | None
     """What it means, such as `throughput`, `memory`, `mfu`; None where that is not known."""
+    unit: Literal["percent"] | None = None
+    """How figures of a share are read that have no unit, in the header or beside them: percent where the largest is
+    more than a share can be. None where a unit is printed, and for shares of 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ FIGURES = {
     "tokens_per_second": "throughput",
     "loss": "loss",
     "mfu": "MFU",
+    "hfu": "HFU",
     "memory": "memory",
 }
 """Fields of a row's metrics, by what their column is called in a message."""
@@ -52,7 +53,7 @@ def _with_value(expression: str) -> str:
 
 
 def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
-    for name in ("tokens_per_second_per_device", "tokens_per_second", "loss", "mfu"):
+    for name in ("tokens_per_second_per_device", "tokens_per_second", "loss", "mfu", "hfu"):
         figure = getattr(row.metrics, name)
         if figure is not None and figure.expression is not None and figure.value is not None:
             yield name, figure
@@ -118,7 +119,7 @@ def no_figure_withheld(published: Published) -> Iterator[Violation]:
 def _not_understood(published: Published, row: PublishedRow, name: str, called: str, path: str) -> Iterator[Violation]:
     """`>59%` below MFU: the cell is there, and gives no figure."""
     cell = published.cells(row).get(name)
-    if cell is not None and name in ("loss", "mfu", "memory"):
+    if cell is not None and name in ("loss", "mfu", "hfu", "memory"):
         yield path, f"expected {called}, found {cell!r}, {place(row)}"
 
 
@@ -129,6 +130,19 @@ def throughput_is_there(published: Published) -> Iterator[Violation]:
         each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
         if each is None and whole is None and "throughput" not in row.metrics.other:
             yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
+
+
+@rule("LP217", "note", "A share is printed with its unit", "published")
+def share_has_a_unit(published: Published) -> Iterator[Violation]:
+    """A column of MFU or HFU that prints no unit is read by the magnitude of all its figures."""
+    for index, table in enumerate(published.tables):
+        for number, column in enumerate(table.columns):
+            if column.unit == "percent":
+                found = "found none; its figures were read as percent, as the largest is too large for a share of 1"
+                yield (
+                    f"/tables/{index}/columns/{number}",
+                    f"expected % in the header or the cells of {shown(column.header)}, {found}, line {table.line}",
+                )
 
 
 @rule("LP216", "error", "A published throughput is above 0", "published")

@@ -110,9 +110,9 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
 def within_the_peak(published: Published) -> Iterator[Violation]:
     """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
     for index, row in enumerate(published.rows):
-        mfu = row.metrics.mfu
-        if mfu is not None and mfu.value is not None and mfu.bounds[0] > 1:
-            yield f"/rows/{index}/metrics/mfu", f"expected at most 100 %, found {mfu.text}, {place(row)}"
+        for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
+            if share is not None and share.value is not None and share.bounds[0] > 1:
+                yield f"/rows/{index}/metrics/{name}", f"expected at most 100 %, found {share.text}, {place(row)}"
     for index, row, machine in rows_on_known_devices(published):
         dtypes = dtypes_of(row)
         peaks = machine.peaks(dtypes)
