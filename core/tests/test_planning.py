@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -342,6 +343,49 @@ def test_more_steps_than_a_result_can_hold_are_refused(capsys):
     err = capsys.readouterr().err
     assert "contract.steps: a result holds the loss of each step, of 300000 at most; found 300001" in err
     assert RESULT_RESERVE_BYTES + MOST_STEPS * BYTES_PER_LOSS_POINT < MAX_DOCUMENT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            ["global_batch=1000000000000"],
+            "contract.global_batch: expected at most 65536 micro batches in a step; published runs have up to 512;"
+            " found 250000000000, which is global batch 1000000000000 / (micro batch 2 x data parallel 2); the nearest"
+            " is --set global_batch=262144",
+        ),
+        (
+            ["gradient_accumulation=1000000000000"],
+            "tuning.gradient_accumulation: expected at most 65536 micro batches in a step; published runs have up to"
+            " 512; found 1000000000000, the nearest is --set gradient_accumulation=65536",
+        ),
+        (
+            ["micro_batch=1000000000000", "global_batch=1000000000001", "devices=1"],
+            "tuning.micro_batch: expected at most 65536 sequences in one forward pass; real runs have one to some"
+            " hundred; found 1000000000000, the nearest is --set micro_batch=65536",
+        ),
+        (
+            ["seq_len=1000000000000"],
+            "contract.seq_len: expected at most 16777216 tokens in a sequence; the longest published contexts have 10"
+            " million; found 1000000000000, the nearest is --set seq_len=16777216",
+        ),
+        (
+            ["devices=1000000007", "sharding_degree=5"],
+            "tuning.devices: expected at most 1024 ranks on a node; the largest nodes have 576 devices; found"
+            " 1000000007, the nearest is --set devices=1024",
+        ),
+        (
+            ["nodes=1000000007", "devices=1", "sharding_degree=5"],
+            "tuning.nodes: expected at most 1048576 ranks, several times the largest clusters; found 1000000007 nodes"
+            " x 1 devices = 1000000007, the nearest is 1048576 nodes",
+        ),
+    ],
+)
+def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
+    began = time.monotonic()
+    assert call(["run", *(word for one in settings for word in ("--set", one))]) == 2
+    assert time.monotonic() - began < 10
+    assert f"  {told}\n" in capsys.readouterr().err
 
 
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):

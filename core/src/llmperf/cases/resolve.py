@@ -10,6 +10,7 @@ from llmperf.accounting.batch import settle
 from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
+from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.documents import builtins, convert
 from llmperf.types.plan import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
@@ -36,10 +37,11 @@ def resolve(
     tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
     tuning = _fit_machine(tuning, available, origins)
     model = library.model(contract.model, _model_origin(origins, case))
-    problems = layout_problems(tuning, model)
-    if not any("ranks" in problem.message for problem in problems):
+    too_large = size_problems(contract, tuning)
+    problems = too_large or layout_problems(tuning, model)
+    if not too_large and not any("ranks" in problem.message for problem in problems):
         contract, tuning, problem = _settle_batch(contract, tuning, origins)
-        problems += [problem] if problem else []
+        problems += [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
     problems += _contract_problems(contract, model.max_positions)
     spec = RunSpec(
         case=case.name,
