@@ -21,6 +21,7 @@ STALL_SECONDS = 4
 TENSOR = ("--set", "tensor_parallel=2")
 FRAMEWORKS = {
     "zero": (),
+    "pytorch": ("--framework", "pytorch"),
     "megatron TP2": ("--framework", "megatron_deepspeed", *TENSOR),
     "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
     "paddle TP2": ("--framework", "paddle", *TENSOR),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -160,7 +161,23 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
     assert len(steps_of(run.run, 0)) == 5
 
 
-def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
+def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, in_step="device"))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
+    assert "loop.py" in rundir.log_path(run.run, 0).read_text()
+    assert len(steps_of(run.run, 0)) == 5
+
+
+def test_a_stopped_process_is_named_though_its_peers_are_seen_in_the_middle_of_a_step(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, ranks=3, in_step="host", fault="stops"))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert "rank 1 does not even show its stack; the others do" in result.failure.message
+
+
+def test_a_stopped_process_is_named_though_it_shows_though_it_shows_no_stack(start, stub_plan):
     run = start(stub_plan(steps=5000, stall_seconds=1.0))
     run.wait_for_steps(5)
     os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
@@ -179,7 +196,29 @@ def test_a_hang_before_the_first_step(start, stub_plan):
     plan = stub_plan(fault="hangs", fault_step=0, startup_seconds=1.5)
     status, result = start(plan).wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
-    assert result.failure.message.startswith("no rank moved on for 2 s")
+    assert result.failure.message.startswith("no rank moved on for 2 s (limit 1.5 s: --startup-timeout); rank 1 ")
+
+
+def test_steps_that_take_longer_than_the_stall_timeout_are_no_hang(start, stub_plan):
+    status, result = start(stub_plan(steps=4, warmup_steps=1, step_seconds=1.5, stall_seconds=0.5)).wait()
+    assert (status, result.status, result.failure) == (0, "complete", None)
+
+
+def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
+    run = start(stub_plan(steps=50, fault="hangs", fault_step=3, step_seconds=0.6, stall_seconds=0.5))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    limit = re.search(r"\(limit ([0-9.]+) s: 3 x the longest step so far\)", result.failure.message)
+    assert 3 * 0.6 <= float(limit[1]) < 3 * 0.6 + 3
+
+
+def test_a_first_step_as_long_as_its_plan_expects_is_no_hang(start, stub_plan):
+    plan = stub_plan(steps=3, warmup_steps=1, step_seconds=2.0, startup_seconds=1.0)
+    many_flops = replace(plan.flops.per_token[0], flops=1e10)
+    plan = replace(plan, flops=replace(plan.flops, per_token=(many_flops,)))
+    assert plan.slow_step_seconds == 1e10 * 32 / (0.05 * 1e12)
+    status, result = start(plan).wait()
+    assert (status, result.status, result.failure) == (0, "complete", None)
 
 
 def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):

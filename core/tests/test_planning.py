@@ -388,6 +388,14 @@ def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
     assert f"  {told}\n" in capsys.readouterr().err
 
 
+def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
+    request = Request(case="llama1_13b_pretrain_paddle", on="A100-SXM4-80GB:1x8")
+    plan = draft(request).plan
+    assert plan.batch.tokens_per_step == 2048 * 2048
+    assert 3 * 307 < plan.slow_step_seconds < 3600
+    assert plan.first_step_seconds == plan.slow_step_seconds > plan.startup_seconds
+
+
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
     install("llmperf-acme", "acme", vendor("acme", 1))
     sketch = draft(Request(case="default"))

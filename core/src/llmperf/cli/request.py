@@ -26,9 +26,9 @@ OPTIONS = (
     click.option("--set", "settings", metavar="PATH=VALUE", type=Text(), multiple=True,
                  help="Change one setting; may be repeated."),
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
-                 help="A run in which no rank finishes a step for so long has hung."),
+                 help="A run in which no rank finishes a step for so long, and for 3 of its steps, has hung."),
     click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,
-                 help="The same where no steps are due: until the first, and while it evaluates."),
+                 help="Timeout before the first step and during evaluation."),
     json_option,
 )  # fmt: skip
 

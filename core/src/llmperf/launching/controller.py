@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from llmperf import rundir
 from llmperf.errors import UserError
@@ -18,7 +18,7 @@ from llmperf.launching.hang import find_hanging
 from llmperf.launching.processes import TAG, end_with_parent, send, send_group, sweep
 from llmperf.launching.progress import Follower, Progress
 from llmperf.launching.wakeup import Wakeup
-from llmperf.types.plan import Launcher, NodeCommand, Plan
+from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
 
 Watch = Callable[[Progress], None]
 
@@ -26,7 +26,17 @@ TICK_SECONDS = 0.2
 GRACE_SECONDS = 4.0
 """Between asking the agents to end, who then stop their ranks, and killing them."""
 
+STEPS_OF_PATIENCE = 3
+"""A run has hung when it is silent for this many times its longest step, if that is more than `Plan.stall_seconds`."""
+
 Cause = Literal["ended", "hung", "interrupted"]
+
+
+class Patience(NamedTuple):
+    """How long no rank may move on until the run has hung, and where that comes from."""
+
+    seconds: float
+    why: str
 
 
 class Controller:
@@ -82,8 +92,9 @@ class Controller:
                 watch(self._follower.progress())
             if self._over():
                 return "ended"
-            if time.monotonic() - moved > self._patience:
-                self._hung(time.monotonic() - moved)
+            patience = self._patience()
+            if time.monotonic() - moved > patience.seconds:
+                self._hung(time.monotonic() - moved, patience)
                 return "hung"
 
     def _over(self) -> bool:
@@ -91,15 +102,21 @@ class Controller:
         codes = [agent.poll() for agent in self._agents]
         return all(code == 0 for code in codes) or any(codes)
 
-    @property
-    def _patience(self) -> float:
-        soon = self._follower.stepping or self._follower.ending
-        return self._plan.stall_seconds if soon else self._plan.startup_seconds
+    def _patience(self) -> Patience:
+        """How long the ranks may be silent now."""
+        plan, longest = self._plan, self._follower.longest_step_seconds
+        if self._follower.stepping or self._follower.ending:
+            if STEPS_OF_PATIENCE * longest > plan.stall_seconds:
+                return Patience(STEPS_OF_PATIENCE * longest, f"{STEPS_OF_PATIENCE} x the longest step so far")
+            return Patience(plan.stall_seconds, "--stall-timeout")
+        if not longest and plan.first_step_seconds > plan.startup_seconds:
+            return Patience(plan.first_step_seconds, f"one step at {100 * LOWEST_UTILISATION:.0f} % of the peak")
+        return Patience(plan.startup_seconds, "--startup-timeout")
 
-    def _hung(self, seconds: float) -> None:
+    def _hung(self, seconds: float, patience: Patience) -> None:
         what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
         self.rank, why = find_hanging(self._run, self._follower.finished_steps)
-        self.message = f"{what} for {seconds:.0f} s; {why}"
+        self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
         """End whatever still runs, by asking, then by killing; the agents' exit codes.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from llmperf import rundir
 from llmperf.launching.processes import send
+from llmperf.measuring.loop import MeasuredLoop
 from llmperf.results.endings import read_reports
 
 WAITING = (
@@ -25,6 +26,9 @@ WAITING = (
     " in wait",
 )
 """What the innermost frames of a rank show that waits for the others, or for a device that waits for theirs."""
+LOOP = "llmperf/measuring/loop.py"
+STEPPING = MeasuredLoop._steps.__name__
+"""Where the loop calls for steps; elsewhere it only waits for those that the device has not finished."""
 INNERMOST_FRAMES = 4
 DUMP_SECONDS = 1.0
 """How long the ranks have to write their stacks."""
@@ -38,7 +42,7 @@ def find_hanging(run: Path, finished_steps: Sequence[int]) -> tuple[int | None, 
     """Have all ranks dump their stacks into their logs; then the rank that hangs, or None, and why it is that one.
 
     It is the one with the fewest finished steps; if several have, the one of those that does not wait for others, or
-    that does not even answer (a stopped process, a call into a driver that never returns).
+    the only one that does not answer (a stopped process, a call into a driver that never returns).
     """
     dumps = dump_stacks(run)
     fewest = min(finished_steps)
@@ -47,8 +51,11 @@ def find_hanging(run: Path, finished_steps: Sequence[int]) -> tuple[int | None, 
         more = "" if len(finished_steps) == 1 else "; the others have finished more"
         return behind[0], f"rank {behind[0]} has finished {fewest} steps{more}"
     busy = [rank for rank in behind if rank in dumps and not is_waiting(dumps[rank])]
-    if len(busy) == 1:
-        return busy[0], f"rank {busy[0]} {_doing(dumps[busy[0]])}; the others wait for it"
+    mute = [rank for rank in busy if not dumps[rank]]
+    if len(busy) == 1 or (len(mute) == 1 and len(behind) > 1):
+        rank = busy[0] if len(busy) == 1 else mute[0]
+        more = "; the others wait for it" if len(busy) == 1 else "; the others do"
+        return rank, f"rank {rank} {_doing(dumps[rank])}{more}"
     ranks = ", ".join(map(str, behind[:16]))
     return None, f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
 
@@ -97,5 +104,17 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
 
 def is_waiting(dump: str) -> bool:
     """Whether the main thread waits for other ranks or for the device, as far as its innermost frames tell."""
-    frames = [f"{file} in {function}" for file, function in main_stack(dump)[:INNERMOST_FRAMES]]
-    return any(mark in frame for frame in frames for mark in WAITING)
+    stack = main_stack(dump)
+    frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
+    return any(mark in frame for frame in frames for mark in WAITING) or _waits_in_loop(stack)
+
+
+def _waits_in_loop(stack: Sequence[tuple[str, str]]) -> bool:
+    """Whether the measured loop waits for the device.
+
+    So it does on a rank whose device waits for others in a collective: the host runs ahead of it, then waits.
+    """
+    for depth, (file, function) in enumerate(stack):
+        if file.endswith(LOOP):
+            return depth == 0 or function != STEPPING
+    return False

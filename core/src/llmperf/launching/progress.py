@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -12,7 +14,7 @@ from llmperf.accounting.mfu import HEADLINE, utilisation
 from llmperf.errors import UserError
 from llmperf.measuring.reader import RecordTail
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, StepRecord
+from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 RECENT_STEPS = 50
@@ -44,6 +46,8 @@ class _Rank:
     phase: Phase = "starting"
     steps: int = 0
     failed: bool = False
+    moved: float | None = None
+    """When its last record was seen, by the controller's monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ class Follower:
         self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)
         self._loss: float | None = None
         self._memory_used: int | None = None
+        self._first_step_seconds = self._later_step_seconds = 0.0
         self.problem: str | None = None
         """A record that could not be read."""
 
@@ -86,6 +91,8 @@ class Follower:
     def _take(self, rank: int, tail: RecordTail) -> bool:
         records = tail.new()
         state = self._ranks[rank]
+        if records:
+            self._time(state, records)
         for one in records:
             if isinstance(one, PhaseRecord):
                 state.phase = one.phase
@@ -97,6 +104,25 @@ class Follower:
             elif isinstance(one, RankRecord):
                 state.phase = "evaluating"
         return bool(records)
+
+    def _time(self, state: _Rank, records: Sequence[Record]) -> None:
+        """Note how long a rank was silent before the records that have come, if a step is among them."""
+        now, before = time.monotonic(), state.moved
+        state.moved = now
+        if before is None or not any(isinstance(one, StepRecord) for one in records):
+            return
+        if state.steps:
+            self._later_step_seconds = max(self._later_step_seconds, now - before)
+        else:
+            self._first_step_seconds = max(self._first_step_seconds, now - before)
+
+    @property
+    def longest_step_seconds(self) -> float:
+        """The longest that any rank took for a step so far, the first left out once there are others: it may compile.
+
+        By the controller's clock: what a script says of its steps need not be so.
+        """
+        return self._later_step_seconds or self._first_step_seconds
 
     def _add(self, record: StepRecord) -> None:
         step = self._open.setdefault(record.step, _Step())

@@ -205,6 +205,11 @@ class Launcher(Protocol):
         ...
 
 
+LOWEST_UTILISATION = 0.05
+"""No run is taken for a hung one as long as this share of the peak would explain why no step has ended. The published
+rows have 21 % and more; the first step also compiles kernels and fills caches."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The frozen whole, `runs/<id>/plan.json`: the only thing a worker reads."""
@@ -255,9 +260,9 @@ class Plan:
     notes: tuple[str, ...] = ()
     """The framework's, for the result."""
     stall_seconds: NonNegative
-    """A run in which no rank finishes a step for this long has hung."""
+    """A run in which no rank finishes a step for this long has hung, unless its own steps take as long."""
     startup_seconds: NonNegative
-    """The same until the first step."""
+    """Timeout before the first step and during evaluation."""
     plugins: tuple[PluginInfo, ...]
     """What was loaded."""
     problems: tuple[Problem, ...] = ()
@@ -267,3 +272,17 @@ class Plan:
     def rank_peak_flops(self) -> float | None:
         """Dense peak of what one rank has, FLOP/s."""
         return None if self.peak is None else self.peak.flops_per_second * self.device_share
+
+    @property
+    def slow_step_seconds(self) -> float | None:
+        """What a step takes at LOWEST_UTILISATION of the peak, by the nominal FLOP count; None without a peak."""
+        peak = self.rank_peak_flops
+        if not peak:
+            return None
+        flops = self.flops.of("nominal").flops * self.batch.tokens_per_step
+        return flops / (LOWEST_UTILISATION * peak * self.layout.world_size)
+
+    @property
+    def first_step_seconds(self) -> float:
+        """Timeout before the first step: `startup_seconds`, or a slow step where that takes longer."""
+        return max(self.startup_seconds, self.slow_step_seconds or 0.0)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import time
 
+from llmperf_stub.torch.distributed import reached
+
 
 class StubEvent:
-    def __init__(self):
+    def __init__(self, barrier):
         self.at = time.perf_counter()
+        self.barrier = barrier
 
     def ready(self):
-        return True
+        return self.barrier is None or reached(*self.barrier)
 
     def seconds_since(self, earlier):
         return self.at - earlier.at
@@ -19,11 +22,15 @@ class StubDevice:
     paddle_place = None
     collective_backend = "none"
 
+    pending = None
+    """The barrier that a device would wait at after the last step that it was given."""
+
     def event(self):
-        return StubEvent()
+        return StubEvent(StubDevice.pending)
 
     def synchronize(self):
-        pass
+        while StubDevice.pending is not None and not reached(*StubDevice.pending):
+            time.sleep(0.002)
 
     def peak_memory_bytes(self):
         return 4096

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from llmperf.types import StepOutput
 
-from llmperf_stub.torch.distributed import barrier
+from llmperf_stub.device import StubDevice
+from llmperf_stub.torch.distributed import arrive, barrier
 
 
 class StubTrainer:
-    """`spec.framework`: step_seconds, in_step, fault (with fault_rank, fault_step), tokens (a rank and step),
-    evaluation_seconds, child, waits_at_build, clock_set (seconds by which somebody sets the rank's wall clock in
-    fault_step)."""
+    """`spec.framework`: step_seconds, in_step (True, False, "device", "host"), fault (with fault_rank, fault_step),
+    tokens (a rank and step), evaluation_seconds, child, waits_at_build, clock_set (seconds by which somebody sets the
+    rank's wall clock in fault_step)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -47,7 +48,15 @@ class StubTrainer:
             self.off = self.clock_set
         if self.fault and self.step == self.fault_step:
             getattr(self, self.fault.replace(" ", "_"), self.nothing)()
-        if self.in_step:
+        if self.in_step == "device":
+            arrive(self.run / "barrier", self.step, self.rank)
+            StubDevice.pending = (self.run / "barrier", self.step, self.world)
+        elif self.in_step == "host":  # as a host whose queue to the device is full: no frame says that it waits
+            arrive(self.run / "barrier", self.step, self.rank)
+            files = [self.run / "barrier" / f"{self.step}-{other}" for other in range(self.world)]
+            while any(not file.exists() for file in files):
+                time.sleep(0.002)
+        elif self.in_step:
             barrier(self.run / "barrier", self.step, self.rank, self.world)
         time.sleep(self.seconds)
         loss = 10.0 / (self.step + 1)
@@ -77,6 +86,9 @@ class StubTrainer:
     def hangs(self):
         print(f"rank {self.rank}: going to sleep", flush=True)
         time.sleep(600)
+
+    def stops(self):
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def waits_for_nobody(self):
         barrier(self.run / "barrier", self.fault_step, self.rank, self.world + 1)

@@ -45,7 +45,8 @@ class PaddleTrainer:
     def _join(self) -> Any:
         if self._plan.layout.world_size == 1:
             return None
-        gloo.install(needed=needs_adapter(self._plan.layout), stall_seconds=self._plan.stall_seconds)
+        patience = max(self._plan.stall_seconds, self._plan.first_step_seconds)
+        gloo.install(needed=needs_adapter(self._plan.layout), stall_seconds=patience)
         return join(self._plan)
 
     def train_step(self) -> StepOutput:

@@ -25,7 +25,7 @@ def torch_device(device: Device) -> torch.device:
 
 def set_timeouts(plan: Plan) -> datetime.timedelta:
     """Let every group give up soon after the controller should have: groups made later take torch's default."""
-    timeout = datetime.timedelta(seconds=max(plan.stall_seconds, plan.startup_seconds) + GRACE_SECONDS)
+    timeout = datetime.timedelta(seconds=max(plan.stall_seconds, plan.first_step_seconds) + GRACE_SECONDS)
     distributed_c10d.default_pg_timeout = timeout
     return timeout
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 
 def barrier(folder: Path, step: int, rank: int, world: int) -> None:
+    arrive(folder, step, rank)
+    while not reached(folder, step, world):
+        time.sleep(0.002)
+
+
+def arrive(folder: Path, step: int, rank: int) -> None:
     folder.mkdir(exist_ok=True)
     (folder / f"{step}-{rank}").touch()
-    while not all((folder / f"{step}-{other}").exists() for other in range(world)):
-        time.sleep(0.002)
+
+
+def reached(folder: Path, step: int, world: int) -> bool:
+    return all((folder / f"{step}-{other}").exists() for other in range(world))
