@@ -187,7 +187,37 @@ def test_energy_is_unknown_where_a_device_was_not_read(folder):
     folder.plan = replace(folder.plan, device_share=1.0)  # two devices, of which the samples have one
     figures = sampled(folder, [(float(at), {"energy_joules": at, "power_watts": 1.0}) for at in range(99, 112)])
     assert figures.energy_joules is None
-    assert figures.power_watts == 1.0
+    assert figures.power_watts is None
+
+
+ON_BOTH = {"memory_used_bytes": 60, "memory_total_bytes": 99, "utilisation_percent": 90.0, "power_watts": 300.0,
+           "throttle_reasons": ("heat",)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "value", "said"),
+    [
+        ("power_watts", "power_watts", 300.0, "power"),
+        ("memory_used_bytes", "device_memory_used_bytes", 60, "memory in use"),
+        ("utilisation_percent", "utilisation_percent", 90.0, "utilisation"),
+        ("throttle_reasons", "throttling", {"heat": 1.0}, "throttling"),
+    ],
+)
+def test_what_one_of_two_devices_showed_is_not_taken_for_both(folder, name, figure, value, said):
+    """As a card of two chips that shows its power on one of them."""
+    folder.plan = replace(folder.plan, device_share=1.0)
+    folder.build()
+    for known, expected in ((ON_BOTH, value), ({**ON_BOTH, name: None}, None)):
+        (folder.run / rundir.MEMORY).unlink(missing_ok=True)
+        with Recorder(folder.run / rundir.MEMORY) as recorder:
+            for at in range(99, 112):
+                devices = (DeviceSample(index=0, **ON_BOTH), DeviceSample(index=1, **known))
+                recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=devices))
+        result = build_result(folder.run)
+        assert getattr(result.metrics, figure) == expected
+        told = [one for one in result.notes if "of 2 devices" in one]
+        one = f"{said}: shown by 1 of 2 devices, so that it is not known of all: null"
+        assert told == ([] if expected is not None else [one])
 
 
 def test_a_counter_that_was_set_back_is_not_used(folder):

@@ -102,14 +102,14 @@ def records(plan, rank, seconds):
 def sample(plan, at):
     devices = tuple(
         DeviceSample(
-            index=one.index,
+            index=index,
             memory_used_bytes=22 * 2**30,
             memory_total_bytes=one.memory_bytes,
             utilisation_percent=98.0,
             power_watts=300.0,
             throttle_reasons=(),
         )
-        for one in plan.probe.devices * plan.layout.nodes
+        for index, one in enumerate(plan.probe.devices * plan.layout.nodes)
     )
     return MemorySample(at=at, monotonic=at - STARTED, query_seconds=0.001, devices=devices)
 

@@ -109,7 +109,10 @@ def notes(records: RunRecords) -> tuple[str, ...]:
 
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
-    """Of devices whose readings ended, or were missing, while the run went on."""
+    """Of devices whose readings ended, or were missing, while the run went on, and of those that showed less."""
+    whole = device_readings.devices(records)
+    for name, known in device_readings.partly_shown(records).items():
+        yield f"{name}: shown by {known} of {whole} devices, so that it is not known of all: null"
     found = device_readings.unread(records)
     if found is not None and found[0] > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * found[1]):
         share = 1 - found[0] / found[1]

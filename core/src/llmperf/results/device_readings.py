@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.results.statistics import finite_mean
 
@@ -51,10 +52,38 @@ def readings(records: RunRecords) -> list[MemorySample]:
 
 
 def mean(records: RunRecords, name: str) -> float | None:
-    """Mean of one figure over the window's samples and the devices."""
-    found = [getattr(device, name) for sample in readings(records) for device in sample.devices]
-    known = [value for value in found if value is not None]
-    return finite_mean(known) if known else None
+    """Mean of one figure over the devices, of each of them over the window; None unless every device showed it.
+
+    A card of two chips may show its power on one of them: that is no chip's own.
+    """
+    known = _known(readings(records), name)
+    return finite_mean([finite_mean(one) for one in known.values()]) if len(known) == devices(records) else None
+
+
+def most(records: RunRecords, name: str) -> int | None:
+    """The largest value of one figure on any device in the whole run; None unless every device showed it."""
+    known = _known(records.samples, name)
+    return max(map(max, known.values())) if len(known) == devices(records) else None
+
+
+def partly_shown(records: RunRecords) -> dict[str, int]:
+    """The figures that some devices showed and others did not, with how many did; they are unknown of the whole."""
+    shown = {
+        "memory in use": _known(records.samples, "memory_used_bytes"),
+        **{name.split("_")[0]: _known(readings(records), name) for name in ("utilisation_percent", "power_watts")},
+        "throttling": _known(readings(records), "throttle_reasons"),
+    }
+    return {name: len(known) for name, known in shown.items() if 0 < len(known) < devices(records)}
+
+
+def _known(samples: Iterable[MemorySample], name: str) -> dict[int, list[Any]]:
+    """What each device that shows a figure has shown, by its index."""
+    found: dict[int, list[Any]] = defaultdict(list)
+    for sample in samples:
+        for device in sample.devices:
+            if (value := getattr(device, name)) is not None:
+                found[device.index].append(value)
+    return found
 
 
 def unread(records: RunRecords) -> tuple[float, float] | None:
@@ -76,7 +105,11 @@ def unread(records: RunRecords) -> tuple[float, float] | None:
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
-    """For each reason, the share of the window's samples in which any device was slowed; None where unknown."""
+    """For each reason, the share of the window's samples in which any device was slowed; None where unknown, also of
+    one device alone.
+    """
+    if len(_known(readings(records), "throttle_reasons")) != devices(records):
+        return None
     seen = [
         {reason for one in sample.devices for reason in one.throttle_reasons or ()}
         for sample in readings(records)
@@ -100,12 +133,12 @@ def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
     for source, curves in ways:
         watts = [_mean_watts(curve, span) for curve in curves]
         known = [one for one in watts if one is not None]
-        if len(known) == _devices(records):
+        if len(known) == devices(records):
             return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
     return None
 
 
-def _devices(records: RunRecords) -> int:
+def devices(records: RunRecords) -> int:
     """Devices of the whole run; where ranks share one, it counts once on each node."""
     plan = records.plan
     each = len(plan.probe.devices) if plan.device_share < 1 else plan.layout.devices_per_node

@@ -33,8 +33,8 @@ def metrics(records: RunRecords) -> Metrics:
         final_loss=losses[-1] if losses else None,
         known_entropy=known_entropy(records.plan.spec.contract.dataset),
         rank_memory=rank_memory(records),
-        device_memory_used_bytes=_largest(records, "memory_used_bytes"),
-        device_memory_total_bytes=_largest(records, "memory_total_bytes"),
+        device_memory_used_bytes=device_readings.most(records, "memory_used_bytes"),
+        device_memory_total_bytes=device_readings.most(records, "memory_total_bytes"),
         utilisation_percent=device_readings.mean(records, "utilisation_percent"),
         power_watts=drawn.watts if drawn else device_readings.mean(records, "power_watts"),
         energy_joules=drawn.joules if drawn else None,
@@ -113,8 +113,3 @@ def evaluation(records: RunRecords) -> dict[str, float | None]:
     for one in records.ranks:
         found = {**one.evaluation, **found}
     return found
-
-
-def _largest(records: RunRecords, name: str) -> int | None:
-    values = [getattr(device, name) for sample in records.samples for device in sample.devices]
-    return max((value for value in values if value is not None), default=None)

@@ -143,13 +143,13 @@ class Metrics:
     rank_memory: tuple[RankMemory, ...] = ()
     """One entry for each rank."""
     device_memory_used_bytes: Count | None = None
-    """Most that the sampler saw in use on one whole device."""
+    """Most that the sampler saw in use on one whole device; None unless every device showed it."""
     device_memory_total_bytes: Count | None = None
     """Of that device."""
     utilisation_percent: NonNegative | None = None
-    """Mean over the measured window."""
+    """Mean over the measured window and the devices; None unless every device showed it."""
     power_watts: NonNegative | None = None
-    """Mean over the measured window and the devices, each device."""
+    """Of a device: mean over the measured window and the devices; None unless every device showed it."""
     energy_joules: NonNegative | None = None
     """Drawn by all devices in the measured window, the rest of their hosts not counted. None where the readings do not
     cover every device and the window."""
@@ -161,7 +161,7 @@ class Metrics:
     """measured_tokens / energy_joules."""
     throttling: Mapping[str, NonNegative] | None = None
     """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
-    any device did. Empty when none did; None where unknown."""
+    any device did. Empty when none did; None where unknown, also of one device alone."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
     """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
 
