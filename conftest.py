@@ -2,6 +2,11 @@
 
 import signal
 
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")  # how long an example takes depends on what else the machine does
+
 
 def pytest_configure() -> None:
     """Undo an inherited ignore of Ctrl-C: shells set it for what they start with `&`, and runs rightly keep it."""

@@ -36,7 +36,7 @@ def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path)
     assert result.metrics.measured_tokens == 22 * plan.batch.tokens_per_step
     expected = result.metrics.measured_tokens / result.metrics.window_seconds / 2
     assert result.metrics.tokens_per_second_per_device == pytest.approx(expected)
-    assert result.metrics.step_seconds.median == pytest.approx(0.01, rel=0.5)
+    assert result.metrics.step_seconds.median >= 0.01  # what the trainer sleeps; a busy machine adds to it
     assert [point.loss for point in result.loss_curve[:2]] == [10.0, 5.0]
     assert [(one.peak_bytes, one.reserved_bytes) for one in result.metrics.rank_memory] == [(4096, 8192)] * 2
     assert result.metrics.device_memory_used_bytes == 2**20
