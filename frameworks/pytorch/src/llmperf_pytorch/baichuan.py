@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from llmperf_pytorch.alibi import alibi_slopes, causal_alibi
 from llmperf_pytorch.attention import ATTENTION
+from llmperf_pytorch.norms import RmsNorm
 from llmperf_pytorch.rotary import Rotary, rotate
 
 if TYPE_CHECKING:
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 Positions = tuple[torch.Tensor, torch.Tensor] | torch.Tensor
 """Cosines and sines, or the bias of the scores."""
-
-
-class RmsNorm(nn.Module):
-    """Root mean square norm, computed in float32."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Any shape [..., width]."""
-        exact = hidden.float()
-        scaled = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * scaled.to(hidden.dtype)
 
 
 class NormHead(nn.Module):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaForCausalLM, LlamaRMSNorm
 
 from llmperf_pytorch.attention import ATTENTION, Attention
+from llmperf_pytorch.norms import rms_norm
 from llmperf_pytorch.rotary import inverse_frequencies
 
 if TYPE_CHECKING:
@@ -22,12 +23,23 @@ REGISTERED = {"auto": "llmperf_sdpa", "sdpa": "llmperf_sdpa", "eager": "llmperf_
 """Names without `flash`: transformers fetches a kernel for those."""
 
 
+class FusedRmsNorm(LlamaRMSNorm):
+    """transformers' norm by `rms_norm`."""
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Any shape [..., width] to the same."""
+        return rms_norm(hidden_states, self.weight, self.variance_epsilon)
+
+
 class Llama(LlamaForCausalLM):
-    """`LlamaForCausalLM` from facts, without its slow initialisation, giving logits alone."""
+    """`LlamaForCausalLM` from facts, without its slow initialisation, with fused norms, giving logits alone."""
 
     def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
         with _no_initialisation():
             super().__init__(llama_config(facts, attention))
+        for module in self.modules():
+            if type(module) is LlamaRMSNorm:
+                module.__class__ = FusedRmsNorm
         self._set_frequencies(facts)
         if facts.tied_embeddings:
             self.tie_weights()

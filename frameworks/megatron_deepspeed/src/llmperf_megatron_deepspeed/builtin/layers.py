@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from llmperf_pytorch.norms import rms_norm
 from torch import nn
 from torch.nn import functional
 
@@ -59,7 +60,7 @@ class VocabEmbedding(nn.Module):
 
 
 class RmsNorm(nn.Module):
-    """RMSNorm (Zhang and Sennrich 2019), its mean square in float32; the same on every rank."""
+    """RMSNorm; its weight is the same on every rank."""
 
     def __init__(self, name: str, width: int, eps: float, ranks: TensorParallel) -> None:
         super().__init__()
@@ -68,6 +69,4 @@ class RmsNorm(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape and dtype."""
-        wide = states.float()
-        scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self._eps)
-        return self.weight * scaled.to(states.dtype)
+        return rms_norm(states, self.weight, self._eps)
