@@ -46,7 +46,7 @@ def test_the_configuration_follows_the_case(program):
     assert found["zero_optimization"] == {"stage": 1}
     assert found["gradient_accumulation_steps"] == 2
     assert found["bf16"]["enabled"] is True
-    assert found["pipeline"] == {"use_reentrant": False}
+    assert found["pipeline"] == {"use_reentrant": False, "pipe_partitioned": False, "grad_partitioned": False}
 
 
 @pytest.mark.parametrize("stage", [0, 2, 3])

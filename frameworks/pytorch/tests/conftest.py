@@ -28,10 +28,10 @@ def program():
 def train(tmp_path_factory):
     """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives one result a task."""
 
-    def run(tasks, ranks, **variables):
+    def run(tasks, ranks, program=None, **variables):
         folder = tmp_path_factory.mktemp("ranks")
         (folder / "tasks.json").write_text(json.dumps(tasks))
-        command = [sys.executable, str(PROGRAM), str(folder / "tasks.json"), str(folder / "results.json")]
+        command = [sys.executable, str(program or PROGRAM), str(folder / "tasks.json"), str(folder / "results.json")]
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

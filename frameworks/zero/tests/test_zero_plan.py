@@ -33,6 +33,12 @@ def test_the_configuration_follows_the_case(program):
     assert found["gradient_clipping"] == 0.5
 
 
+def test_deepspeed_neither_times_nor_checks_gradients(program):
+    found = config(program, {"contract": {"precision": "bf16"}})
+    assert found["timers"] == {"throughput": {"enabled": False}}
+    assert found["bf16"]["check_grad_overflow"] is False
+
+
 def test_no_clipping_is_zero_to_deepspeed(program):
     assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
 

@@ -20,6 +20,7 @@ from llmperf_pytorch.weights import fill_parameter
 from llmperf_zero.config import CONFIG
 from llmperf_zero.extensions import compiling
 from llmperf_zero.first_step import forget_steps
+from llmperf_zero.gradient_check import check_gradients
 from llmperf_zero.quiet import deepspeed, init_ranks
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ZeroTrainer(TorchTrainer):
         self._joins = not joined()
         init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._spec.contract.precision)
+        check_gradients(self._spec.contract.precision)
         config = json.loads(plan.files[CONFIG])
         model = self._make(config)
         self._optimizer = self._adamw(model)

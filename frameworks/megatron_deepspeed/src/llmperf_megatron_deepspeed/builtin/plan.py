@@ -29,7 +29,11 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 
 def pipeline_config(spec: RunSpec, data_parallel: int) -> str:
-    """The text of `ds_config.json`: that of ZeRO, and what the pipeline engine needs."""
+    """The text of `ds_config.json`: that of ZeRO, and what the pipeline engine needs.
+
+    Between stages each tensor-parallel rank sends whole activations. Sent in parts, as is DeepSpeed's default, the host
+    reads their shapes from the device with each of them and waits.
+    """
     config = json.loads(ds_config(spec, data_parallel))
-    config["pipeline"] = {"use_reentrant": False}
+    config["pipeline"] = {"use_reentrant": False, "pipe_partitioned": False, "grad_partitioned": False}
     return json.dumps(config, indent=2) + "\n"

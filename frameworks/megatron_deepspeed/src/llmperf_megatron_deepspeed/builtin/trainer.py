@@ -17,6 +17,7 @@ from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_zero.config import CONFIG
 from llmperf_zero.first_step import forget_steps
+from llmperf_zero.gradient_check import check_gradients
 from llmperf_zero.quiet import deepspeed, init_ranks
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
@@ -38,6 +39,7 @@ class PipelineTrainer(TorchTrainer):
         self._joins = not joined()
         init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._contract.precision)
+        check_gradients(self._contract.precision)
         module, ranks = build_pipeline(plan.spec, plan.layout)
         self._optimizer = adamw(module, self._contract.optimizer, self._device)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made

@@ -33,11 +33,12 @@ def ds_config(spec: RunSpec, layout: Layout) -> str:
             "reduce_bucket_size": BUCKET,
             "allgather_bucket_size": BUCKET,
         },
-        "bf16": {"enabled": contract.precision == "bf16"},
+        "bf16": {"enabled": contract.precision == "bf16", "check_grad_overflow": False},
         "fp16": _fp16(contract.precision == "fp16"),
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": NEVER,
+        "timers": {"throughput": {"enabled": False}},
     }
     return json.dumps(config, indent=2) + "\n"
 

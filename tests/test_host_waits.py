@@ -1,0 +1,80 @@
+"""In no measured step does the host wait for the device, but where DeepSpeed's stage 3 itself does."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+PROGRAM = Path(__file__).with_name("host_waits_program.py")
+CONFTEST = PROGRAM.parents[1] / "frameworks" / "pytorch" / "tests" / "conftest.py"
+
+_specification = importlib.util.spec_from_file_location("llmperf_ranks_for_waits", CONFTEST)
+_shared = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(_shared)
+train = _shared.train
+
+LORA = {"lora": {"dropout": 0.0}}
+WIDE = {"hidden_size": 128, "intermediate_size": 1024, "vocab_size": 1024}
+"""Matrices over 100,000 elements: smaller ones DeepSpeed leaves whole at stage 3."""
+RANKS = {
+    "pytorch": 1,
+    "pytorch DDP": 2,
+    **{f"zero {stage}": 2 for stage in range(4)},
+    "lora": 1,
+    "lora DDP": 2,
+    **{f"lora {stage}": 2 for stage in (1, 2, 3)},
+    # last: what its pipeline leaves behind in a process, DeepSpeed's other engines take for their own
+    "megatron_deepspeed DP2": 2,
+    "megatron_deepspeed TP2": 2,
+    "megatron_deepspeed PP2": 2,
+    "megatron_deepspeed TP2 PP2": 4,
+}
+TUNING = {"TP2": {"tensor_parallel": 2}, "PP2": {"pipeline_parallel": 2}}
+
+
+def task(name, precision):
+    framework, *words = name.split()
+    stage = next((int(word) for word in words if word.isdigit()), 1 if framework == "megatron_deepspeed" else 0)
+    tuning = {"sharding_stage": stage, "micro_batch": 1}
+    for word in words:
+        tuning |= TUNING.get(word, {})
+    contract = {"precision": precision, "steps": 4, **(LORA if framework == "lora" else {})}
+    return {"framework": framework, "model": WIDE, "contract": contract, "tuning": tuning}
+
+
+@pytest.fixture(scope="module")
+def waits(train):
+    """Who makes the host wait in one step, by name and precision."""
+    found = {}
+    for ranks in sorted(set(RANKS.values())):
+        keys = [(name, dtype) for name in RANKS if RANKS[name] == ranks for dtype in ("fp32", "bf16")]
+        tasks = [task(*key) for key in keys]
+        found |= dict(zip(keys, train(tasks, ranks, program=PROGRAM), strict=True))
+    return found
+
+
+FORCED = {
+    "zero 3": {
+        # gathered anew after the update: the parameters that are never partitioned
+        "deepspeed/runtime/zero/partition_parameters.py:_allgather_params_coalesced": 1,
+        # with each of two micro batches: gradients are reduced on a stream of their own
+        "deepspeed/runtime/zero/stage3.py:independent_gradient_partition_epilogue": 2,
+    },
+    "zero 0 bf16": {
+        # DeepSpeed's optimiser for 16 bits without ZeRO looks at each of 21 gradients, and at two norms of two groups
+        "deepspeed/runtime/utils.py:has_overflow_serial": 21,
+        "deepspeed/runtime/utils.py:has_overflow": 1,
+        "deepspeed/runtime/utils.py:get_weight_norm": 4,
+    },
+}
+FORCED["lora 3"] = FORCED["zero 3"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", list(RANKS))
+def test_no_step_waits_but_where_deepspeed_makes_it(waits, name, precision):
+    assert waits[name, precision] == FORCED.get(f"{name} {precision}", FORCED.get(name, {}))
