@@ -33,11 +33,12 @@ DS_CONFIG = {
         "reduce_bucket_size": 5_000_000,
         "allgather_bucket_size": 5_000_000,
     },
-    "bf16": {"enabled": True},
+    "bf16": {"enabled": True, "check_grad_overflow": False},
     "fp16": {"enabled": False},
     "zero_allow_untested_optimizer": True,
     "zero_force_ds_cpu_optimizer": False,
     "steps_per_print": 2147483647,
+    "timers": {"throughput": {"enabled": False}},
 }
 
 MORE = ["--rotary-position-embeddings-theta", "--checkpoint-activations", "--deepspeed-activation-checkpointing"]
@@ -147,7 +148,7 @@ def test_everything_that_cannot_run_is_told_at_once(worker):
         devices=2,
     )
     assert set(told(planned)) == {
-        *("framework.engin", "contract.model", "contract.precision", "tuning.sharding_stage", "tuning.attention"),
+        *("framework.engin", "model.family", "contract.precision", "tuning.sharding_stage", "tuning.attention"),
         *("tuning.fused_ops", "contract.optimizer.warmup_steps"),
     }
     assert "did you mean 'engine'?" in told(planned)["framework.engin"]
@@ -162,6 +163,7 @@ def test_everything_that_cannot_run_is_told_at_once(worker):
         (["sharding_degree=1"], "tuning.sharding_degree", "expected 2, found 1"),
         (["attention=sdpa"], "tuning.attention", "the nearest is flash"),
         (["precision=tf32"], "contract.precision", "found tf32"),
+        (["precision=fp32", "attention=flash"], "tuning.attention", "found fp32; nearest: --set attention=eager"),
         (["contract.optimizer.min_lr=1"], "contract.optimizer.min_lr", "the nearest is 0.0003"),
         (["seq_len=8192"], "contract.seq_len", "the nearest is 4096"),
     ],

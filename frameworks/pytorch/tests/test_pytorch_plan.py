@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from llmperf.documents import convert
@@ -14,18 +15,18 @@ from llmperf_pytorch.plugin import llmperf_plan_workers
 GPU = [{"index": 0, "model": "GPU", "memory_bytes": 2**34}]
 
 
-def problems(program, task, gpu=False, precisions=("fp32", "bf16", "fp16")):
+def problems(program, task, gpu=False, precisions=("fp32", "bf16", "fp16"), framework="pytorch"):
     document = {**program.PROBE, **({"devices": GPU} if gpu else {})}
     document["offers"] = {**document["offers"], "precisions": list(precisions)}
-    spec = program.make_spec({"framework": "pytorch", **task}, world=8)
-    worker = llmperf_plan_workers(spec, convert(document, Probe, "probe"))
+    spec = program.make_spec({"framework": framework, **task}, world=8)
+    worker = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers(spec, convert(document, Probe, "probe"))
     return {problem.where: problem.message for problem in worker.problems}
 
 
 def test_what_fits_has_no_problems(program):
     assert problems(program, {}) == {}
     assert problems(program, {"contract": {"precision": "fp16"}}, gpu=True) == {}
-    assert problems(program, {"tuning": {"attention": "flash"}}, gpu=True) == {}
+    assert problems(program, {"contract": {"precision": "bf16"}, "tuning": {"attention": "flash"}}, gpu=True) == {}
 
 
 def test_all_that_does_not_fit_is_told_at_once(program):
@@ -67,6 +68,47 @@ def test_all_that_does_not_fit_is_told_at_once(program):
 )
 def test_models_that_the_definitions_do_not_cover(program, model, where):
     assert list(problems(program, {"model": model})) == [where]
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "zero", "lora", "megatron_deepspeed"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
+def test_flash_attention_is_for_16_bits(program, framework, precision):
+    """torch's flash kernel has no 32-bit form: without this the first step would raise."""
+    tuning = {"attention": "flash", "sharding_stage": int(framework != "pytorch")}
+    contract = {"precision": precision, **({"lora": {}} if framework == "lora" else {})}
+    found = problems(program, {"contract": contract, "tuning": tuning}, gpu=True, framework=framework)
+    message = f"flash attention computes in bf16 and fp16, found {precision}; nearest: --set attention=sdpa"
+    assert found == ({"tuning.attention": message} if precision in ("fp32", "tf32") else {})
+
+
+@pytest.mark.parametrize(
+    ("framework", "builds"),
+    [
+        ("pytorch", "pytorch builds models of family llama and baichuan"),
+        ("zero", "zero builds models of family llama and baichuan"),
+        ("lora", "lora builds models of family llama and baichuan"),
+        ("megatron_deepspeed", "megatron_deepspeed builds models of family llama"),
+        ("paddle", "paddle builds models of family llama"),
+    ],
+)
+def test_a_family_without_a_definition_is_refused(program, framework, builds):
+    """Though facts of any family may reach a framework: it would train another model than the one that is counted."""
+    from dataclasses import replace
+
+    contract = {"lora": {}} if framework == "lora" else {}
+    tuning = {"sharding_stage": int(framework == "megatron_deepspeed")}
+    spec = program.make_spec({"framework": framework, "contract": contract, "tuning": tuning})
+    spec = replace(spec, model=replace(spec.model, family="qwen3_moe", name="qwen3_30b"))
+    hook = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers
+    (problem,) = hook(spec, convert(program.PROBE, Probe, "probe")).problems
+    assert problem.where == "model.family"
+    assert problem.message.startswith(f"{builds}, found 'qwen3_moe' (qwen3_30b)")
+
+
+def test_a_family_without_a_definition_is_never_built_as_another():
+    models = pytest.importorskip("llmperf_pytorch.models")
+    with pytest.raises(ValueError, match="qwen3_moe"):
+        models.model_definition("qwen3_moe")
 
 
 def test_flash_attention_is_asked_of_accelerators(program):

@@ -74,7 +74,10 @@ def _paddle_problems(probe: Probe) -> Iterator[Problem]:
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model, tensor = spec.model, spec.tuning.tensor_parallel
-    if model.family != "llama" or model.position_encoding != "rope" or model.normalized_head:
+    if model.family != "llama":
+        message = f"paddle builds models of family llama, found {model.family!r} ({model.name})"
+        yield Problem(where="model.family", message=f"{message}; the nearest is --set model=llama2_7b")
+    elif model.position_encoding != "rope" or model.normalized_head:
         message = f"paddle trains family 'llama' with rotary positions and a plain head; {model.name} is another"
         yield Problem(where="contract.model", message=f"{message}; the nearest is llama2_7b, or --framework zero")
     elif spec.contract.seq_len > model.max_positions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
 
 FLASH = "flash_attention"
+FAMILIES = ("llama", "baichuan")
+"""Model families that `models.py` has a definition of."""
+HALF = ("bf16", "fp16")
+"""Precisions that flash kernels compute in."""
 
 
 def on_cpu(probe: Probe) -> bool:
@@ -41,18 +45,38 @@ def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Itera
     yield from device_and_model_problems(framework, spec, probe)
 
 
-def device_and_model_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no torch framework can run, however its ranks share the model."""
+def device_and_model_problems(
+    framework: str, spec: RunSpec, probe: Probe, families: Sequence[str] = FAMILIES
+) -> Iterator[Problem]:
+    """What no torch framework can run, however its ranks share the model; `families` are those that it builds."""
     if spec.tuning.fused_ops:
         message = f"{framework} has no fused operations to choose: expected [], found {list(spec.tuning.fused_ops)}"
         yield Problem(where="tuning.fused_ops", message=message)
-    yield from _cpu_problems(spec, probe)
-    yield from _model_problems(spec)
+    if on_cpu(probe):
+        yield from _cpu_problems(spec, probe)
+    else:
+        yield from flash_problems(spec)
+    if spec.model.family in families:
+        yield from _model_problems(spec)
+    else:
+        yield family_problem(framework, spec, families)
+
+
+def family_problem(framework: str, spec: RunSpec, families: Sequence[str]) -> Problem:
+    """A model of a family that a framework has no definition of."""
+    message = f"{framework} builds models of family {' and '.join(families)}, found {spec.model.family!r}"
+    elsewhere = "; --framework zero builds it" if spec.model.family in FAMILIES else ""
+    return Problem(where="model.family", message=f"{message} ({spec.model.name}){elsewhere}")
+
+
+def flash_problems(spec: RunSpec, nearest: str = "sdpa") -> Iterator[Problem]:
+    """Flash attention in 32 bits: kernels compute in 16."""
+    if spec.tuning.attention == "flash" and spec.contract.precision not in HALF:
+        message = f"flash attention computes in bf16 and fp16, found {spec.contract.precision}"
+        yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention={nearest}")
 
 
 def _cpu_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    if not on_cpu(probe):
-        return
     if spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
         message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
         yield Problem(where="contract.precision", message=message)

@@ -15,14 +15,16 @@ DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, 
 
 
 def model_definition(family: str) -> type[torch.nn.Module]:
-    """The class of a model family; only its own libraries are imported."""
+    """The class of a model family; only its own libraries are imported. ValueError for one without a definition."""
     if family == "baichuan":
         from llmperf_pytorch.baichuan import Baichuan
 
         return Baichuan
-    from llmperf_pytorch.llama import Llama
+    if family == "llama":
+        from llmperf_pytorch.llama import Llama
 
-    return Llama
+        return Llama
+    raise ValueError(f"no definition of model family {family!r}")
 
 
 def construct_model(spec: RunSpec) -> torch.nn.Module:

@@ -12,6 +12,7 @@ from llmperf_zero.plugin import degree_problems
 if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
+FAMILIES = ("llama",)
 OPTIONS = {"engine": ("builtin", "checkout")}
 
 
@@ -29,7 +30,7 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
     else:
         yield from degree_problems(layout)
     yield from _division_problems(spec)
-    yield from device_and_model_problems("megatron_deepspeed", spec, probe)
+    yield from device_and_model_problems("megatron_deepspeed", spec, probe, FAMILIES)
     yield from _own_option_problems(spec)
 
 
@@ -44,9 +45,6 @@ def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
 def _division_problems(spec: RunSpec) -> Iterator[Problem]:
     """The core has seen to heads and layers."""
     model, ways = spec.model, spec.tuning.tensor_parallel
-    if model.family != "llama":
-        message = f"the built-in engine has family 'llama' only, found {model.family!r}; --framework zero trains it"
-        yield Problem(where="model.family", message=message)
     for name in ("vocab_size", "intermediate_size"):
         size = getattr(model, name)
         if size % ways:

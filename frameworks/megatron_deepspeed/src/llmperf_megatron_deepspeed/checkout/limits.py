@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.types import Problem
-from llmperf_pytorch.limits import on_cpu, option_problems
+from llmperf_pytorch.limits import family_problem, flash_problems, on_cpu, option_problems
 
 from llmperf_megatron_deepspeed.checkout.command import uses_apex
 from llmperf_megatron_deepspeed.checkout.defects import defect_problems
@@ -50,9 +50,11 @@ def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Pr
 
 def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     model, tensor = spec.model, layout.tensor_parallel
-    if model.family != "llama" or model.position_encoding != "rope" or model.normalized_head:
-        message = f"pretrain_gpt.py trains models of family 'llama' with rotary positions, found {model.name}"
-        yield Problem(where="contract.model", message=f"{message}; framework zero trains it")
+    if model.family != "llama":
+        yield family_problem("pretrain_gpt.py", spec, ("llama",))
+    elif model.position_encoding != "rope" or model.normalized_head:
+        message = f"pretrain_gpt.py trains models with rotary positions and a plain head, found {model.name}"
+        yield Problem(where="contract.model", message=message)
     elif model.rope_theta is not None and model.rope_theta != int(model.rope_theta):
         message = f"--rotary-position-embeddings-theta takes a whole number, found {model.rope_theta}"
         yield Problem(where="model.rope_theta", message=f"{message}; {NEAREST_ENGINE}")
@@ -104,7 +106,9 @@ def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         yield Problem(where="contract.precision", message=f"{message}; {NEAREST_ENGINE}")
     if on_cpu(probe):
         yield from _cpu_problems(spec)
-    elif backend not in BACKENDS:
+    else:
+        yield from flash_problems(spec, nearest="eager")
+    if not on_cpu(probe) and backend not in BACKENDS:
         message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
         yield Problem(where="framework.engine", message=f"{message}; {NEAREST_ENGINE}")
     if not probe.simulated:
