@@ -15,7 +15,7 @@ LAYERS = (
     {"errors", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
     {"types"},
     {"hookspecs"},
-    {"discovery", "blame", "plugins"},
+    {"discovery", "blame", "plugins", "requirements"},
     {"accounting", "tokens"},
     {"cases"},
     {"peaks", "choice"},

@@ -79,6 +79,19 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     assert not (tmp_path / "runs").exists()
 
 
+def test_frameworks_without_torch_are_refused_before_ranks_start(wheels, tmp_path):
+    llmperf = environment(tmp_path / "env", wheels, ("llmperf-core", "llmperf-schemas", "llmperf-cpu"))
+    frameworks = [next(wheels.glob(f"llmperf_{name}-*.whl")) for name in ("pytorch", "zero")]
+    call(UV, "pip", "install", "-q", "--no-deps", "--python", llmperf.with_name("python"), *frameworks)
+    for framework in ("pytorch", "zero"):
+        told = call(llmperf, "run", "default", "--framework", framework, cwd=tmp_path, expected=2).stderr
+        (line,) = [line for line in told.splitlines() if "tuning.framework" in line]
+        assert "torch>=2.6" in line
+        assert "uv pip install" in line
+    assert "torch>=2.6" in call(llmperf, "doctor", expected=1).stdout
+    assert not (tmp_path / "runs").exists()
+
+
 def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
     members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-pytorch")
     pins = [f"{name}=={version(name)}" for name in ("torch", "transformers", "numpy")]
@@ -98,6 +111,7 @@ def test_paddle_trains_where_there_is_no_torch(wheels, tmp_path):
     pins = [f"{name}=={version(name)}" for name in ("paddlepaddle", "numpy", "setuptools")]
     llmperf = environment(tmp_path / "env", wheels, members, *pins)
     assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
+    assert "can run it by --framework paddle" in call(llmperf, "run", cwd=tmp_path, expected=2).stderr
     call(llmperf, "run", "llama1_7b_pretrain_paddle", "--set", "model=llama_tiny", cwd=tmp_path)
     (result,) = (tmp_path / "runs").glob("*/result.json")
     document = json.loads(result.read_text())

@@ -211,13 +211,16 @@ def install(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     modules = []
 
-    def put(distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1") -> None:
+    def put(
+        distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1", requires: tuple = ()
+    ) -> None:
         module = distribution.replace("-", "_")
         modules.append(module)
         (tmp_path / f"{module}.py").write_text(source)
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        needed = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n{needed}")
         (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
 
     yield put

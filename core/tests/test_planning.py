@@ -87,6 +87,49 @@ def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, capsys, ch
     assert "framework 'abacus' (llmperf-abacus): llmperf_plan_workers: " in line
 
 
+def abacus(install, name="abacus", **more):
+    """A framework that plans, under a name."""
+    source = FRAMEWORK.format(change="padding=True", answers="build_trainer")
+    install(f"llmperf-{name}", name, source, role="framework", **more)
+
+
+def refused(capsys, tmp_path, *words):
+    """What `llmperf run` says of a run that it refuses; no run folder is made."""
+    assert call(["run", "default", "--vendor", "cpu", "--out", str(tmp_path / "runs"), *words]) == 2
+    assert not (tmp_path / "runs").exists()
+    return capsys.readouterr().err
+
+
+def test_a_framework_whose_packages_are_missing_is_refused_before_ranks_start(install, capsys, tmp_path):
+    abacus(install, requires=("beads>=2.6", "llmperf-rods", "msgspec", 'frames ; extra == "fast"'))
+    install("llmperf-rods", "rods", "", role="extension", requires=("wires~=1.0",))
+    told = refused(capsys, tmp_path, "--framework", "abacus")
+    (line,) = [line for line in told.splitlines() if "tuning.framework" in line]
+    assert "framework 'abacus' (llmperf-abacus) needs beads>=2.6, wires~=1.0, not installed here" in line
+    assert "install with: uv pip install 'beads>=2.6' 'wires~=1.0'" in line
+    assert call(["plan", "default", "--framework", "abacus", "--on", "A100-SXM4-40GB:1x2"]) == 0  # it need not be here
+
+
+def test_what_is_installed_and_plans_is_offered_instead(install, capsys, tmp_path, monkeypatch):
+    from llmperf import discovery
+
+    frameworks = [one for one in discovery.discover() if one.role == "framework"]
+    there = [one for one in discovery.discover() if one not in frameworks]
+    abacus(install, requires=("beads>=2.6",))
+    abacus(install, "sliderule")
+    there += [one for one in discovery.discover() if one.name in ("abacus", "sliderule")]
+    for module in ("discovery", "plugins"):
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: there)
+    (missing,) = [line for line in refused(capsys, tmp_path).splitlines() if "tuning.framework" in line]
+    assert "framework 'zero' is not installed; install it with: uv pip install llmperf-zero" in missing
+    assert missing.endswith("; what is installed can run it by --framework sliderule")
+    needy = refused(capsys, tmp_path, "--set", "tuning.framework=abacus")
+    assert "by --framework sliderule" in needy
+    misspelt = refused(capsys, tmp_path, "--framework", "sliderul")
+    assert "did you mean 'sliderule'?" in misspelt
+    assert "can run it" not in misspelt
+
+
 def test_a_framework_that_has_neither_trainer_nor_script_is_refused(install, capsys):
     source = FRAMEWORK.format(change="", answers="build_trainer").replace("@hookimpl\ndef llmperf_build", "def build")
     install("llmperf-abacus", "abacus", source, role="framework")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Literal
 
 from llmperf.cases.readable import check_readable
@@ -14,6 +12,7 @@ from llmperf.discovery import PUBLISHED, Found, discover, find
 from llmperf.errors import UserError
 from llmperf.planning.vendors import asked
 from llmperf.plugins import Plugins
+from llmperf.requirements import install_command, missing_requirements
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
     missing = missing_requirements(found.distribution)
     if missing:  # which is why it may not load
         message = f"{found.distribution} needs {', '.join(missing)}"
-        yield Diagnosis(subject, "broken", message, f"uv pip install {' '.join(missing)}")
+        yield Diagnosis(subject, "broken", message, install_command(missing))
         return
     try:
         find(found.role, found.name)
@@ -78,21 +77,6 @@ def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis
         yield Diagnosis(subject, "missing", "sees no device")
     for problem in probe.problems:
         yield Diagnosis(subject, "missing", problem)
-
-
-def missing_requirements(distribution: str) -> list[str]:
-    """Names of what a distribution requires here and is not installed; extras are not asked for."""
-    missing = []
-    for requirement in metadata.requires(distribution) or []:
-        name, _, marker = requirement.partition(";")
-        if marker.strip():
-            continue
-        plain = re.split(r"[\s<>=!~\[(]", name.strip())[0]
-        try:
-            metadata.version(plain)
-        except metadata.PackageNotFoundError:
-            missing.append(name.strip())
-    return missing
 
 
 def _host() -> Iterator[Diagnosis]:

@@ -17,10 +17,11 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.discovery import Found
-from llmperf.errors import PluginError
+from llmperf.errors import PluginError, UserError
 from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems, size_problems
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
+from llmperf.planning.frameworks import others_that_plan, packages_problem
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
@@ -40,7 +41,7 @@ def draft(request: Request) -> Draft:
     machine = this_machine(request.vendor) if request.on is None else machine_elsewhere(request.on, request.vendor)
     settings = request.command_line(machine)
     framework = _last(settings, "tuning.framework", case.tuning.framework)
-    plugins, missing = _load(machine.vendor, framework)
+    plugins, missing = _load(machine, framework, request)
     shelf = library(plugins)
     model = _last(settings, "contract.model", case.contract.model)
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
@@ -80,11 +81,26 @@ def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
     return total
 
 
-def _load(vendor: str, framework: str) -> tuple[Plugins, list[Problem]]:
+def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, list[Problem]]:
+    """The plugins of the run; without the framework, and with the reason, where it cannot be used."""
+    reason = packages_problem(framework) if machine.here else None
+    if reason is None:
+        try:
+            return load_for(machine.vendor, framework), []
+        except PluginError as error:
+            reason = str(error)
+    if machine.here:
+        reason += others_that_plan(framework, lambda other: _plans(request, other))
+    return load_for(machine.vendor, None), [Problem(where="tuning.framework", message=reason)]
+
+
+def _plans(request: Request, framework: str) -> bool:
+    """Whether a request has no problems with another framework."""
+    changed = replace(request, settings=(*request.settings, f"tuning.framework={framework}"), sketch=True)
     try:
-        return load_for(vendor, framework), []
-    except PluginError as error:
-        return load_for(vendor, None), [Problem(where="tuning.framework", message=str(error))]
+        return not draft(changed).problems
+    except UserError:
+        return False
 
 
 def _shelf_with(shelf: Library, model: str) -> Library:

@@ -1,0 +1,39 @@
+"""Whether the framework of a run can be used in this environment, and which others could be instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llmperf.blame import who
+from llmperf.discovery import find, names, published_package
+from llmperf.errors import PluginError
+from llmperf.requirements import install_command, missing_requirements
+
+
+def packages_problem(framework: str) -> str | None:
+    """One line for an installed framework whose requirements are not: ranks would only end in a traceback.
+
+    None where nothing is missing, and for a framework that is not installed itself.
+    """
+    try:
+        found = find("framework", framework)
+    except PluginError:
+        return None
+    missing = missing_requirements(found.distribution)
+    if not missing:
+        return None
+    return f"{who(found)} needs {', '.join(missing)}, not installed here; install with: {install_command(missing)}"
+
+
+def others_that_plan(framework: str, plans: Callable[[str], bool]) -> str:
+    """What to say of other installed frameworks with which the same run could start; empty if there are none.
+
+    `plans` tells whether the run has no problems with a framework. Only a framework that is known by name, and misses
+    its packages or is not installed, is replaced: a misspelt one has a nearer choice.
+    """
+    installed = names("framework")
+    if framework not in installed and published_package("framework", framework) is None:
+        return ""
+    candidates = [name for name in installed if name != framework and packages_problem(name) is None]
+    working = [f"--framework {name}" for name in candidates if plans(name)]
+    return f"; what is installed can run it by {' or '.join(working)}" if working else ""
