@@ -10,6 +10,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,7 +22,8 @@ from llmperf.reporting.comparison import FIGURES
 from llmperf.reporting.contract_parts import contract_parts
 from llmperf.reporting.html_compare import MEMORY, figures, setting_parts
 from llmperf.reporting.html_run import curves, finding_text, run_row, sections
-from llmperf.reporting.html_words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS
+from llmperf.reporting.html_words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS, PageColumn
+from llmperf.reporting.ranking import Ranked, in_order, ranked_run
 from llmperf.reporting.words import word
 from llmperf.types import Finding, Result
 from llmperf.types.published import Published
@@ -27,7 +31,7 @@ from llmperf.validation.check import Validator
 
 WEB = Path(__file__).parents[1] / "data" / "web"
 STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
-SCRIPTS = ("uplot/uPlot.iife.min.js", "tabulator/tabulator.min.js", "page.js")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "tabulator/tabulator.min.js", "dom.js", "charts.js", "overview.js", "page.js")
 CURVE_BYTES = 24 * 2**20
 """For the curves of all runs together: beyond it, later runs have none, and the page says so."""
 
@@ -38,11 +42,13 @@ def html(
     """The page. Each result comes with the file it was read from, beside which its records are looked for."""
     scripts = [_library(name) for name in SCRIPTS]
     template = Template((WEB / "page.html").read_text(encoding="utf-8"))
+    data = document(results, language, published)
     return template.substitute(
         language=language,
+        title=escape(data["title"]),
         hashes=" ".join(_hash(one) for one in scripts),
         style="\n".join(_library(name) for name in STYLES),
-        data=embedded(document(results, language, published)),
+        data=embedded(data),
         scripts="\n".join(f"<script>{one}</script>" for one in scripts),
     )
 
@@ -68,21 +74,30 @@ def document(
     results: Sequence[tuple[Path, Result]], language: str, published: Sequence[tuple[Path, Published]] = ()
 ) -> Mapping[str, Any]:
     """What the page shows, as plain JSON. Findings are made here: what a document says of itself is not believed."""
-    left, runs, validator = CURVE_BYTES, [], Validator()
+    left, validator = CURVE_BYTES, Validator()
+    lines: list[Ranked[dict[str, Any]]] = []
     for path, result in results:
         run = _run(path, result, language, left > 0, tuple(validator.of_result(result, path)))
         left -= len(json.dumps(run["curves"]))
-        runs.append(run)
+        lines.append(ranked_run(result, run, result.metrics.tokens_per_second_per_device))
     if published:
+        from llmperf.reporting.published_cells import ranked_row
         from llmperf.reporting.published_html import published_runs
 
         for path, one in published:
-            runs += published_runs(one, language, tuple(validator.of_published(one, path)))
+            found = published_runs(one, language, tuple(validator.of_published(one, path)))
+            lines += [ranked_row(row, run) for row, run in zip(one.rows, found, strict=True)]
+    runs = in_order(lines)
     counted = "{all} run" if len(runs) == 1 else "{all} runs"
+    summary = word(counted, language).format(all=len(runs))
+    subject = f"{runs[0]['row']['model']}, {runs[0]['row']['run']}" if len(runs) == 1 else summary
+    made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return {
-        "summary": word(counted, language).format(all=len(runs)),
+        "title": word("llmperf report: {summary}, {made}", language).format(summary=subject, made=made[:10]),
+        "made": word("written {made}", language).format(made=made),
+        "summary": summary,
         "words": {name: word(english, language) for name, english in WORDS.items()},
-        "columns": [_column(language, *column) for column in COLUMNS],
+        "columns": [_column(column, language) for column in COLUMNS],
         "figures": [{"title": word(name, language), "memory": name in MEMORY} for name in FIGURES],
         "contracts": _shared(runs, "contract"),
         "settings": _shared(runs, "setting"),
@@ -90,9 +105,9 @@ def document(
     }
 
 
-def _column(language: str, field: str, title: str, kind: str, digits: int, width: int, paper: bool) -> dict[str, Any]:
-    named = {"field": field, "title": word(title, language), "kind": kind}
-    return {**named, "digits": digits, "width": width, "paper": paper}
+def _column(column: PageColumn, language: str) -> dict[str, Any]:
+    kind = "text" if column.digits is None else "number"
+    return {**asdict(column), "title": word(column.title, language), "kind": kind}
 
 
 def _shared(runs: Sequence[dict[str, Any]], part: str) -> list[Mapping[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmperf import rundir
 from llmperf.reporting import cells
+from llmperf.reporting.ranking import model_text
 from llmperf.reporting.table import result_rows
 from llmperf.results.series import MAX_POINTS, read_series
 from llmperf.types import Finding, Result
@@ -30,15 +31,15 @@ def run_row(result: Result, findings: Sequence[Finding]) -> dict[str, Any]:
     variant = " (variant)" if result.variant else ""
     model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     text = {
+        "model": model_text(result.model.name, result.contract.lora is not None),
         "run": result.run_id,
         "case": f"{result.case}{variant}",
         "device": cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share),
-        "framework": result.tuning.framework,
-        "layout": cells.layout(result.parallelism),
+        "layout": f"{result.tuning.framework} {cells.layout(result.parallelism)}",
         "fix_hp": cells.fix_hp(result.fix_hp),
         "status": result.status if result.failure is None else f"{result.status}: {result.failure.reason}",
         "provenance": result.provenance,
-        "created": result.created,
+        "created": result.created[:16].replace("T", " "),
     }
     return {
         **{name: cells.printable(value) for name, value in text.items()},

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-COLUMNS: Sequence[tuple[str, str, str, int, int, bool]] = (
-    ("run", "run", "text", 0, 210, True),
-    ("status", "status", "text", 0, 120, True),
-    ("throughput", "token/p/s", "number", 1, 118, True),
-    ("mfu", "MFU (nominal), %", "number", 2, 112, True),
-    ("loss", "loss", "number", 4, 104, True),
-    ("memory", "memory of a device, GiB", "number", 1, 124, True),
-    ("case", "case", "text", 0, 190, True),
-    ("device", "device", "text", 0, 190, True),
-    ("framework", "framework", "text", 0, 126, True),
-    ("layout", "layout", "text", 0, 160, False),
-    ("fix_hp", "fix_hp", "text", 0, 240, True),
-    ("errors", "validation errors", "number", 0, 116, False),
-    ("power", "power, W", "number", 0, 86, False),
-    ("provenance", "provenance", "text", 0, 110, False),
-    ("created", "made", "text", 0, 150, False),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageColumn:
+    """One column of the table of runs."""
+
+    field: str
+    """Of the row."""
+    title: str
+    """In English."""
+    width: int
+    """In pixels, at least; all columns together fit 1,400 pixels."""
+    digits: int | None = None
+    """After the point; None for text."""
+    paper: bool = True
+    """Whether it is printed."""
+    rare: bool = False
+    """Whether it is shown only where some run has a figure other than 0."""
+    grows: bool = False
+    """Whether it takes much of what is left of the width."""
+    filter: bool = False
+    """Whether it has a filter of its own."""
+
+
+COLUMNS = (
+    PageColumn(field="model", title="model", width=108, filter=True, grows=True),
+    PageColumn(field="device", title="device", width=120, filter=True, grows=True),
+    PageColumn(field="throughput", title="token/p/s", width=88, digits=1),
+    PageColumn(field="mfu", title="MFU (nominal), %", width=92, digits=2),
+    PageColumn(field="loss", title="loss", width=64, digits=4),
+    PageColumn(field="memory", title="memory of a device, GiB", width=78, digits=1),
+    PageColumn(field="layout", title="layout", width=120, filter=True, grows=True),
+    PageColumn(field="case", title="case", width=104, filter=True, grows=True),
+    PageColumn(field="fix_hp", title="fix_hp", width=100, grows=True),
+    PageColumn(field="status", title="status", width=80, filter=True),
+    PageColumn(field="errors", title="validation errors", width=74, digits=0, paper=False, rare=True),
+    PageColumn(field="power", title="power, W", width=58, digits=0, paper=False, rare=True),
+    PageColumn(field="created", title="made", width=84, paper=False),
+    PageColumn(field="run", title="run", width=100, grows=True),
 )
-"""Field, title, kind, digits after the point, width in pixels, whether it is printed."""
 
 WORDS = {
     "loss": "loss",
@@ -63,6 +84,15 @@ WORDS = {
     "shown": "{shown} of {all} runs",
     "filter": "filter",
     "search": "Search",
+    "search_hint": "model, device, framework, case, run ...",
+    "skip": "Skip to the runs",
+    "as_table": "as a table",
+    "lowest": "lowest",
+    "highest": "highest",
+    "below": "{value}, below this chart",
+    "above": "{value}, above this chart",
+    "close_curve": "A and B differ by {value} at most, so one covers the other",
+    "same_curve": "A and B have the same curve, so one covers the other",
     "overview": "runs",
     "nothing": "No run fits.",
 }

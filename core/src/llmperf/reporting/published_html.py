@@ -10,7 +10,7 @@ from llmperf.reporting.comparison import FIGURES, MFU
 from llmperf.reporting.html_compare import Figures
 from llmperf.reporting.html_run import finding_text
 from llmperf.reporting.html_words import NO_RECORDS
-from llmperf.reporting.published_cells import device, digits, layout, terminal_row, value
+from llmperf.reporting.published_cells import device, digits, layout, model, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
@@ -43,13 +43,12 @@ def published_runs(published: Published, language: str, findings: Sequence[Findi
 
 def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
     metrics = row.metrics
-    name = row.case or row.model or row.model_text or cells.UNKNOWN
     text = {
+        "model": model(row),
         "run": f"{published.source.name}:{row.line}",
-        "case": f"{name}{' (variant)' * row.variant}",
+        "case": f"{row.case or cells.UNKNOWN}{' (variant)' * (row.variant and row.case is not None)}",
         "device": device(row),
-        "framework": row.framework or cells.UNKNOWN,
-        "layout": layout(row.parallelism) or cells.UNKNOWN,
+        "layout": f"{row.framework or ''} {layout(row.parallelism)}".strip() or cells.UNKNOWN,
         "fix_hp": row.fix_hp_text or "/",
         "status": "imported",
         "provenance": "imported",

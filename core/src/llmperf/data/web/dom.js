@@ -1,0 +1,43 @@
+"use strict";
+// What every part of the page uses. Everything in the data is foreign text: it reaches the page as text nodes only.
+const llmperf = (function () {
+  const data = JSON.parse(document.getElementById("data").textContent);
+
+  function make(tag, text, className) {
+    const node = document.createElement(tag);
+    if (text !== undefined && text !== null) node.textContent = String(text);
+    if (className) node.className = className;
+    return node;
+  }
+
+  function row(cells, tag) {
+    const line = make("tr");
+    for (const cell of cells) line.append(make(tag || "td", cell));
+    return line;
+  }
+
+  function table(headers, rows) {
+    const node = make("table", null, "data"), head = make("thead"), body = make("tbody");
+    if (headers.length) { head.append(row(headers, "th")); node.append(head); }
+    for (const cells of rows) body.append(row(cells));
+    node.append(body);
+    return node;
+  }
+
+  function filled(template, values) {
+    return template.replace(/\{(\w+)\}/g, function (_, name) { return String(values[name]); });
+  }
+
+  function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+  function cellText(column, line) {
+    const value = line[column.field], printed = line.printed[column.field];
+    if (printed !== undefined) return printed;
+    if (value === null) return "-";
+    const digits = { minimumFractionDigits: column.digits, maximumFractionDigits: column.digits };
+    return column.kind === "number" ? value.toLocaleString("en", digits) : value;
+  }
+
+  return { data: data, words: data.words, runs: data.runs, make: make, table: table, filled: filled, colour: colour, cellText: cellText,
+           small: window.matchMedia("(max-width: 40rem)").matches };
+})();
