@@ -10,7 +10,8 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from llmperf.errors import LlmperfError, PluginError, UserError
+from llmperf.asking import asking, supervised
+from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
 
 if TYPE_CHECKING:
     from llmperf.discovery import Found
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 SLOW_SECONDS = 5.0
 """How long a hook that should be quick may take before the user is told for whom it is that we wait."""
+
+MAX_ITEMS = 100_000
+"""Of one answer; more are an answer without an end."""
 
 
 def printing_aside() -> redirect_stdout[IO[str]]:
@@ -30,15 +34,19 @@ def printing_aside() -> redirect_stdout[IO[str]]:
 def blaming(found: Found, hook: str) -> Iterator[None]:
     """PluginError in one line for whatever a plugin's hook raises in here; what the core's raises stays as it is.
 
-    What it prints goes to standard error.
+    What it prints goes to standard error. The supervisor of this command knows meanwhile who is being asked.
     """
-    try:
+    if found.role == "core":
         with printing_aside():
             yield
-    except LlmperfError:
+        return
+    try:
+        with asking(who(found), hook), printing_aside():
+            yield
+    except (LlmperfError, Interrupted, Terminated):
         raise
-    except (Exception, SystemExit) as error:
-        if found.role == "core":
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
         raise PluginError(f"{who(found)}: {hook} raised {_told(error)}") from error
 
@@ -70,17 +78,19 @@ def _told(error: BaseException) -> str:
 
 
 def blamed_items(found: Found, hook: str, given: Iterable[Any]) -> Iterator[Any]:
-    """What a hook's answer holds, one by one; PluginError if it holds nothing, or raises half way."""
+    """What a hook's answer holds, one by one; PluginError if it holds nothing, raises half way, or never ends."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise PluginError(f"{who(found)}: expected a list of {hook}, found {type(given).__name__}")
-    items = iter(given)
-    while True:
+    with blaming(found, hook):
+        items = iter(given)
+    for _ in range(MAX_ITEMS):
         with blaming(found, hook):
             try:
                 item = next(items)
             except StopIteration:
                 return
         yield item
+    raise PluginError(f"{who(found)}: {hook} gave more than {MAX_ITEMS} items")
 
 
 def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
@@ -90,6 +100,9 @@ def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
     if not isinstance(given, kind):
         raise PluginError(f"{who(found)}: expected a {kind.__name__} of {hook}, found {type(given).__name__}")
     try:
-        return reshaped(given, kind, hook)
+        with blaming(found, hook):  # what it gave may have properties of its own making
+            return reshaped(given, kind, hook)
+    except PluginError:
+        raise
     except UserError as error:
         raise PluginError(f"{who(found)}: {error}") from None

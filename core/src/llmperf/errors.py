@@ -7,6 +7,11 @@
         │   └── PluginError  a plugin cannot be used: missing, broken, in conflict, or answering what it may not
         └── RunFailed        a run ended without a complete result; the run folder says why, exit code 1
 
+    BaseException
+    ├── KeyboardInterrupt
+    │   └── Interrupted      SIGINT came
+    └── Terminated           SIGTERM or SIGHUP came
+
 Any other exception is a bug and keeps its traceback.
 """
 
@@ -41,6 +46,18 @@ class RunFailed(LlmperfError):
     """A run ended without a complete result."""
 
     exit_code = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGINT came to a command; a KeyboardInterrupt of another class is somebody else's."""
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP came to a command; temporary files are removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"ended by signal {number}")
 
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmperf import API_VERSION, hookspecs
+from llmperf.asking import asking, fault_of, supervised
 from llmperf.blame import blamed_items, blaming, of_kind, printing_aside, who
 from llmperf.discovery import Found, discover, find, names
-from llmperf.errors import PluginError, unknown
+from llmperf.errors import Interrupted, PluginError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 
 if TYPE_CHECKING:
@@ -28,10 +29,16 @@ CORE_MODULES = ("llmperf.builtin",)
 
 def load(found: Found) -> ModuleType:
     """Import a plugin's module; PluginError with the cause if that fails."""
+    if (fault := fault_of(who(found))) is not None:
+        raise PluginError(fault)
     try:
-        with printing_aside():
+        with asking(who(found), "import"), printing_aside():
             return import_module(found.module)
-    except (Exception, SystemExit) as error:  # one that calls sys.exit() must not end us without a word
+    except (Interrupted, Terminated):
+        raise
+    except BaseException as error:  # one that calls sys.exit() must not end us without a word
+        if isinstance(error, KeyboardInterrupt) and not supervised():
+            raise
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise PluginError(f"{who(found)} cannot be imported: {cause}") from error
 

@@ -8,11 +8,12 @@ import os
 import sys
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from llmperf.cli import colour
+from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, unknown
 
 COMMANDS = {
@@ -34,6 +35,9 @@ COMMANDS = {
     "check-plugin": "Check that an installed plugin keeps its contract.",
     "completion": "Print the shell's completion script.",
 }
+
+LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
+"""Commands that ask all plugins before they print anything."""
 
 
 class Lazy(click.Group):
@@ -108,13 +112,16 @@ def cli(ctx: click.Context) -> None:
 cli.params.append(colour.ColourOption())
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
     gc.set_threshold(YOUNG_OBJECTS)
-    _keep_stdout()
-    code = call(arguments)
-    gc.freeze()  # the interpreter ends without looking through everything once more
-    sys.exit(code)
+
+    def command() -> int:
+        _keep_stdout()
+        return call(arguments)
+
+    words = sys.argv[1:] if arguments is None else arguments
+    supervised(command, repeatable=next((word for word in words if word in COMMANDS), None) in LISTINGS)
 
 
 def _keep_stdout() -> None:

@@ -57,6 +57,8 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
 
 
 def say_what_was_left_out(draft: Draft) -> None:
-    """Tell on standard error which vendor plugins could not be asked for devices, so that a CPU is no surprise."""
-    for line in draft.machine.left_out:
+    """Tell on standard error which vendor plugins could not be asked for devices, so that a CPU is no surprise, and
+    which extensions could not be loaded.
+    """
+    for line in (*draft.machine.left_out, *(draft.plugins.left_out if draft.plugins else ())):
         click.echo(f"left out: {line}", err=True)

@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from llmperf import documents, rundir
+from llmperf.asking import asking
+from llmperf.blame import blaming, who
+from llmperf.discovery import Found
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.launching.controller import Controller
 from llmperf.launching.folder import create_run_folder, release
@@ -22,6 +25,7 @@ from llmperf.measuring.sampler import Sampler
 from llmperf.plugins import Plugins
 from llmperf.results.build import build_result
 from llmperf.results.endings import Ending
+from llmperf.types.devices import DeviceSample
 from llmperf.types.plan import Launcher, Plan
 from llmperf.types.result import Result
 
@@ -44,11 +48,12 @@ def run_plan(
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
     if not plan.agent:
         raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
-    launcher = find_launcher(plugins, plan.launcher)
+    owner, launcher = find_launcher(plugins, plan.launcher)
     began = Moment.now()
     run = _absolute(run_dir)
     create_run_folder(run, plan)
-    controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
+    with blaming(owner, f"launcher {plan.launcher!r}"):
+        controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
@@ -70,8 +75,8 @@ def _absolute(folder: Path) -> Path:
         raise UserError(f"{folder}: the working directory does not exist any more") from None
 
 
-def find_launcher(plugins: Plugins, name: str) -> Launcher:
-    """The launcher of that name; UserError if no loaded plugin has it, or two have."""
+def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
+    """The launcher of that name, with the plugin that has it; UserError if no loaded plugin has it, or two have."""
     found: dict[str, list[tuple[str, Launcher]]] = {}
     for owner, launcher in plugins.collect_items("llmperf_launchers"):
         if not isinstance(getattr(launcher, "name", None), str):
@@ -83,7 +88,8 @@ def find_launcher(plugins: Plugins, name: str) -> Launcher:
         raise UserError(
             f"launcher {name!r} comes from {' and '.join(owner for owner, _ in found[name])}; uninstall one"
         )
-    return found[name][0][1]
+    provider, launcher = found[name][0]
+    return plugins.found(provider), launcher
 
 
 def _watched(
@@ -130,9 +136,10 @@ def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sample
     if not plugins.answers("llmperf_query_memory"):
         return None
     used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
-    return Sampler(
-        run / rundir.MEMORY,
-        lambda devices: plugins.ask("llmperf_query_memory", devices=devices),
-        tuple(device.index for device in used),
-        interval,
-    )
+    hook = "llmperf_query_memory"
+
+    def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+        with asking(who(plugins.owner(hook)), hook):
+            return tuple(plugins.ask(hook, devices=devices))
+
+    return Sampler(run / rundir.MEMORY, query, tuple(device.index for device in used), interval)

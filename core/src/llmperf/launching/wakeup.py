@@ -9,6 +9,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from llmperf.asking import new_request
+
 
 class Wakeup:
     """While entered, the given signals are noted instead of ending the process, and wake `wait` at once.
@@ -32,6 +34,8 @@ class Wakeup:
             os.read(self._read, 4096)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if not new_request(number):
+            return
         self.signal = number if self.signal is None else self.signal
         self.count += 1
 

@@ -69,12 +69,12 @@ class Sampler:
             recorder.write(
                 MemorySample(at=moment.at, monotonic=moment.monotonic, query_seconds=seconds, devices=devices)
             )
-        except Exception as error:
+        except BaseException as error:  # SystemExit would end this thread in silence
             self._note(error)
             return False
         return True
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: BaseException) -> None:
         if self.problem is None:
             self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]
 

@@ -48,8 +48,9 @@ class VendorCatalogue:
     def may_have_peak(self, model: str, dtype: Precision) -> bool:
         """Whether the vendor's plugin gives a peak for a device under this name; true where it cannot be asked."""
         try:
-            return self.plugins.ask("llmperf_peak_flops", device_model=model, dtype=dtype) is not None
-        except Exception:  # a name of somebody's own making may be more than a plugin can take
+            found = self.plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
+            return found is not None
+        except LlmperfError:  # a name of somebody's own making may be more than a plugin can take
             return True
 
     def precisions(self, device: DeviceInfo) -> tuple[Precision, ...]:
