@@ -179,7 +179,8 @@ def _records(plan, rank):
     for step in range(1, contract.steps + 1):
         if step == contract.warmup_steps + 1:
             yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
-        seconds = 0.64 + UNEVEN[(step - contract.warmup_steps - 1) % len(UNEVEN)]
+        uneven = UNEVEN if rank % 2 == 0 else UNEVEN[::-1]
+        seconds = 0.64 + uneven[(step - contract.warmup_steps - 1) % len(uneven)]
         at += seconds
         yield StepRecord(
             rank=rank,

@@ -61,9 +61,9 @@ def plan_of(row):
     return replace(found.plan, probe=replace(found.plan.probe, simulated=False, driver="535.129.03"))
 
 
-def step_times(contract, seconds):
+def step_times(contract, seconds, rank):
     """Of each step: uneven by some thousandths, as on any machine, and on average over the measured ones as given."""
-    uneven = [1 + 0.003 * math.sin(step) for step in range(contract.steps)]
+    uneven = [1 + 0.003 * math.sin(step + 100 * rank) for step in range(contract.steps)]
     mean = math.fsum(uneven[contract.warmup_steps :]) / (contract.steps - contract.warmup_steps)
     return [seconds * one / mean for one in uneven]
 
@@ -71,7 +71,7 @@ def step_times(contract, seconds):
 def records(plan, rank, seconds):
     tokens = plan.batch.tokens_per_step // plan.layout.world_size
     contract, at = plan.spec.contract, BEGIN
-    for step, taken in enumerate(step_times(contract, seconds), start=1):
+    for step, taken in enumerate(step_times(contract, seconds, rank), start=1):
         if step == contract.warmup_steps + 1:
             yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
         at += taken
@@ -173,6 +173,11 @@ def without_bf16(result):
         result["hardware"]["device_model"] = "Tesla V100-SXM2-32GB"
 
 
+def losses(result, loss):
+    for point in result["loss_curve"]:
+        point["loss"] = loss(point["step"])
+
+
 FAILURE = {"rank": 0, "reason": "killed", "exception": None, "message": "killed", "log_tail": []}
 CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "--set"}
 
@@ -191,6 +196,7 @@ FAULTS = {
     "LP206": put(("/metrics/step_seconds/mean", times(2)), ("/metrics/step_seconds/p95", times(3))),
     "LP207": put(("/finished", "2020-01-01T00:00:00+00:00")),
     "LP208": put(("/metrics/energy_joules", 1e6), ("/metrics/joules_per_token", 1e6)),
+    "LP209": put(("/metrics/step_seconds/median", times(0.3)), ("/metrics/step_seconds/p5", times(0.3))),
     "LP301": put(("/mfu/0/value", times(100))),
     "LP302": put(("/mfu/0/value", 1.2)),
     "LP303": put(("/mfu/2/flops_per_token", times(2))),
@@ -215,6 +221,10 @@ FAULTS = {
     "LP505": put(("/loss_curve/3/step", 5)),
     "LP506": put(("/metrics/final_loss", 1e9)),
     "LP507": put(("/loss_curve/3/loss", 1e9)),
+    "LP509": lambda result: losses(result, lambda step: 5.123456),
+    "LP510": lambda result: losses(result, lambda step: math.log(result["model"]["vocab_size"]) + 1e-9 * step),
+    "LP512": lambda result: losses(result, lambda step: 12.0 + 0.05 * step),
+    "LP513": lambda result: losses(result, lambda step: 10.0 + 0.001 * (step % 7)),
     "LP601": put(("/variant", lambda value: not value)),
     "LP602": put(("/failure", FAILURE)),
     "LP603": put(("/fix_hp", [CHANGE])),
@@ -228,7 +238,10 @@ FAULTS = {
     "LP641": put(("/case", "my_own")),
     "LP902": put(("/hardware/vendor", "acme")),
 }
-NOWHERE = {("LP503", "lora"): "fine-tuning starts from a trained model"}
+NOWHERE = {
+    ("LP503", "lora"): "fine-tuning starts from a trained model",
+    ("LP513", "lora"): "adapters on frozen weights are not judged",
+}
 """Faults that a row has no place for, and why."""
 
 

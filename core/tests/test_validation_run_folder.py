@@ -129,9 +129,22 @@ def backwards(record):
         record["monotonic"] -= 1.0
 
 
+def even_steps(record):
+    """The step times that give the window, none of which was measured."""
+    if record.get("measured"):
+        record["step_seconds"] = 0.64
+
+
+def copied_rank(record):
+    if record.get("measured"):
+        record["step_seconds"] = 0.64 + 0.001 * (record["step"] % 2 or -1) * record["step"]
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        (even_steps, {"LP648", "LP649"}),
+        (copied_rank, {"LP649"}),
         (scaled("window_seconds"), {"LP206", "LP642", "LP646"}),
         (scaled("step_seconds"), {"LP206", "LP643"}),
         (scaled("step_seconds", "window_seconds"), {"LP646"}),

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmperf.accounting.evenness import UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.results.statistics import quantile
 from llmperf.types.result import Result
 from llmperf.types.units import NonNegative, Positive
-
-UNEVEN_MEAN = 1.5
-"""Mean step / median step beyond which a run was disturbed."""
-UNEVEN_QUANTILES = 3.0
-"""95 % quantile / 5 % quantile of the steps beyond which it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ _MODULES = (
     "utilisation",
     "memory",
     "loss",
+    "learning",
     "identity",
     "shipped",
     "files",

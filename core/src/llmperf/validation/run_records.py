@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,15 @@ from llmperf import rundir
 from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.comparing import figure
 from llmperf.validation.reading import pointer
-from llmperf.validation.rules.files import OTHER_WINDOW, OUTSIDE, SHORT_STEPS, SHORT_WINDOW, STEP_TOKENS
+from llmperf.validation.rules.files import (
+    OTHER_WINDOW,
+    OUTSIDE,
+    SAME_RANKS,
+    SAME_STEPS,
+    SHORT_STEPS,
+    SHORT_WINDOW,
+    STEP_TOKENS,
+)
 
 if TYPE_CHECKING:
     from llmperf.results.run_records import RunRecords
@@ -29,6 +37,10 @@ SCRIPT_SLACK = 0.02
 """Relative: a script prints its step times with few digits."""
 SCRIPT_SLACK_SECONDS = 0.25
 """A line of an external script may arrive that much later than its step ended, on a busy host."""
+FEWEST_STEPS = 4
+"""Fewer may be equal by chance where an event's clock is coarse."""
+SAME_SHARE = 0.8
+"""Of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,31 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
         yield from (SHORT_WINDOW.finding(path, one) for one in _short_window(own, script is not None))
         if script is None:
             yield from (SHORT_STEPS.finding(path, one) for one in _short_steps(own))
+            yield from (SAME_STEPS.finding(path, one) for one in _same_steps(own))
+    if script is None:
+        yield from _same_ranks(records, steps)
+
+
+def _same_steps(own: Own) -> Iterator[str]:
+    times = [one.step_seconds for one in own.measured]
+    if len(times) < FEWEST_STEPS:
+        return
+    seconds, count = Counter(times).most_common(1)[0]
+    if count >= SAME_SHARE * len(times):
+        yield f"expected step_seconds that differ, found {seconds!r} in {count} of {len(times)} measured steps"
+
+
+def _same_ranks(records: RunRecords, steps: dict[int, list[StepRecord]]) -> Iterator[Finding]:
+    """Two processes never take the same time to the nanosecond, step after step."""
+    seen: dict[tuple[float, ...], int] = {}
+    for rank in records.ranks:
+        times = tuple(one.step_seconds for one in steps[rank.rank] if one.measured)
+        first = seen.setdefault(times, rank.rank)
+        if len(times) >= FEWEST_STEPS and first != rank.rank:
+            path = pointer(["files", f"{rundir.RECORDS}/rank-{rank.rank:05d}.jsonl"])
+            yield SAME_RANKS.finding(
+                path, f"expected step_seconds of rank {rank.rank}'s own, found those of rank {first}"
+            )
 
 
 def _miscounted(own: Own) -> Iterator[str]:

@@ -9,6 +9,8 @@ SHORT_STEPS = reading_rule("LP643", "error", "A rank's steps fill its window")
 STEP_TOKENS = reading_rule("LP644", "error", "A rank's steps and tokens are those of its records")
 OTHER_WINDOW = reading_rule("LP646", "error", "A rank's window is the time between its phases")
 OUTSIDE = reading_rule("LP647", "error", "A rank's steps were handed over within its window")
+SAME_STEPS = reading_rule("LP648", "error", "A rank's steps differ in time")
+SAME_RANKS = reading_rule("LP649", "error", "Two ranks differ in their step times")
 PLAN_FILE = reading_rule("LP645", "error", "The configuration files are those of the plan")
 
 CHANGED = reading_rule("LP701", "error", "The plan and the records are those the result was computed from")

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from llmperf.accounting.evenness import UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.types import Result
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.comparing import deviates, differs, figure
 
 STEP_TIME_SLACK = 0.1
-"""Step times come from device events, the window from the host's clock."""
+"""Each step counts with its slowest rank, so that the mean is longer than any rank's own by as much as the ranks take
+turns in being late; an external script states its steps itself. What a rank's own records say is held to 1 %."""
+FEWEST_STEPS = 5
+"""Of fewer, one late step is a large part."""
 
 
 @rule("LP201", "error", "token/p/s is tokens / window / devices")
@@ -84,6 +88,20 @@ def window_holds_steps(result: Result) -> Iterator[Violation]:
     expected = metrics.step_seconds.mean * metrics.measured_steps
     because = f"{metrics.measured_steps} steps x mean {figure(metrics.step_seconds.mean)} s, within 10 %"
     yield from deviates("/metrics/window_seconds", metrics.window_seconds, expected, because, STEP_TIME_SLACK)
+
+
+@rule("LP209", "warning", "The steps take about the same time")
+def even_steps(result: Result) -> Iterator[Violation]:
+    """Each step does the same work: steps that differ wildly were disturbed by something else."""
+    steps = result.metrics.step_seconds
+    if steps is None or result.metrics.measured_steps < FEWEST_STEPS:
+        return
+    if steps.mean > UNEVEN_MEAN * steps.median:
+        because = f"{UNEVEN_MEAN:g} x median {figure(steps.median)} s"
+        yield "/metrics/step_seconds/mean", f"expected at most {because}, found {figure(steps.mean)}: disturbed"
+    elif steps.p95 > UNEVEN_QUANTILES * steps.p5:
+        because = f"{UNEVEN_QUANTILES:g} x 5 % quantile {figure(steps.p5)} s"
+        yield "/metrics/step_seconds/p95", f"expected at most {because}, found {figure(steps.p95)}: disturbed"
 
 
 @rule("LP207", "error", "A run ends after it begins, and its window is within")
