@@ -75,6 +75,8 @@ def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis
         yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
     elif not probe.problems:
         yield Diagnosis(subject, "missing", "sees no device")
+    for runtime, reason in probe.offers.runtime_problems.items() if probe.devices else ():
+        yield Diagnosis(f"{subject}, {runtime}", "missing", reason)
     for problem in probe.problems:
         yield Diagnosis(subject, "missing", problem)
 

@@ -14,6 +14,9 @@ from llmperf_nvidia import sampler
 
 SOURCE = Path(__file__).parent / "fake_nvml" / "nvml.c"
 SONAME = "libnvidia-ml.so.1"
+DRIVER = "580.65.06"
+CUDA = {"470.256.02": 11040, "535.129.03": 12020, "580.65.06": 13000}
+"""The newest CUDA that a driver runs, as NVML tells it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +54,12 @@ class Machines:
         self._folder = folder
         self._monkeypatch = monkeypatch
 
-    def play(self, *gpus: Gpu, init: int = 0) -> None:
+    def play(self, *gpus: Gpu, init: int = 0, driver: str = DRIVER) -> None:
         """Load the stand-in under the name by which `nvidia-ml-py` asks for NVML, with no `nvidia-smi` beside it."""
         import pynvml
 
         patch = self._monkeypatch
-        patch.setenv("FAKE_NVML", str(self.describe(*gpus, init=init)))
+        patch.setenv("FAKE_NVML", str(self.describe(*gpus, init=init, driver=driver)))
         patch.setattr(pynvml, "CDLL", {SONAME: ctypes.CDLL(str(self.library))}.__getitem__)
         patch.setattr(pynvml, "nvmlLib", None)
         patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
@@ -64,10 +67,10 @@ class Machines:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setenv("PATH", str(self.library.parent))
 
-    def describe(self, *gpus: Gpu, init: int = 0) -> Path:
+    def describe(self, *gpus: Gpu, init: int = 0, driver: str = DRIVER) -> Path:
         """The file that tells the stand-in what to play."""
         path = self._folder / "machine.txt"
-        lines = [f"init {init}", "driver 535.129.03", "cuda 12020", *(one.line() for one in gpus)]
+        lines = [f"init {init}", f"driver {driver}", f"cuda {CUDA[driver]}", *(one.line() for one in gpus)]
         path.write_text("\n".join(lines) + "\n")
         return path
 

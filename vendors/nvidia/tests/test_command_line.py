@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def llmperf(machines: Any, machine: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    ours = {"CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}
+    env = {name: value for name, value in os.environ.items() if name not in ours}
     env |= {"LD_LIBRARY_PATH": str(machines.library.parent), "FAKE_NVML": str(machine), **environment}
     command = [sys.executable, "-m", "llmperf", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
@@ -33,7 +36,7 @@ def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
     done = llmperf(machines, machine, "plan", "llama2_7b_pretrain_zero", "--set", "dataset=synthetic", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     plan = json.loads(done.stdout)["plan"]
-    assert (plan["vendor"], plan["probe"]["driver"], plan["probe"]["simulated"]) == ("nvidia", "535.129.03", False)
+    assert (plan["vendor"], plan["probe"]["driver"], plan["probe"]["simulated"]) == ("nvidia", "580.65.06", False)
     assert (plan["layout"]["devices_per_node"], plan["peak"]["flops_per_second"]) == (8, 989.4e12)
     assert "CUDA_VISIBLE_DEVICES" not in plan["env"]
 
@@ -48,6 +51,26 @@ def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
     text = llmperf(machines, machine, "plan", "default", "--devices", "2").stdout
     assert "nvidia says" in text
     assert "GPU 0 is left out: it is in MIG mode" in text
+
+
+@pytest.mark.parametrize(
+    ("framework", "theirs", "set_by_us"),
+    [
+        ("pytorch", {}, "expandable_segments:True"),
+        ("pytorch", {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:512"}, None),
+        ("pytorch", {"PYTORCH_ALLOC_CONF": "backend:native"}, None),
+        ("paddle", {}, None),
+    ],
+)
+def test_torchs_segments_grow_unless_the_user_has_it_otherwise(
+    machines: Any, framework: str, theirs: dict[str, str], set_by_us: str | None
+) -> None:
+    machine = machines.describe(machines.A100)
+    words = ("plan", "default", "--framework", framework, "--devices", "1", "--set", "sharding_stage=0", "--json")
+    done = llmperf(machines, machine, *words, **theirs)
+    plan = json.loads(done.stdout)["plan"]
+    assert plan["env"].get("PYTORCH_CUDA_ALLOC_CONF") == set_by_us
+    assert "PYTORCH_ALLOC_CONF" not in plan["env"]
 
 
 def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> None:

@@ -20,14 +20,14 @@ def probe() -> Any:
 def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
     machines.play(*[machines.A100] * 8)
     found = probe()
-    assert (len(found.devices), found.driver, found.interconnect) == (8, "535.129.03", "NVLink, 12 links each")
+    assert (len(found.devices), found.driver, found.interconnect) == (8, "580.65.06", "NVLink, 12 links each")
     assert found.problems == ()
     device = found.devices[5]
     assert (device.index, device.model, device.memory_bytes) == (5, "NVIDIA A100-SXM4-40GB", 40 * 2**30)
     assert device.uuid == "GPU-00000005-aaaa-bbbb-cccc-000000000000"
     assert device.details == {
         "compute_capability": "8.0",
-        "cuda": "12.2",
+        "cuda": "13.0",
         "pci_bus": "00000000:57:00.0",
         "pcie": "gen 4 x16",
         "nvlinks": "12",

@@ -24,6 +24,8 @@ def unmet(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
         offered = ", ".join(offers.runtimes) or "none"
         message = f"{framework} runs on {needs.runtime}; {device} ({probe.vendor}) offers {offered}"
         problems.append(Problem(where="tuning.framework", message=message))
+    elif (reason := offers.runtime_problems.get(needs.runtime)) is not None:
+        problems.append(Problem(where="tuning.framework", message=f"{framework}: {reason}"))
     for feature in needs.features:
         if feature not in offers.features:
             offered = ", ".join(offers.features) or "none"

@@ -49,6 +49,9 @@ class Offers:
     """`gloo`, `nccl`, `bkcl`, `hccl`, ..."""
     features: tuple[str, ...] = ()
     """Free names that a framework may need, such as `flash_attention`."""
+    runtime_problems: Mapping[str, str] = field(default_factory=dict)
+    """Why a tensor library that is installed here cannot use the devices, by its name (`torch`, `paddle`): one line
+    with what mends it, such as a newer driver. Empty where no reason is known, and for devices that are not here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,28 @@
-"""Which GPUs the ranks see."""
+"""Which GPUs the ranks see, and how torch takes memory from them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
+
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+"""Read by every torch, and before `PYTORCH_ALLOC_CONF` where that is read too (torch 2.15: CUDAAllocatorConfig.h)."""
+SETTINGS = "expandable_segments:True"
+
+
+def allocator_settings(plan: Plan) -> Mapping[str, str]:
+    """Segments of torch's allocator grow, so that a run near the limit does not fail for fragmentation.
+
+    Empty where torch does not run, or where the user has settings of their own, which the ranks inherit.
+    """
+    theirs = {ALLOCATOR, "PYTORCH_ALLOC_CONF"} & set(os.environ)
+    if theirs or plan.needs is None or plan.needs.runtime != "torch":
+        return {}
+    return {ALLOCATOR: SETTINGS}
 
 
 def visible_devices(plan: Plan) -> Mapping[str, str]:

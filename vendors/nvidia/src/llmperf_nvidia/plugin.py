@@ -44,10 +44,13 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """CUDA shows the ranks the planned GPUs, numbered as NVML does, by bus; its own default puts the fastest first."""
-    from llmperf_nvidia.environment import visible_devices
+    """CUDA shows the ranks the planned GPUs, numbered as NVML does, by bus; its own default puts the fastest first.
 
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **visible_devices(plan)}
+    torch's allocator has segments that grow, unless the user has set it otherwise.
+    """
+    from llmperf_nvidia.environment import allocator_settings, visible_devices
+
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **allocator_settings(plan), **visible_devices(plan)}
 
 
 @hookimpl

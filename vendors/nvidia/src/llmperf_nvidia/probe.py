@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmperf.types import DeviceInfo, Probe
 
 from llmperf_nvidia.catalogue import offers
+from llmperf_nvidia.runtimes import runtime_problems
 from llmperf_nvidia.seen import Seen, through_nvml, through_smi
 
 
@@ -30,7 +32,10 @@ def probe() -> Probe:
     return Probe(
         vendor="nvidia",
         devices=devices,
-        offers=offers(devices[0].details.get("compute_capability")),
+        offers=replace(
+            offers(devices[0].details.get("compute_capability")),
+            runtime_problems=runtime_problems(devices[0], seen.driver),
+        ),
         driver=seen.driver,
         interconnect=interconnect(devices),
         problems=problems,
