@@ -12,12 +12,13 @@ from llmperf.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf.importing.files import Imported
+    from llmperf.validation.verdicts import Verdict
 
 EXAMPLES = """\b
 Examples:
   llmperf import README.md --out imported                 one document, to imported/FOLDER/published.json
   llmperf import */README.md --out imported               many, a folder each, named by the folder of the README
-  llmperf import results.md --out imported --force --json  again, and what was found as JSON
+  llmperf import results.md --out imported --force --json  again, with a verdict on each row, as JSON
   llmperf validate imported                               whether the figures hold
   llmperf report imported --format markdown --lang zh     the tables again
 """
@@ -30,37 +31,50 @@ Examples:
 @click.option("--force", is_flag=True, help="Replace what was imported there before.")
 @json_option
 def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
-    """Read published Markdown tables, Chinese or English, into results with the provenance `imported`.
+    """Read published Markdown tables, Chinese or English, and write what each document says as published.json.
 
-    What is not understood is told on standard error with its line, and stands in the document that is written. All
-    documents are written or none.
+    It is not a result: nothing in it was measured by llmperf. Text that is not understood is listed on standard error
+    with its line, and under `unread` in the document. All documents are written or none.
+
+    Each row agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked; --json gives the
+    reason of each.
     """
     from llmperf.cases.library import library
     from llmperf.importing.files import import_files
+    from llmperf.validation.verdicts import closing, judged
 
     imported = import_files(sources, out, library(), force)
+    verdicts = [judged(one.published)[1] for one in imported]
     if as_json:
-        print_json([_document(one) for one in imported])
+        print_json([_document(*one) for one in zip(imported, verdicts, strict=True)])
     else:
-        headers = ("document", "results", "cases", "not understood", "written to")
-        print_table(headers, map(_row, imported))
+        headers = ("document", "rows", "agree", "wrong", "not checked", "vendor", "models", "cases", "not understood",
+                   "written to")  # fmt: skip
+        print_table(headers, map(_row, imported, verdicts))
+        click.echo(closing([verdict for found in verdicts for verdict in found]))
     _tell(imported)
 
 
-def _document(one: Imported) -> dict[str, Any]:
+def _document(one: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     rows = [
-        {"line": row.line, "case": row.case, "model": row.model, "variant": row.variant} for row in one.published.rows
+        {"case": row.case, "model": row.model, "variant": row.variant, **verdict.document()}
+        for row, verdict in zip(one.published.rows, verdicts, strict=True)
     ]
-    paths = {"source": str(one.source), "target": str(one.target)}
+    paths = {"source": str(one.source), "target": str(one.target), "vendor": one.published.vendor}
     return {**paths, "rows": rows, "notes": len(one.published.notes), "unread": one.published.unread}
 
 
-def _row(one: Imported) -> Sequence[Any]:
+def _row(one: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
     from llmperf.validation.reading import printable
+    from llmperf.validation.verdicts import counted
 
-    cases = sorted({row.case for row in one.published.rows if row.case})
-    shown = (str(one.source), len(one.published.rows), ", ".join(cases) or None, len(one.published.unread))
-    return [printable(cell) if isinstance(cell, str) else cell for cell in (*shown, str(one.target))]
+    published, count = one.published, counted(verdicts)
+    cases = sorted({row.case for row in published.rows if row.case})
+    models = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)
+    checked = (count["agrees"], count["wrong"], count["not checked"])
+    texts = (published.vendor, ", ".join(models), ", ".join(cases) or None)
+    shown = (str(one.source), len(published.rows), *checked, *texts, len(published.unread), str(one.target))
+    return [printable(cell) if isinstance(cell, str) else cell for cell in shown]
 
 
 def _tell(imported: Sequence[Imported]) -> None:

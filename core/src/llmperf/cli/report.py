@@ -55,12 +55,10 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
         _left_out(line)
     owner, reporter = _named(plugins, wanted)
     if wanted == "terminal":
-        from llmperf.reporting.formats import terminal_text
-        from llmperf.reporting.published import ranked_rows
+        from llmperf.reporting.published import terminal
 
-        measured = [result for _, result in results]
         width = page_width(wide) if output is None else None
-        text = painted_severities(terminal_text(measured, ranked_rows(published), language, width, painted))
+        text = painted_severities(terminal(results, published, language, width, painted))
     elif published:
         from llmperf.reporting.published import render
 

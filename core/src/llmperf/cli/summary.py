@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from llmperf.baselines import Held
     from llmperf.results.groups import Group
     from llmperf.results.standing import Standing
+    from llmperf.types.published import Published
 
+    Documents = Sequence[tuple[Path, Published]]
     Rows = list[tuple[Group, Held | Standing | None]]
 
 EXAMPLES = """\b
 Examples:
   llmperf summary runs/                                       best, median and spread of each kind of run
   llmperf summary runs/ --baseline reference/ --fail-below 0.95   for CI: exit 1 if any got slower than that
+  llmperf summary imported/                                   imported documents by model, vendor and device
   llmperf summary runs/ --baseline published                  against the published rows that fit, and which those are
 """
 
@@ -48,7 +52,8 @@ def command(
     A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
     row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
-    one that differs least. --fail-below looks at the ratio of medians alone: whether chance could make it is told.
+    one that differs least. Imported documents alone are shown by model, vendor and device, with how many rows were
+    checked. --fail-below looks at the ratio of medians alone: whether chance could make it is told.
     """
     from llmperf.errors import UserError
     from llmperf.reporting.runs_by_kind import in_rank
@@ -57,13 +62,47 @@ def command(
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
-    groups = grouped(said_once(one for path in paths for one in found_results(path)))
+    try:
+        runs = [one for path in paths for one in found_results(path)]
+    except UserError:
+        if not (documents := _imported(paths)):
+            raise
+        if baseline is not None:
+            raise UserError("--baseline: expected runs to hold against it, found imported documents") from None
+        _summarise(documents, wide, as_json)
+        return
+    groups = grouped(said_once(runs))
     rows = in_rank(_rows(groups, baseline))
     if as_json:
         print_json([_document(group, held) for group, held in rows])
     else:
         _print(rows, baseline is not None, wide)
     ctx.exit(_judge(rows, fail_below))
+
+
+def _imported(paths: tuple[Path, ...]) -> Documents:
+    """The imported documents at paths where there are no runs; none where one of the paths cannot be read."""
+    from llmperf.errors import UserError
+    from llmperf.validation.reading_results import found_reportable
+
+    try:
+        results, documents = found_reportable(paths)
+    except UserError:
+        return ()
+    return () if results else documents
+
+
+def _summarise(documents: Documents, wide: bool, as_json: bool) -> None:
+    """Print imported documents by model, vendor and device."""
+    from llmperf.reporting.published_summary import COLUMNS, kinds, table_rows
+    from llmperf.validation.verdicts import closing
+
+    found = kinds(documents)
+    if as_json:
+        print_json([one.document() for one in found])
+        return
+    print_table(COLUMNS, table_rows(found), wide, "--wide, --json")
+    click.echo(f"\n{closing([verdict for one in found for _, verdict in one.rows])}")
 
 
 def _rows(groups: list[Group], baseline: str | None) -> Rows:

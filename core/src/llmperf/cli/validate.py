@@ -16,6 +16,7 @@ from llmperf.cli.colour import painted_severities, warn
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.validation.check import FileFindings
+    from llmperf.validation.verdicts import Verdict
 
 SEVERITIES = ("error", "warning")
 """Those that are counted in the last line."""
@@ -63,6 +64,9 @@ def command(
     records. In a folder and below it all of these are found, but for documents in .txt, which have to be named; hidden
     folders and links are passed over.
 
+    The rows of a published document are each told to agree, to be wrong, or not to be checked and why; no error is not
+    yet a check.
+
     Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
     from llmperf.validation.check import Validator
@@ -98,13 +102,30 @@ def _told(files: Iterable[FileFindings]) -> int:
     from llmperf.validation.counting import counted
 
     number, code, told = 0, 0, Counter[str]()
+    rows: list[Verdict] = []
     for file in files:
         click.echo(painted_severities(text([file])), nl=False)
         number, code = number + 1, max(code, _code(file))
         told.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
+        rows += file.verdicts
+        _tell_rows(file)
     counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
     click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
+    if rows:
+        from llmperf.validation.verdicts import closing
+
+        click.echo(closing(rows), err=True)
     return code
+
+
+def _tell_rows(file: FileFindings) -> None:
+    """On standard error, which rows of a published document agree, are wrong, or were not checked and why."""
+    if file.verdicts:
+        from llmperf.validation.reading import printable
+        from llmperf.validation.verdicts import by_outcome
+
+        for line in by_outcome(file.verdicts):
+            click.echo(printable(f"{file.path}: {line}"), err=True)
 
 
 def _counted(number: int, what: str) -> str:

@@ -30,11 +30,16 @@ def text(files: Files) -> str:
 
 
 def as_json(files: Files) -> str:
-    """A list of files, each with its kind and its findings."""
+    """A list of files, each with its kind and its findings; of a published document also what is known of each row."""
     from llmperf.documents import encode_pretty
 
     listed = [
-        {"path": encodable(str(file.path)), "kind": file.kind, "findings": [_encodable(one) for one in file.findings]}
+        {
+            "path": encodable(str(file.path)),
+            "kind": file.kind,
+            "findings": [_encodable(one) for one in file.findings],
+            **({"rows": [one.document() for one in file.verdicts]} if file.verdicts else {}),
+        }
         for file in files
     ]
     return encode_pretty(listed).decode()

@@ -85,7 +85,8 @@ def document(
         from llmperf.reporting.published_html import published_runs
 
         for path, one in published:
-            found = published_runs(one, language, tuple(validator.of_published(one, path)))
+            told = tuple(validator.of_published(one, path))
+            found = published_runs(one, language, told, validator.verdicts)
             lines += [ranked_row(row, run) for row, run in zip(one.rows, found, strict=True)]
     runs = in_order(lines)
     counted = "{all} run" if len(runs) == 1 else "{all} runs"

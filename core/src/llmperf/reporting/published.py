@@ -11,8 +11,9 @@ from llmperf.errors import UserError
 from llmperf.reporting.formats import Results, csv_harmless, csv_row, csv_table
 from llmperf.reporting.published_cells import csv_cells, ranked_row, terminal_row
 from llmperf.reporting.published_markdown import published_markdown
-from llmperf.reporting.ranking import Ranked
+from llmperf.reporting.text_table import Paint
 from llmperf.types.published import Published
+from llmperf.validation.verdicts import closing, judged
 
 Documents = Sequence[tuple[Path, Published]]
 
@@ -24,16 +25,21 @@ def render(wanted: str, results: Results, documents: Documents, language: str) -
     return FORMATS[wanted](results, documents, language)
 
 
-def _terminal(results: Results, documents: Documents, language: str) -> str:
-    """One row a result."""
+def terminal(
+    results: Results, documents: Documents, language: str, width: int | None = None, paint: Paint | None = None
+) -> str:
+    """One row a result; below the table how many of the imported rows were checked."""
     from llmperf.reporting.formats import terminal_text
 
-    return terminal_text([result for _, result in results], ranked_rows(documents), language)
-
-
-def ranked_rows(documents: Documents) -> list[Ranked[Sequence[str]]]:
-    """Each published result as a row, with what its place in a table depends on."""
-    return [ranked_row(row, terminal_row(row)) for _, one in documents for row in one.rows]
+    verdicts = [judged(one)[1] for _, one in documents]
+    rows = [
+        ranked_row(row, terminal_row(row, verdict, path.parent.name))
+        for (path, one), found in zip(documents, verdicts, strict=True)
+        for row, verdict in zip(one.rows, found, strict=True)
+    ]
+    text = terminal_text([result for _, result in results], rows, language, width, paint)
+    every = [verdict for found in verdicts for verdict in found]
+    return f"{text}\n{closing(every)}\n" if every else text
 
 
 def _markdown(results: Results, documents: Documents, language: str) -> str:
@@ -45,7 +51,9 @@ def _markdown(results: Results, documents: Documents, language: str) -> str:
 
 def _json(results: Results, documents: Documents, language: str) -> str:
     listed: list[Mapping[str, Any]] = [{"path": str(path), "result": result} for path, result in results]
-    listed += [{"path": str(path), "published": one} for path, one in documents]
+    for path, one in documents:
+        verdicts = [verdict.document() for verdict in judged(one)[1]]
+        listed.append({"path": str(path), "published": one, "verdicts": verdicts})
     return encode_pretty(listed).decode()
 
 
@@ -53,7 +61,8 @@ def _csv(results: Results, documents: Documents, language: str) -> str:
     """One row a result in the columns of measured results, as far as the document gives them."""
     rows = [dict(csv_row(path, result)) for path, result in results]
     for path, one in documents:
-        rows += [{csv_harmless(name): _harmless(value) for name, value in csv_cells(path, row)} for row in one.rows]
+        for row, verdict in zip(one.rows, judged(one)[1], strict=True):
+            rows.append({csv_harmless(name): _harmless(value) for name, value in csv_cells(path, row, verdict)})
     return csv_table(rows)
 
 
@@ -69,7 +78,7 @@ def _harmless(value: Any) -> Any:
 
 
 FORMATS: Mapping[str, Callable[[Results, Documents, str], str]] = {
-    "terminal": _terminal,
+    "terminal": terminal,
     "markdown": _markdown,
     "json": _json,
     "csv": _csv,

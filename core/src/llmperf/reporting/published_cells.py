@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import Ranked, model_text
 from llmperf.types.published import Figure, PublishedLayout, PublishedRow
+from llmperf.validation.verdicts import Verdict
 
 
-def terminal_row(row: PublishedRow, whole: bool = False) -> Sequence[str]:
+def terminal_row(row: PublishedRow, verdict: Verdict, document: str = "", whole: bool = False) -> Sequence[str]:
     """One published result in the columns of the comparison table; figures in the digits that were printed.
 
-    With `whole`, a cell that has a formula or a unit besides keeps it.
+    `document` is what the row is from. With `whole`, a cell that has a formula or a unit besides keeps it, and the
+    verdict its reasons.
     """
     metrics = row.metrics
     shown = _figure if whole else _digits_or_unknown
@@ -28,8 +30,8 @@ def terminal_row(row: PublishedRow, whole: bool = False) -> Sequence[str]:
         shown(metrics.loss),
         cells.UNKNOWN if metrics.memory is None else metrics.memory.text or cells.UNKNOWN,
         cells.UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/",
-        "imported",
-        f"line {row.line}",
+        f"imported: {verdict.outcome}" + (f" ({'; '.join(verdict.why)})" if whole else ""),
+        f"{document} line {row.line}".strip(),
     )
 
 
@@ -91,7 +93,7 @@ def _digits_or_unknown(figure: Figure | None) -> str:
     return cells.UNKNOWN if figure is None else digits(figure) or cells.UNKNOWN
 
 
-def csv_cells(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:
+def csv_cells(path: Path, row: PublishedRow, verdict: Verdict) -> Iterator[tuple[str, Any]]:
     """Column and value in the columns of measured results, as far as the document gives them."""
     metrics, where, memory = row.metrics, row.hardware, row.metrics.memory
     yield from (("path", str(path)), ("line", row.line), ("case", row.case), ("variant", row.variant))
@@ -108,6 +110,7 @@ def csv_cells(path: Path, row: PublishedRow) -> Iterator[tuple[str, Any]]:
     yield "final_loss", value(metrics.loss)
     yield from (("mfu_nominal", value(metrics.mfu)), ("hfu", value(metrics.hfu)))
     yield "memory", None if memory is None else memory.text
+    yield from (("verdict", verdict.outcome), ("verdict_why", "; ".join(verdict.why)))
     yield from ((f"evaluation_{name}", value(figure)) for name, figure in metrics.evaluation.items())
 
 

@@ -15,9 +15,12 @@ from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
 from llmperf.types.published import Published, PublishedMemory, PublishedRow
+from llmperf.validation.verdicts import Verdict
 
 
-def published_runs(published: Published, language: str, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+def published_runs(
+    published: Published, language: str, findings: Sequence[Finding], verdicts: Sequence[Verdict]
+) -> Iterator[dict[str, Any]]:
     """Every result of a document as the page takes a run, with its own findings and those of the whole document."""
     for index, row in enumerate(published.rows):
         own = [one for one in findings if not one.path.startswith("/rows/") or one.path.startswith(f"/rows/{index}/")]
@@ -33,7 +36,7 @@ def published_runs(published: Published, language: str, findings: Sequence[Findi
                     "headers": [],
                     "rows": [[word(cells.printable(label), language), cells.printable(text)] for label, text in rows],
                 }
-                for title, rows in _sections(published, row)
+                for title, rows in _sections(published, row, verdicts[index])
             ],
             "findings": [finding_text(one) for one in own],
             "curves": None,
@@ -113,9 +116,9 @@ def _told(parts: Mapping[str, object]) -> dict[str, str]:
     return {name: cells.printable(str(value)) for name, value in parts.items() if value is not None}
 
 
-def _sections(published: Published, row: PublishedRow) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _sections(published: Published, row: PublishedRow, verdict: Verdict) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Title and rows of label and text."""
-    yield "Performance", list(zip(HEADERS, terminal_row(row, whole=True), strict=True))
+    yield "Performance", list(zip(HEADERS, terminal_row(row, verdict, whole=True), strict=True))
     changes = [(one.path, f"{cells.text(one.case_value)} -> {cells.text(one.value)}") for one in row.fix_hp]
     if changes:
         yield "Changes from the case (fix_hp)", changes

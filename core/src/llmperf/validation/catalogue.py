@@ -56,9 +56,13 @@ class Rule:
 
     def findings(self, document: Any) -> Iterator[Finding]:
         """What this rule has to say of a document."""
-        violations = iter(self.check(document) if self.check else ())
-        told = [self.finding(path, message) for path, message in islice(violations, MAX_VIOLATIONS)]
-        yield from with_the_rest(told, sum(1 for _ in violations))
+        yield from self.told(self.check(document) if self.check else ())
+
+    def told(self, violations: Iterable[Violation]) -> list[Finding]:
+        """Violations of this rule as findings, the last of which says how many more there are."""
+        left = iter(violations)
+        shown = [self.finding(path, message) for path, message in islice(left, MAX_VIOLATIONS)]
+        return with_the_rest(shown, sum(1 for _ in left))
 
 
 _RULES: dict[str, Rule] = {}

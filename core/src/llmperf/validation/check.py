@@ -23,6 +23,7 @@ from llmperf.validation.schema import schema_findings, strict_findings
 if TYPE_CHECKING:
     from llmperf.plugins import Plugins
     from llmperf.types.published import Published
+    from llmperf.validation.verdicts import Verdict
 
 _TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
 
@@ -38,6 +39,8 @@ class FileFindings:
     kind: Kind | None = None
     """None where the file could not be told or read."""
     findings: tuple[Finding, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    """Of a published document: what is known of each row."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Of a published document: the line that each finding's pointer stands for."""
     seconds: float | None = None
@@ -71,7 +74,9 @@ def plan_findings(plan: Plan) -> tuple[Finding, ...]:
 
 def published_findings(published: Published) -> tuple[Finding, ...]:
     """Every semantic rule over an imported document."""
-    return tuple(_applied("published", published))
+    from llmperf.validation.verdicts import judged
+
+    return judged(published)[0]
 
 
 def _vendor_findings(vendor: str, path: str) -> Iterator[Finding]:
@@ -101,6 +106,8 @@ class Validator:
     submitted: bool = False
     """Whether results are handed in, and so have to lie in their run folders."""
     seen: Seen = field(default_factory=Seen)
+    verdicts: tuple[Verdict, ...] = ()
+    """On the rows of the document that was judged last; empty where it was no published one."""
     _unpacked: tuple[Path, Path] | None = None
     """While an archive is judged: the folder it was unpacked to, and the archive."""
 
@@ -161,8 +168,9 @@ class Validator:
             if document.kind == "readme":
                 yield from self._readme(document)
             else:
+                self.verdicts = ()
                 told = tuple(self._document_findings(document))
-                yield FileFindings(path=document.path, kind=document.kind, findings=told)
+                yield FileFindings(path=document.path, kind=document.kind, findings=told, verdicts=self.verdicts)
         except UserError as error:
             yield _unreadable(document.path, document.kind, error)
 
@@ -174,7 +182,8 @@ class Validator:
         if published.rows and (document.named or _is_handed_in(published)):
             told = tuple(self.of_published(published, document.path))
             lines = {one.path: line for one in told if (line := line_of(published, one.path))}
-            yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines)
+            verdicts = self.verdicts
+            yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines, verdicts=verdicts)
         elif document.named:
             raise UserError("expected a table of results (throughput, memory, ...), found none")
 
@@ -226,7 +235,10 @@ class Validator:
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
         """Every finding of an imported document."""
-        yield from published_findings(published)
+        from llmperf.validation.verdicts import judged
+
+        told, self.verdicts = judged(published)
+        yield from told
         yield from self.seen.of_published(published, self._place(path))
 
     def _place(self, path: Path) -> Path:

@@ -14,7 +14,7 @@ from llmperf.validation.rules.utilisation import count
 CONVENTIONS = ("nominal", "exact", "palm", "causal", "hfu")
 
 
-def _flops(row: PublishedRow) -> dict[str, float]:
+def flops_per_token(row: PublishedRow) -> dict[str, float]:
     """FLOPs per token of the row's model by convention, as far as its facts are known."""
     model = shipped_model(row.model) if row.model else None
     case = shipped_case(row.case) if row.case else None
@@ -32,13 +32,13 @@ def _flops(row: PublishedRow) -> dict[str, float]:
 def published_mfu(published: Published) -> Iterator[Violation]:
     """To the printed digits, by any convention and for any of the devices that the row may mean."""
     for index, row, machine in rows_on_known_devices(published):
-        mfu, each = row.metrics.mfu, _each(row)
+        mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or mfu.value is None or each is None:
             continue
         if in_few_bits(row):
             yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
-        flops, peaks = _flops(row), machine.peaks(dtypes_of(row))
-        if not flops or not peaks or any(_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
+        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+        if not flops or not peaks or any(mfu_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
             continue
         value = each.value or 0.0
         share = value * flops["nominal"] / peaks[-1]
@@ -52,14 +52,14 @@ def _within_sixteen_bits(
     row: PublishedRow, mfu: Figure, each: Figure, machine: Machine, path: str
 ) -> Iterator[Violation]:
     """The peak in fewer bits is not below that in 16, so the share is not above the one of that."""
-    flops, peaks = _flops(row), machine.peaks(HALF)
+    flops, peaks = flops_per_token(row), machine.peaks(HALF)
     if flops and peaks and mfu.bounds[0] > each.bounds[1] * max(flops.values()) / peaks[0]:
         share = (each.value or 0.0) * flops["nominal"] / peaks[0]
         because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
         yield path, f"expected at most {100 * share:.3g} % ({because}), found {mfu.text}, {place(row)}"
 
 
-def _each(row: PublishedRow) -> Figure | None:
+def per_device(row: PublishedRow) -> Figure | None:
     """Throughput of one device, printed or computed from that of all; None where it is withheld."""
     each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
     if each is not None and each.value is not None:
@@ -69,7 +69,7 @@ def _each(row: PublishedRow) -> Figure | None:
     return Figure(text=f"{whole.text} / {devices}", value=whole.value / devices)
 
 
-def _agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
+def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
     """Whether some throughput that is printed so gives some share that is."""
     (low, high), (least, most) = each.bounds, mfu.bounds
     slack = 1e-9 * most
@@ -81,14 +81,14 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
     value, peaks = mfu.value or 0.0, machine.peaks(dtypes_of(row))
     for factor in (100, 0.01):
         moved = Figure(text="", value=value * factor, printed=mfu.printed, scale=mfu.scale * factor)
-        if any(_agrees(moved, each, flops, peak) for peak in peaks):
+        if any(mfu_agrees(moved, each, flops, peak) for peak in peaks):
             return "; a hundredfold of it" if factor < 1 else "; a hundredth of it"
     for device, _ in machine.catalogue.devices:
         for dtype in ("fp16", "bf16", "tf32", "fp32"):
             peak = machine.catalogue.peak(device, dtype)
-            if peak is not None and _agrees(mfu, each, flops, peak.flops_per_second):
+            if peak is not None and mfu_agrees(mfu, each, flops, peak.flops_per_second):
                 return f", which is right for the {dtype} peak of {device.model}"
-    doubled = any(_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
+    doubled = any(mfu_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
     return ", which is right for twice the peak, as with sparsity" if doubled else ""
 
 
@@ -96,11 +96,11 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
 def mfu_is_nominal(published: Published) -> Iterator[Violation]:
     """A figure by another convention must not be held against the others."""
     for index, row, machine in rows_on_known_devices(published):
-        mfu, each = row.metrics.mfu, _each(row)
+        mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or mfu.value is None or each is None:
             continue
-        flops, peaks = _flops(row), machine.peaks(dtypes_of(row))
-        by = [name for name, one in flops.items() if any(_agrees(mfu, each, one, peak) for peak in peaks)]
+        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+        by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
         if by and "nominal" not in by:
             found = f"found {mfu.text}, which is that of {by[0]}, {place(row)}"
             yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
@@ -139,12 +139,12 @@ def truly_fp32(published: Published) -> Iterator[Violation]:
 
 def _computed(row: PublishedRow) -> float | None:
     """FLOP/s of one device, nominal; the least that the printed throughput stands for."""
-    each, flops = _each(row), _flops(row).get("nominal")
+    each, flops = per_device(row), flops_per_token(row).get("nominal")
     return None if each is None or flops is None else each.bounds[0] * flops
 
 
 def _spent(row: PublishedRow) -> str:
-    each, flops = _each(row), _flops(row)["nominal"]
+    each, flops = per_device(row), flops_per_token(row)["nominal"]
     assert each is not None
     value = each.value or 0.0
     return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"

@@ -1,0 +1,157 @@
+"""A verdict on each imported row: no error is not yet a check, and the commands say which rows were checked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from llmperf.cases.library import library
+from llmperf.cli.main import call
+from llmperf.importing.document import import_document
+from llmperf.importing.library_match import Known
+from llmperf.validation.verdicts import closing, judged
+
+PUBLISHED = Path(__file__).parents[2] / "published"
+DOCUMENT = """
+# {title}
+## Hardware environment
+- Accelerator: NVIDIA A100-SXM4-40GB
+## General metrics
+| item | value | remark |
+| --- | --- | --- |
+| model | {model} | |
+| precision | {precision} | |
+## Performance metrics
+| configuration | {throughput} | {share} |
+| --- | --- | --- |
+| {configuration} | {speed} | {mfu} |
+"""
+PLAIN = {
+    "title": "NVIDIA configuration and results", "model": "llama2_7b", "precision": "bf16", "throughput": "token/p/s",
+    "configuration": "A100 (1x8)", "speed": "2868", "share": "MFU", "mfu": "38.6%",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdict():
+    known = Known.of(library())
+
+    def only(**changes):
+        text = DOCUMENT.format(**(PLAIN | changes))
+        (found,) = judged(import_document(text.encode(), "README.md", known))[1]
+        return found.outcome, found.why[0]
+
+    return only
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "why"),
+    [
+        ({}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"mfu": "58.6%"}, "wrong", "LP311"),
+        ({"mfu": "38.6"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"throughput": "tokens/s", "speed": "22944"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"speed": "3000 samples/s"}, "not checked", "its throughput is not understood"),
+        ({"speed": "/"}, "not checked", "its throughput is withheld"),
+        ({"throughput": "throughput"}, "not checked", "what its throughput counts is not said"),
+        ({"throughput": "mem", "speed": "32/40"}, "not checked", "no throughput is printed"),
+        ({"share": "remark"}, "not checked", "no MFU is printed"),
+        ({"mfu": "/"}, "not checked", "its MFU is withheld"),
+        ({"mfu": "25.4%-50.6%"}, "not checked", "its MFU is not understood"),
+        ({"model": "mixtral_8x7B"}, "not checked", 'model "mixtral_8x7B" is not in the library'),
+        ({"model": "/"}, "not checked", "no model is named"),
+        ({"precision": "bf16+fp8"}, "not checked", 'no peak is known for precision "bf16+fp8"'),
+        ({"configuration": "* (1x8)"}, "not checked", "its device is unknown"),
+        ({"configuration": "Vendor X (1x8)"}, "not checked", "its device is unknown"),
+        ({"configuration": "Z123 (1x8)"}, "not checked", 'nvidia publishes no device "Z123"'),
+        ({"title": "沐曦 results", "configuration": "C500 (1x8)"}, "not checked",
+         "no plugin of vendor metax is installed"),
+    ],
+)  # fmt: skip
+def test_each_row_agrees_or_is_wrong_or_says_what_is_missing(verdict, changes, outcome, why):
+    assert verdict(**changes) == (outcome, why)
+
+
+def test_rows_beyond_the_listed_findings_are_wrong_too():
+    text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 58.6% |\n" * 30
+    findings, verdicts = judged(import_document(text.encode(), "README.md", Known.of(library())))
+    assert sum(one.code == "LP311" for one in findings) < 30
+    assert [one.outcome for one in verdicts].count("wrong") == 30
+    assert closing(verdicts) == "31 published rows: 1 agree, 30 wrong, 0 not checked"
+
+
+CLOSING = (
+    "19 published rows: 5 agree, 0 wrong, 14 not checked "
+    "(12: no MFU is printed; 1: its MFU is withheld; 1: its throughput is withheld)"
+)
+
+
+@pytest.mark.parametrize("words", [["validate"], ["report"], ["summary"]])
+def test_commands_close_with_how_many_rows_were_checked(words, capsys):
+    assert call([*words, str(PUBLISHED)]) == 0
+    told = capsys.readouterr()
+    assert (told.err if words == ["validate"] else told.out).splitlines()[-1] == CLOSING
+
+
+def test_validate_names_the_lines_that_were_not_checked(capsys):
+    path = PUBLISHED / "llama2_7b_lora_a100"
+    assert call(["validate", str(path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert f"{path}/published.json: line 64: not checked: its MFU is withheld" in lines
+    assert f"{path}/published.json: line 65: agrees: MFU by the nominal convention, of 312 TFLOP/s" in lines
+
+
+def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
+    source = tmp_path / "a" / "README.md"
+    source.parent.mkdir()
+    source.write_text(DOCUMENT.format(**(PLAIN | {"mfu": "58.6%"})) + "| A100 (1x8) | 2868 | / |\n")
+    assert call(["import", str(source), "--out", str(tmp_path / "out"), "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    expected = [(13, "wrong", ["LP311"]), (14, "not checked", ["its MFU is withheld"])]
+    assert [(one["line"], one["verdict"], one["why"]) for one in document["rows"]] == expected
+    assert call(["validate", str(tmp_path / "out"), "--json"]) == 1
+    (file,) = json.loads(capsys.readouterr().out)
+    assert [(one["line"], one["verdict"], one["why"]) for one in file["rows"]] == expected
+    assert call(["report", str(tmp_path / "out"), "--json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in report["verdicts"]] == ["wrong", "not checked"]
+    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(one["verdict"], one["verdict_why"]) for one in rows] == [
+        ("wrong", "LP311"), ("not checked", "its MFU is withheld")
+    ]  # fmt: skip
+    assert call(["summary", str(tmp_path / "out"), "--json"]) == 0
+    (kind,) = json.loads(capsys.readouterr().out)
+    assert (kind["vendor"], kind["rows"], kind["wrong"], kind["not_checked"]) == ("nvidia", 2, 1, 1)
+    assert kind["best"]["line"] == 14, "a row that is wrong is not the best one"
+
+
+def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
+    source = tmp_path / "README.md"
+    source.write_text(DOCUMENT.format(**PLAIN))
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split()[:6] == ["document", "rows", "agree", "wrong", "not", "checked"]
+    assert "nvidia" in out[2]
+    assert out[-1] == "1 published row: 1 agree, 0 wrong, 0 not checked"
+
+
+def test_a_summary_of_imports_takes_no_baseline(capsys):
+    assert call(["summary", str(PUBLISHED), "--baseline", "published"]) == 2
+    assert "--baseline: expected runs to hold against it, found imported documents" in capsys.readouterr().err
+
+
+def test_an_edited_document_is_wrong(tmp_path):
+    document = json.loads((PUBLISHED / "llama2_7b_megatron_deepspeed_a100" / "published.json").read_text())
+    document["rows"][0]["model"] = None
+    path = tmp_path / "published.json"
+    path.write_text(json.dumps(document))
+    from llmperf.validation.check import validate_path
+
+    (file,) = validate_path(path)
+    assert [(one.outcome, one.why) for one in file.verdicts] == [
+        ("wrong", ("LP622",)), ("agrees", ("MFU by the nominal convention, of 312 TFLOP/s",))
+    ]  # fmt: skip
