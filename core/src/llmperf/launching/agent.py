@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from llmperf.types.records import Phase, PhaseRecord
 
 GRACE_SECONDS = 1.5
 """Between asking a rank to end and killing it."""
+STORE_BACKLOG = 1024
+"""Ranks that may knock before rank 0 opens its store."""
 
 
 def python_module(module: str) -> tuple[str, ...]:
@@ -87,9 +90,7 @@ class Agent:
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them; 0 if all ended well, 1 if one did not, 128 + n after signal n."""
         try:
-            for local_rank in range(self._plan.layout.devices_per_node):
-                self._start(local_rank)
-            self._report()
+            self._start_all()
             while self._alive():
                 wakeup.wait(1.0)
                 self._reap()
@@ -103,9 +104,27 @@ class Agent:
             return 128 + wakeup.signal
         return 1 if any(one.bad for one in self._exits) else 0
 
-    def _start(self, local_rank: int) -> None:
+    def _start_all(self) -> None:
+        """Start each rank. On a single node they may meet at a socket that is bound here and given to rank 0: no other
+        process can take its port, and it is not reached from other hosts.
+        """
+        with ExitStack() as stack:
+            store = None
+            if self._plan.layout.nodes == 1:
+                store = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=STORE_BACKLOG))
+            for local_rank in range(self._plan.layout.devices_per_node):
+                self._start(local_rank, store)
+        self._report()
+
+    def _start(self, local_rank: int, store: socket.socket | None) -> None:
         rank = self._node_rank * self._plan.layout.devices_per_node + local_rank
         environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
+        handed_on: tuple[int, ...] = ()
+        if store is not None:
+            environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname())
+            if rank == 0:
+                environment["LLMPERF_STORE_FD"] = str(store.fileno())
+                handed_on = (store.fileno(),)
         with rundir.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
                 [*python_module(rank_module(self._plan)), "--run-dir", str(self._run)],
@@ -114,6 +133,7 @@ class Agent:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=handed_on,
                 preexec_fn=end_with_parent(signal.SIGKILL),
             )
         self._processes.append(process)

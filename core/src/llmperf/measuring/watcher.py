@@ -180,7 +180,12 @@ def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
     argv = [fill(word, values) for word in script.command]
     try:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=born
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(int(store),) if (store := os.environ.get("LLMPERF_STORE_FD")) else (),
+            preexec_fn=born,
         )
     except OSError as error:
         raise UserError(f"plan.json: script.command: cannot start {argv[0]}: {error.strerror}") from None

@@ -1,9 +1,12 @@
-"""Joining the ranks."""
+"""Joining the ranks, on one node over its loopback interface alone."""
 
 from __future__ import annotations
 
 import datetime
 import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch.distributed
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
     from llmperf.types import Device, Plan
 
 GRACE_SECONDS = 30.0
+ADDRESS, DESCRIPTOR = "LLMPERF_STORE_ADDRESS", "LLMPERF_STORE_FD"
+"""What the agent sets in the ranks of a single node: where they meet, and on rank 0 the descriptor of that socket."""
+SCHEME = "llmperf"
+
+Meeting = tuple[torch.distributed.Store, int, int]
+_stores: list[torch.distributed.Store] = []
 
 
 def torch_device(device: Device) -> torch.device:
@@ -36,8 +45,58 @@ def joined() -> bool:
 
 
 def join_ranks(plan: Plan, backend: str) -> None:
-    """Make the process group of all ranks from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
-    torch.distributed.init_process_group(backend, timeout=set_timeouts(plan))
+    """Make the process group of all ranks."""
+    torch.distributed.init_process_group(backend, init_method=meeting_point(), timeout=set_timeouts(plan))
+
+
+def meeting_point() -> str:
+    """The `init_method` of every process group: how its ranks find each other.
+
+    On one node that is the socket which the agent listens on; elsewhere MASTER_ADDR and MASTER_PORT.
+    """
+    if ADDRESS not in os.environ:
+        return "env://"
+    stay_on_loopback()
+    if SCHEME not in rendezvous_handlers():
+        torch.distributed.register_rendezvous_handler(SCHEME, meet)
+    return f"{SCHEME}://"
+
+
+def meet_as_agent_says() -> None:
+    """Have groups of foreign code, which meets by `env://`, meet at the agent's socket too where there is one."""
+    if meeting_point() != "env://":
+        rendezvous_handlers()["env"] = meet
+
+
+def rendezvous_handlers() -> dict[str, Callable[..., Iterator[Meeting]]]:
+    """Torch's table of them, by the scheme of the `init_method`."""
+    table: dict[str, Callable[..., Iterator[Meeting]]] = sys.modules["torch.distributed.rendezvous"].__dict__[
+        "_rendezvous_handlers"
+    ]
+    return table
+
+
+def stay_on_loopback() -> None:
+    """Have gloo and NCCL listen on the loopback interface, unless the user has chosen one."""
+    names = {name for _, name in socket.if_nameindex()}
+    loopback = next((name for name in ("lo", "lo0") if name in names), None)
+    if loopback is not None:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, loopback)
+
+
+def meet(_: str, timeout: datetime.timedelta = distributed_c10d.default_pg_timeout, **__: object) -> Iterator[Meeting]:
+    """Torch's rendezvous by the agent's socket: the store, this rank, the number of ranks.
+
+    The agent has bound that socket to 127.0.0.1 and handed it to rank 0, so nobody else can take its port.
+    """
+    rank, world = own_rank(), int(os.environ["WORLD_SIZE"])
+    host, _, port = os.environ[ADDRESS].rpartition(":")
+    socket_of_agent = {"master_listen_fd": int(os.environ[DESCRIPTOR])} if rank == 0 else {}
+    if not _stores:
+        _stores.append(torch.distributed.TCPStore(host, int(port), world, rank == 0, timeout, **socket_of_agent))
+    _stores.append(torch.distributed.PrefixStore(str(len(_stores)), _stores[0]))  # a second group after the first
+    yield _stores[-1], rank, world
 
 
 def own_rank() -> int:

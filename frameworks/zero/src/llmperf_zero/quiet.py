@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import deepspeed
 import torch
-from llmperf_pytorch.processes import set_timeouts
+from llmperf_pytorch.processes import meeting_point, set_timeouts
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -27,9 +27,13 @@ def skip_inference_kernel() -> None:
 
 
 def init_ranks(plan: Plan, device: torch.device, backend: str) -> None:
-    """Join the ranks as DeepSpeed wants it, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+    """Join the ranks as DeepSpeed wants it."""
     if device.type == "cpu":
         skip_inference_kernel()
     deepspeed.init_distributed(
-        dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=set_timeouts(plan)
+        dist_backend=backend,
+        auto_mpi_discovery=False,
+        verbose=False,
+        timeout=set_timeouts(plan),
+        init_method=meeting_point(),
     )

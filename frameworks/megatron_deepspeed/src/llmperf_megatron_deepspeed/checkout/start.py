@@ -62,12 +62,13 @@ def prepare_data(plan: Plan) -> Path:
 
 
 def prepare_deepspeed(plan: Plan) -> None:
-    """No group that waits much longer than the controller, no kernel for inference."""
+    """No group that waits much longer than the controller, none that listens beyond this host, no inference kernel."""
     from llmperf_pytorch.limits import on_cpu
-    from llmperf_pytorch.processes import set_timeouts
+    from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
     from llmperf_zero.quiet import skip_inference_kernel
 
     set_timeouts(plan)
+    meet_as_agent_says()
     if on_cpu(plan.probe):
         skip_inference_kernel()
 

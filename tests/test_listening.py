@@ -1,0 +1,91 @@
+"""Where the ranks of a run listen: on the loopback interface, under each framework."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+LISTENING = "0A"
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+FRAMEWORKS = {
+    "pytorch": ("--framework", "pytorch"),
+    "zero": (),
+    "megatron TP2": ("--framework", "megatron_deepspeed", "--set", "tensor_parallel=2"),
+    "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
+    "lora": ("--framework", "lora", "--set", "contract.lora.rank=8"),
+}
+
+
+def listening(run: Path) -> dict[str, set[str]]:
+    """Addresses and ports that the processes of a run listen on, by command."""
+    sockets = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes()
+            if run.name.encode() not in words:
+                continue
+            links = [os.readlink(one) for one in (entry / "fd").iterdir()]
+        except OSError:
+            continue
+        sockets.update({one[8:-1]: words for one in links if one.startswith("socket:[")})
+    found: dict[str, set[str]] = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENING and words[9] in sockets:
+                found.setdefault(address(words[1]), set()).add(sockets[words[9]].decode().replace("\0", " "))
+    return found
+
+
+def address(text: str) -> str:
+    """`127.0.0.1:8080` of `0100007F:1F90`: words of 32 bits, each as the host holds it."""
+    digits, port = text.split(":")
+    data = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
+    if len(data) == 4:
+        host = ".".join(map(str, data))
+    elif data[:12] == bytes(10) + b"\xff\xff":
+        host = "::ffff:" + ".".join(map(str, data[12:]))
+    else:
+        host = "::1" if data == bytes(15) + b"\1" else data.hex()
+    return f"{host}:{int(port, 16)}"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path: Path, framework: str):
+    small = ["--set", "model=llama_tiny", "--set", "seq_len=64", "--set", "steps=3000"]
+    argv = [sys.executable, "-m", "llmperf", "run", "default", *small, *FRAMEWORKS[framework]]
+    run = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        folder = stepping(tmp_path, run)
+        found = listening(folder)
+    finally:
+        run.terminate()
+        run.communicate(timeout=60)
+    assert found
+    outside = {where: who for where, who in found.items() if not where.startswith(LOOPBACK)}
+    assert outside == {}
+
+
+def stepping(folder: Path, run: subprocess.Popen[str]) -> Path:
+    """The run folder, once its second rank has made a step."""
+    limit = time.monotonic() + 150
+    while time.monotonic() < limit:
+        assert run.poll() is None, run.communicate()
+        for records in (folder / "runs").glob("*/records/rank-00001.jsonl"):
+            if '"kind":"step"' in records.read_text():
+                return records.parents[1]
+        time.sleep(0.1)
+    raise AssertionError("no step in 150 s")
