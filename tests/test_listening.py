@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -23,13 +25,14 @@ FRAMEWORKS = {
     "zero": (),
     "megatron TP2": ("--framework", "megatron_deepspeed", "--set", "tensor_parallel=2"),
     "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
+    "paddle": ("--framework", "paddle"),
     "lora": ("--framework", "lora", "--set", "contract.lora.rank=8"),
 }
 
 
-def listening(run: Path) -> dict[str, set[str]]:
-    """Addresses and ports that the processes of a run listen on, by command."""
-    sockets = {}
+def listening(run: Path) -> dict[str, str]:
+    """Addresses and ports that the processes of a run listen on, each with the interface it is bound to, if any."""
+    sockets: dict[str, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -37,17 +40,25 @@ def listening(run: Path) -> dict[str, set[str]]:
             words = (entry / "cmdline").read_bytes()
             if run.name.encode() not in words:
                 continue
-            links = [os.readlink(one) for one in (entry / "fd").iterdir()]
+            links = {int(one.name): os.readlink(one) for one in (entry / "fd").iterdir()}
         except OSError:
             continue
-        sockets.update({one[8:-1]: words for one in links if one.startswith("socket:[")})
-    found: dict[str, set[str]] = {}
+        sockets.update({link[8:-1]: (int(entry.name), fd) for fd, link in links.items() if link.startswith("socket:[")})
+    found = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             words = line.split()
             if words[3] == LISTENING and words[9] in sockets:
-                found.setdefault(address(words[1]), set()).add(sockets[words[9]].decode().replace("\0", " "))
+                found[address(words[1])] = interface(*sockets[words[9]])
     return found
+
+
+def interface(process: int, descriptor: int) -> str:
+    """What another process's socket is bound to by SO_BINDTODEVICE; empty if to nothing."""
+    syscall, pidfd_open, pidfd_getfd, bind_to_device = ctypes.CDLL(None).syscall, 434, 438, 25
+    copy = syscall(pidfd_getfd, syscall(pidfd_open, process, 0), descriptor, 0)
+    with socket.socket(fileno=copy) as one:
+        return one.getsockopt(socket.SOL_SOCKET, bind_to_device, 16).rstrip(b"\0").decode()
 
 
 def address(text: str) -> str:
@@ -75,7 +86,7 @@ def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path: 
         run.terminate()
         run.communicate(timeout=60)
     assert found
-    outside = {where: who for where, who in found.items() if not where.startswith(LOOPBACK)}
+    outside = {where: bound for where, bound in found.items() if not where.startswith(LOOPBACK) and bound != "lo"}
     assert outside == {}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from paddle.distributed import fleet
 
 from llmperf_paddle.layers import DividedLayers, Layers, PlainLayers
+from llmperf_paddle.loopback import choose_interface, confine_stores
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -17,7 +18,11 @@ ORDER = ["pp", "dp", "sharding", "sep", "mp"]
 
 def join(plan: Plan) -> Any:
     """Make all groups; fleet's `HybridCommunicateGroup`."""
+    if plan.layout.nodes == 1:
+        choose_interface()
     fleet.init(is_collective=True, strategy=strategy(plan), log_level="WARNING")
+    if plan.layout.nodes == 1:
+        confine_stores()
     return fleet.get_hybrid_communicate_group()
 
 

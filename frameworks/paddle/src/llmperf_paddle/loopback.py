@@ -1,0 +1,36 @@
+"""Keeping the ranks of one node off the network. Paddle's stores listen on all interfaces, and take no address."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+SO_BINDTODEVICE = 25
+"""Of Linux; Python names it since 3.14."""
+
+
+def choose_interface() -> None:
+    """Have gloo listen on the loopback interface, unless the user has chosen one; before the first group is made."""
+    if (name := interface()) is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
+def confine_stores() -> None:
+    """Take connections through the loopback interface alone, on every socket of this process that listens everywhere.
+
+    Best effort: Linux allows it to anyone since 5.7, before that to root.
+    """
+    name = interface()
+    if name is None or not os.path.isdir("/proc/self/fd"):
+        return
+    for entry in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(entry))) as one:
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and one.getsockname()[0] in ("0.0.0.0", "::"):
+                one.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, name.encode() + b"\0")
+
+
+def interface() -> str | None:
+    """Name of the loopback interface; None where it has neither of its usual names."""
+    names = {name for _, name in socket.if_nameindex()}
+    return next((name for name in ("lo", "lo0") if name in names), None)
