@@ -213,6 +213,12 @@ def test_states_are_those_of_the_zero_paper(stage: int, gigabytes: float) -> Non
     assert state_bytes(7_500_000_000, layout(stage, 64), "fp16") / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
+def test_what_the_update_holds_is_divided_as_optimiser_states_are() -> None:
+    assert state_bytes(1000, layout(0), "bf16", update_bytes=4) == (16 + 4) * 1000
+    assert state_bytes(1000, layout(1, 2), "bf16", update_bytes=6) == 4 * 1000 + (12 + 6) * 500
+    assert state_bytes(1000, layout(1, 2), "bf16", trainable=100, update_bytes=6) == 2 * 1000 + 2 * 100 + (12 + 6) * 50
+
+
 def test_fp32_states_have_no_second_copy() -> None:
     assert state_bytes(1000, layout(0), "fp32") == 16 * 1000
     assert state_bytes(1000, layout(1, 2), "tf32") == 8 * 1000 + 8 * 500

@@ -43,6 +43,16 @@ def test_no_clipping_is_zero_to_deepspeed(program):
     assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
 
 
+def test_the_estimate_of_memory_has_what_deepspeeds_update_holds(program):
+    held = {}
+    for precision in ("fp32", "bf16"):
+        for stage in range(4):
+            task = {"contract": {"precision": precision}, "tuning": {"sharding_stage": stage}}
+            held[precision, stage] = worker_plan(program, task).update_bytes_per_parameter
+    assert [held["bf16", stage] for stage in range(4)] == [4, 6, 6, 0]
+    assert {held["fp32", stage] for stage in range(4)} == {0}
+
+
 def test_every_stage_plans(program):
     for stage in range(4):
         worker = worker_plan(program, {"tuning": {"sharding_stage": stage}})

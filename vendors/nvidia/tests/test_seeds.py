@@ -127,13 +127,22 @@ def memory_problems(found: Any) -> list[str]:
     return [one.message for one in found.problems if one.message.startswith("weights, gradients")]
 
 
-@pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
+@pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
 def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
     found = draft(Request(case, on="H200:1x1"))
     assert found.plan is not None, found.problems
     assert degrees(found.plan) == (1, 1, 1)
     assert memory_problems(found) == []
     assert not any(change.contract for change in found.plan.spec.changes)
+
+
+def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu() -> None:
+    """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
+    found = draft(Request(MEGATRON, on="H200:1x1"))
+    assert {one.where for one in found.problems} == {"tuning.tensor_parallel"}
+    alone = planned(MEGATRON, "H200:1x1", "tensor_parallel=1", "gradient_checkpointing=true")
+    assert max(alone.state_bytes_per_stage) == pytest.approx(138.1 * 2**30, rel=0.002)
+    assert max(alone.state_bytes_per_stage) > 0.97 * alone.probe.devices[0].memory_bytes
 
 
 @pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
@@ -148,7 +157,8 @@ def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> No
     found = draft(Request(case, on=on))
     assert memory_problems(found) == []
     if found.plan is not None:
-        assert max(found.plan.state_bytes_per_stage) < 0.8 * found.plan.probe.devices[0].memory_bytes
+        # 13B at ZeRO-1 over 16: 66 of 80 GiB; published were 77 in use, activations included
+        assert max(found.plan.state_bytes_per_stage) < 0.85 * found.plan.probe.devices[0].memory_bytes
         assert not any(change.contract for change in found.plan.spec.changes)
 
 

@@ -170,7 +170,7 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         flops=sketch.flops,
         peak=peak,
         peak_problem=peak_problem,
-        state_bytes_per_stage=_state_bytes(sketch, layout),
+        state_bytes_per_stage=_state_bytes(sketch, layout, worker.update_bytes_per_parameter if worker else 0.0),
         needs=worker.needs if worker else None,
         launcher=request.launcher,
         agent=worker.agent if worker else (),
@@ -202,11 +202,11 @@ def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
         raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
 
 
-def _state_bytes(sketch: Draft, layout: Layout) -> tuple[int, ...]:
+def _state_bytes(sketch: Draft, layout: Layout, update_bytes: float) -> tuple[int, ...]:
     from llmperf.accounting.memory import stage_state_bytes
 
     trainable = workload(sketch.spec).lora_parameters
-    return stage_state_bytes(sketch.spec.model, layout, sketch.spec.contract.precision, trainable)
+    return stage_state_bytes(sketch.spec.model, layout, sketch.spec.contract.precision, trainable, update_bytes)
 
 
 def now() -> str:

@@ -109,6 +109,9 @@ class WorkerPlan:
     """What the ranks run, if that is an external script; `llmperf_parse_log` then reads what it prints."""
     padding: bool = False
     """Whether it leaves padding out of losses and tokens; where it does not, a padded contract is refused."""
+    update_bytes_per_parameter: NonNegative = 0.0
+    """Bytes that the update holds for a moment beside weights, gradients and optimiser states, such as float32 copies
+    of 16-bit gradients: for each trained parameter in a rank's shard of the optimiser states."""
     notes: tuple[str, ...] = ()
     """What a reader of the result should know of how it was made."""
     problems: tuple[Problem, ...] = ()
@@ -241,8 +244,8 @@ class Plan:
     peak_problem: str | None = None
     """Why there is no peak, and so no MFU."""
     state_bytes_per_stage: tuple[Count, ...] = ()
-    """Weights, gradients and optimiser states of one rank of each pipeline stage, estimated; activations not counted.
-    Empty where there is no estimate."""
+    """Weights, gradients, optimiser states and what the update holds beside them, of one rank of each pipeline stage,
+    estimated; activations not counted. Empty where there is no estimate."""
     needs: Needs | None
     """What the framework asks of the devices; None when the framework could not plan."""
     launcher: str

@@ -28,6 +28,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=True,
         files=_zero_files(spec, layout.data_parallel) if spec.tuning.sharding_stage and not found else {},
+        update_bytes_per_parameter=_update_bytes(spec) if spec.tuning.sharding_stage and not found else 0.0,
         notes=() if found else tuple(notes(spec)),
         problems=found,
     )
@@ -37,6 +38,12 @@ def _zero_files(spec: RunSpec, data_parallel: int) -> Mapping[str, str]:
     from llmperf_zero.config import CONFIG, ds_config
 
     return {CONFIG: ds_config(spec, data_parallel)}
+
+
+def _update_bytes(spec: RunSpec) -> float:
+    from llmperf_zero.config import update_bytes_per_parameter
+
+    return update_bytes_per_parameter(spec)
 
 
 @llmperf.hookimpl

@@ -12,6 +12,18 @@ CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
 
 
+def update_bytes_per_parameter(spec: RunSpec) -> float:
+    """What DeepSpeed's update holds beside ZeRO's states, bytes for each trained parameter of a rank's shard.
+
+    In 16 bits at stages 1 and 2: the gradients of the shard a second time, flat (2), and their copy in float32 (4). At
+    stage 0: the copy alone. At stage 3 DeepSpeed updates in parts of `sub_group_size`, which is not counted. Source:
+    DeepSpeed 0.19.8, `step` in zero/stage_1_and_2.py (`flat_grad_partition`, `single_grad_partition`) and in
+    fp16/unfused_optimizer.py (`fp32_param.grad`).
+    """
+    half = spec.contract.precision in ("bf16", "fp16")
+    return {0: 4.0, 1: 6.0, 2: 6.0}.get(spec.tuning.sharding_stage, 0.0) if half else 0.0
+
+
 def ds_config(spec: RunSpec, data_parallel: int) -> str:
     """The text of `ds_config.json`. What it does not name has DeepSpeed's default.
 

@@ -20,7 +20,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.limits import common_problems, needed_features, option_problems
 
-    from llmperf_zero.config import CONFIG, ds_config
+    from llmperf_zero.config import CONFIG, ds_config, update_bytes_per_parameter
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
@@ -29,6 +29,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=True,
         files={CONFIG: ds_config(spec, layout.data_parallel)},
+        update_bytes_per_parameter=update_bytes_per_parameter(spec),
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),
