@@ -120,8 +120,8 @@ def test_findings_stand_below_the_table(example):
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_markdown_has_the_sections_of_the_published_readmes(example, language):
     text = render_markdown(typed(example), language)
-    english = ("Environment", "Parallelism", "Optimisation strategy", "Batch", "General", "Performance", "Findings")
-    chinese = ("环境配置", "并行策略", "优化策略", "输入批尺寸", "通用指标", "性能指标", "校验结果")
+    english = ("Findings", "Environment", "Parallelism", "Optimisation strategy", "Batch", "General", "Performance")
+    chinese = ("校验结果", "环境配置", "并行策略", "优化策略", "输入批尺寸", "通用指标", "性能指标")
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     expected = english if language == "en" else chinese
     assert [heading for heading in headings if heading in expected] == list(expected)
@@ -213,6 +213,32 @@ def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
     assert "800.0" in first
     assert "complete" in first
     assert "failed" in second
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "Configuration and results, 3 runs"), ("zh", "3 次运行")])
+def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, language, title):
+    for name, figure in (("slow", 10.0), ("fast", 30.0), ("middle", 20.0)):
+        example["metrics"]["tokens_per_second_per_device"] = figure
+        save(tmp_path / name / "result.json", example | {"run_id": name})
+    assert call(["report", str(tmp_path), "--format", "markdown", "--lang", language]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (first,) = [line for line in lines if line.startswith("# ")]
+    assert lines[0] == first
+    assert title in first
+    rows = [line.split(" | ") for line in lines[2:7]]
+    assert [row[-1].removesuffix(" |") for row in rows[2:]] == ["fast", "middle", "slow"]
+    runs = [line for line in lines if line.startswith("## ")]
+    assert [line.rpartition(", ")[2] for line in runs] == ["fast", "middle", "slow"]
+    assert not any(line.startswith("#####") for line in lines)
+
+
+def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
+    published = Path(__file__).parents[2] / "published"
+    assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]
+    assert sum(line.startswith("## ") for line in lines) == 6
+    assert lines[2].startswith("| model | case | device |")
 
 
 def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import wcwidth
+from llmperf import documents
 from llmperf.cli.main import call
 from llmperf.reporting.text_table import Column, laid_out, wrapped_cell
+from llmperf.types import Result
 
 PUBLISHED = str(Path(__file__).parents[2] / "published")
 
@@ -97,3 +99,30 @@ def test_columns_that_say_nothing_go_first():
     columns = [Column(title=name, importance=place) for place, name in enumerate(["a", "empty", "b"], start=1)]
     table = laid_out(columns, [["1" * 6, "-", "2" * 6]], 15)
     assert table.left_out == ("empty",)
+
+
+def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, monkeypatch):
+    finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
+    results = []
+    for number, figure in enumerate((100.0, 104.0, 102.0)):
+        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "findings": [finding] * (number == 2)}
+        document["metrics"]["tokens_per_second_per_device"] = figure
+        results.append((Path(f"runs/run-{number}"), documents.convert(document, Result, "result")))
+    monkeypatch.setattr("llmperf.running.measure", lambda *_: iter(results))
+    assert call(["run", "--repeat", "3", "--out", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    header, _, *rows, _gap, told, _, spread = out.splitlines()
+    assert header.split()[:2] == ["run", "folder"]
+    assert [row.split()[:2] for row in rows] == [["runs/run-0", "100"], ["runs/run-1", "104"], ["runs/run-2", "102"]]
+    assert told == "run-2: LP302 error /mfu/0/value: expected less"
+    assert spread == "3 runs: token/p/s median 102.0, 100.0 to 104.0, spread 3.9 % of the median"
+    assert "run 2 of 3: 104.0 token/p/s" in err
+    assert "peak" not in out
+
+
+def test_long_cells_are_cut_after_some_lines_and_that_is_said():
+    columns = [Column(title="a", importance=1, wraps=8), Column(title="b", importance=2)]
+    table = laid_out(columns, [["word " * 20, "x"]], 12)
+    assert table.cut
+    assert [line.split("  ")[0].strip() for line in table.text.splitlines()[2:]] == ["word word"] * 3 + ["word w..."]
+    assert not laid_out(columns, [["word " * 20, "x"]], None).cut

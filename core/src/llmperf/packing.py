@@ -86,9 +86,9 @@ def _files(run: Path, with_logs: bool) -> Iterator[Path]:
 
 
 def _readme(results: Sequence[Result], language: str) -> str:
-    from llmperf.reporting.markdown import render_markdown
+    from llmperf.reporting.markdown_runs import render_runs
 
-    return "\n".join(render_markdown(result, language) for result in results)
+    return render_runs(results, language)
 
 
 def _manifest(runs: Sequence[str], members: dict[str, bytes]) -> Manifest:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 import click
 
 COLOURS = {"failed": "red", "aborted": "red", "error": "red", "warning": "yellow", "complete": "green", "ok": "green"}
+COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 """Of a status or a severity."""
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
@@ -70,7 +71,7 @@ class ColourOption(click.Option):
 def painted(word: str, text: str | None = None) -> str:
     """A status or severity in its colour, or another text in the colour of that word."""
     shown = word if text is None else text
-    colour = COLOURS.get(word.partition(":")[0])
+    colour = COLOURS.get(word) or COLOURS.get(word.partition(":")[0])
     return click.style(shown, fg=colour) if colour else shown
 
 

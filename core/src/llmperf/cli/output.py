@@ -59,7 +59,7 @@ def print_table(
     shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     table = laid_out(columns, shown, page_width(wide), painted)
     click.echo(table.text)
-    if table.left_out:
+    if table.left_out or table.cut:
         click.echo(f"\n{left_out_text(table, 'en', remedy)}")
 
 

@@ -9,7 +9,7 @@ import click
 
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.names import Folder
-from llmperf.cli.output import print_json
+from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
     elif repeat > 1:
-        say_spread([result for _, result in results])
+        show_repeats(results)
     ctx.exit(_exit_code([result for _, result in results]))
 
 
@@ -71,9 +71,12 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
         for folder, result in measure(sketch, out, repeat, line.show):
             line.clear()
             results.append((folder, result))
-            if not quiet:
+            if not quiet and repeat == 1:
                 click.echo(painted_severities(result_table(result, paint=painted)))
                 click.echo(f"\nrun folder: {folder}")
+            elif not quiet:
+                click.echo(repeat_line(result, len(results), repeat), err=True)
+            if not quiet:
                 _log_tail(result)
     return results
 
@@ -94,6 +97,41 @@ def headline(sketch: Draft) -> str:
     ranks = spec.tuning.nodes * spec.tuning.devices
     what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
     return f"{what} on {ranks} x {device.model} ({sketch.machine.vendor}), {spec.contract.steps} steps"
+
+
+REPEAT_FIGURES = ("token/p/s", "step, s", "MFU (nominal)", "final loss", "memory of a rank, GiB")
+"""Those of `llmperf compare` that a table of repeats shows."""
+
+
+def repeat_line(result: Result, number: int, repeat: int) -> str:
+    """`run 2 of 4: 1,234.5 token/p/s`, as soon as it ended."""
+    from llmperf.reporting.cells import number as figure
+
+    told = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
+    return f"run {number} of {repeat}: {told if result.status == 'complete' else painted(result.status)}"
+
+
+def show_repeats(results: list[tuple[Path, Result]]) -> None:
+    """A table of repeats, the findings of each, and the spread; the folder of each run has its full report."""
+    from llmperf.reporting.cells import printable
+    from llmperf.reporting.comparison import FIGURES, shown
+    from llmperf.reporting.text_table import Column
+
+    columns = [Column(title="run folder", importance=1, wraps=18)]
+    columns += [Column(title=title, importance=place, right=True) for place, title in enumerate(REPEAT_FIGURES, 3)]
+    columns.append(Column(title="status", importance=2))
+    rows = [
+        [str(folder), *(shown(name, FIGURES[name](result)) for name in REPEAT_FIGURES), result.status]
+        for folder, result in results
+    ]
+    print_table(columns, rows)
+    findings = [(result.run_id, one) for _, result in results for one in result.findings]
+    if findings:
+        click.echo()
+    for run_id, one in findings:
+        text = printable(f"{one.code} {one.severity} {one.path}: {one.message}")
+        click.echo(painted_severities(f"{printable(run_id)}: {text}"))
+    say_spread([result for _, result in results])
 
 
 def say_spread(results: list[Result]) -> None:

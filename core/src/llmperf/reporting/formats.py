@@ -63,15 +63,15 @@ def terminal_text(
     if len(results) == 1 and not published:
         return result_table(results[0], language, paint) + "\n"
     table = ranked_table([*map(ranked_result, results), *published], language, width, paint)
-    left_out = f"\n{left_out_text(table, language, WIDE)}\n" if table.left_out else ""
+    left_out = f"\n{left_out_text(table, language, WIDE)}\n" if table.left_out or table.cut else ""
     return f"{table.text}\n{left_out}"
 
 
 def markdown(results: Results, language: str) -> str:
-    """One document for each result, one after the other."""
-    from llmperf.reporting.markdown import render_markdown
+    """One document: of several results a table, then each."""
+    from llmperf.reporting.markdown_runs import render_runs
 
-    return "\n".join(render_markdown(result, language) for _, result in results)
+    return render_runs([result for _, result in results], language)
 
 
 def json(results: Results, language: str) -> str:

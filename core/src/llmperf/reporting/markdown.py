@@ -41,6 +41,7 @@ def render_markdown(result: Result, language: str = "en") -> str:
     """The report of one run; headings in `en` or `zh`. What comes from the result is escaped."""
     sections = (
         _head(result),
+        _findings(result),
         _environment(result),
         _strategy(result),
         _batch(result),
@@ -51,7 +52,6 @@ def render_markdown(result: Result, language: str = "en") -> str:
         _changes(result),
         _rank_memory(result),
         _making(result),
-        _findings(result),
     )
     lines = [_translated(line, language) for section in sections for line in section]
     apart = [line for line, after in zip(lines, [*lines[1:], "end"], strict=True) if line or after]

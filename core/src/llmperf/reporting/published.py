@@ -10,7 +10,6 @@ from llmperf.documents import encode_pretty
 from llmperf.errors import UserError
 from llmperf.reporting.formats import Results, csv_harmless, csv_row, csv_table
 from llmperf.reporting.published_cells import csv_cells, ranked_row, terminal_row
-from llmperf.reporting.published_markdown import published_markdown
 from llmperf.reporting.text_table import Paint
 from llmperf.types.published import Published
 from llmperf.validation.verdicts import closing, judged
@@ -43,10 +42,9 @@ def terminal(
 
 
 def _markdown(results: Results, documents: Documents, language: str) -> str:
-    from llmperf.reporting.markdown import render_markdown
+    from llmperf.reporting.markdown_runs import render_runs
 
-    measured = [render_markdown(result, language) for _, result in results]
-    return "\n".join([*measured, *(published_markdown(one, language) for _, one in documents)])
+    return render_runs([result for _, result in results], language, documents)
 
 
 def _json(results: Results, documents: Documents, language: str) -> str:

@@ -41,6 +41,7 @@ def ranked_table(
 
 def left_out_text(table: TextTable, language: str, remedy: str) -> str:
     """Which columns a narrow terminal has no room for, and how to see them."""
+    missing = [*table.left_out, *[word("the ends of long cells", language)] * table.cut]
     return word("left out to fit the terminal: {columns} ({remedy})", language).format(
-        columns=", ".join(table.left_out), remedy=remedy
+        columns=", ".join(missing), remedy=remedy
     )

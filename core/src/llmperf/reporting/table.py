@@ -109,7 +109,7 @@ COLUMNS = (
     Column(title="loss", importance=9, right=True),
     Column(title="mem, GiB", importance=10, wraps=8, right=True),
     Column(title="fix_hp", importance=8, wraps=14),
-    Column(title="status", importance=6),
+    Column(title="status", importance=6, wraps=12),
     Column(title="run", importance=11, wraps=20),
 )
 """Of a table of several results, the published ones among them."""

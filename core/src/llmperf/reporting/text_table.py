@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from wcwidth import wcswidth, wcwidth
 
+MAX_LINES = 4
+"""Of a cell that wraps."""
+CUT = "..."
 GAP = "  "
 """Between two columns."""
 _JOINT = re.compile(r"(?<=[_/,-])(?=\w)")
@@ -38,6 +41,8 @@ class TextTable:
     """Its lines."""
     left_out: tuple[str, ...]
     """Titles of the columns for which there was no room."""
+    cut: bool
+    """Whether a cell was cut off after MAX_LINES."""
 
 
 def laid_out(
@@ -56,7 +61,8 @@ def laid_out(
     for row in rows:
         lines += _lines([row[index] for index in kept], [widths[index] for index in kept], columns, kept, paint)
     left_out = tuple(column.title for index, column in enumerate(columns) if index not in kept)
-    return TextTable(text="\n".join(lines), left_out=left_out)
+    cut = any(len(wrapped_cell(row[index], widths[index])) > MAX_LINES for row in rows for index in kept)
+    return TextTable(text="\n".join(lines), left_out=left_out, cut=cut)
 
 
 def _by_column(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[tuple[Column, list[str]]]:
@@ -97,7 +103,7 @@ def _lines(
     paint: Paint | None = None,
 ) -> Iterator[str]:
     """One row, over several lines where cells wrap."""
-    wrapped = [wrapped_cell(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    wrapped = [_first_lines(wrapped_cell(cell, width), width) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, wrapped), default=0)):
         parts = []
         for cell, lines, width, index in zip(cells, wrapped, widths, kept, strict=True):
@@ -106,6 +112,16 @@ def _lines(
             shown = paint(line) if paint and line == cell else line
             parts.append(space + shown if columns[index].right else shown + space)
         yield GAP.join(parts).rstrip()
+
+
+def _first_lines(lines: list[str], width: int) -> list[str]:
+    """At most MAX_LINES of a cell; what is cut off is marked."""
+    if len(lines) <= MAX_LINES:
+        return lines
+    last = lines[MAX_LINES - 1]
+    while _width(last) > width - len(CUT):
+        last = last[:-1]
+    return [*lines[: MAX_LINES - 1], last + CUT]
 
 
 def wrapped_cell(text: str, width: int) -> list[str]:

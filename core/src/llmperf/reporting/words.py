@@ -83,6 +83,7 @@ _PAGE = {
     "{shown} of {all} runs": "{all} 次运行中的 {shown} 次",
     "runs": "运行",
     "run": "运行",
+    "the ends of long cells": "长单元格的末尾",
     "left out to fit the terminal: {columns} ({remedy})": "终端宽度不足，未显示：{columns}（{remedy}）",
     "framework": "框架",
     "layout": "并行布局",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -62,21 +60,12 @@ def _of_file(path: Path, results: Sequence[Result]) -> Iterator[tuple[Path, Diff
 
 
 def _expected(text: str, results: Sequence[Result]) -> str:
-    """The results in the language and the order of a document; those that are not in it fill the gaps."""
-    from llmperf.reporting.markdown import render_markdown
+    """What llmperf writes of the results, in the language of a document."""
+    from llmperf.reporting.markdown_runs import render_runs
     from llmperf.reporting.words import word
 
     language = "zh" if word("Configuration and results", "zh") in text.partition("\n")[0] else "en"
-    pool = Counter(render_markdown(one, language).encode("utf-8", "backslashreplace").decode() for one in results)
-    places: list[str | None] = []
-    for part in re.split(r"(?m)^(?=# )", text):  # the only heading of the first level is the first line of each
-        known = next((one for one in (part, part.removesuffix("\n")) if pool[one] > 0), None)
-        if known is not None:
-            pool[known] -= 1
-        places += [known] if part else []
-    rest = pool.elements()
-    filled = [found for one in places if (found := one or next(rest, None)) is not None]
-    return "\n".join([*filled, *rest])
+    return render_runs(results, language).encode("utf-8", "backslashreplace").decode()
 
 
 def _first_difference(text: str, expected: str) -> Difference | None:
