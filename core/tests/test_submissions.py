@@ -309,7 +309,7 @@ def test_what_is_too_large_or_too_many_is_refused(tmp_path, monkeypatch):
         pass
     monkeypatch.setattr(archives, "MAX_MEMBERS", 2)
     many = zip_of(tmp_path / "many.zip", *((f"f{n}", b"") for n in range(3)))
-    with pytest.raises(UserError, match="more than 2 files"), unpacked(many):
+    with pytest.raises(UserError, match="more than 2 members"), unpacked(many):
         pass
 
 
