@@ -295,6 +295,49 @@ def test_the_controller_is_killed(start, stub_plan):
     assert len(result.loss_curve) >= 5
 
 
+def agent_of(run):
+    return read_reports(run.run)[0].pid
+
+
+def guard_of(run):
+    return int(Path(f"/proc/{agent_of(run)}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "victim", "how"),
+    [
+        ({"steps": 20}, None, None),
+        ({"fault": "raises"}, None, None),
+        ({"fault": "killed"}, None, None),
+        ({}, lambda run: run.process.pid, signal.SIGINT),
+        ({}, lambda run: run.process.pid, signal.SIGKILL),
+        ({}, agent_of, signal.SIGKILL),
+        ({}, guard_of, signal.SIGKILL),
+    ],
+    ids=["complete", "rank raises", "rank killed", "interrupted", "controller killed", "agent killed", "guard killed"],
+)
+def test_no_process_of_a_rank_outlives_its_run(start, stub_plan, options, victim, how):
+    """One with an empty environment and a session of its own."""
+    run = start(stub_plan(**{"steps": 5000, "hidden_child": True, **options}))
+    if victim is not None:
+        run.wait_for_steps(5)
+        os.kill(victim(run), how)
+    run.process.communicate(timeout=LIMIT_SECONDS)
+    hidden = [int((run.run / f"hidden-{rank}").read_text()) for rank in (0, 1)]
+    deadline = time.monotonic() + (LIMIT_SECONDS if how == signal.SIGKILL else 0)
+    while any(map(alive, hidden)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in hidden if alive(pid)] == []
+    assert processes_of(run.plan) == []
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of 4 MiB."""

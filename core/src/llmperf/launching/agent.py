@@ -19,7 +19,8 @@ from pathlib import Path
 
 from llmperf import documents, rundir
 from llmperf.errors import UserError
-from llmperf.launching.processes import end_with_parent, send_group
+from llmperf.launching.guard import guarded
+from llmperf.launching.processes import end_descendants, end_with_parent, send_group
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.reader import read_records
 from llmperf.results.endings import AgentReport, RankExit
@@ -100,6 +101,7 @@ class Agent:
             for process in self._processes:
                 if process.returncode is None:
                     send_group(process.pid, signal.SIGKILL)
+            end_descendants()
         if wakeup.signal is not None:
             return 128 + wakeup.signal
         return 1 if any(one.bad for one in self._exits) else 0
@@ -216,6 +218,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master-addr", required=True)
     parser.add_argument("--master-port", type=int, required=True)
     given = parser.parse_args(arguments)
+    return guarded(lambda: _run(given))
+
+
+def _run(given: argparse.Namespace) -> int:
     with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
         try:
             plan = documents.load(given.run_dir / rundir.PLAN, Plan)

@@ -15,7 +15,7 @@ from llmperf import rundir
 from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
-from llmperf.launching.processes import TAG, end_with_parent, send, send_group, sweep
+from llmperf.launching.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.launching.progress import Follower, Progress
 from llmperf.launching.wakeup import Wakeup
 from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
@@ -26,6 +26,8 @@ TICK_SECONDS = 0.2
 GRACE_SECONDS = 4.0
 """Between asking the agents to end, who then stop their ranks, and killing them."""
 
+KILL_SECONDS = 1.0
+"""For the guard of an agent to kill everything below it."""
 STEPS_OF_PATIENCE = 3
 """A run has hung when it is silent for this many times its longest step, if that is more than `Plan.stall_seconds`."""
 
@@ -133,14 +135,32 @@ class Controller:
                 break
             time.sleep(0.02)
         codes = tuple(agent.poll() for agent in self._agents)
-        for agent in self._agents:
-            if agent.poll() is None:
-                send_group(agent.pid, signal.SIGKILL)
+        self._kill()
         sweep(self._tag)
         for agent in self._agents:
             agent.wait()
         self._follower.look()
         return codes
+
+    def _kill(self) -> None:
+        """End the agents that do not end: their guards, asked again, kill all that is below; then the guards too."""
+        late = [agent for agent in self._agents if agent.poll() is None]
+        for agent in late:
+            send(agent.pid, signal.SIGTERM)
+        deadline = time.monotonic() + KILL_SECONDS
+        while any(agent.poll() is None for agent in late) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for agent in late:
+            if agent.poll() is None:
+                send_group(agent.pid, signal.SIGKILL)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._without_guard() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _without_guard(self) -> bool:
+        """Whether an agent still lives whose guard was killed: it is ending what is below it, and has to get there."""
+        groups = {agent.pid for agent in self._agents if agent.poll() == -signal.SIGKILL}
+        return bool(groups) and any(group_of(pid) in groups for pid in tagged(self._tag))
 
 
 def node_commands(run: Path, plan: Plan, tag: str) -> Sequence[NodeCommand]:

@@ -16,6 +16,7 @@ TAG = "LLMPERF_RUN_ID"
 SWEEP_SECONDS = 3.0
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
@@ -35,6 +36,54 @@ def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
             os._exit(1)
 
     return bind
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that `descendants` finds it; only on Linux."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants() -> list[int]:
+    """Ids of the processes below this one, those that have ended left out; empty without /proc."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            state, parent = entry.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents[int(entry.parent.name)] = int(parent)
+    found: set[int] = set()
+    below = {os.getpid()}
+    while below:
+        below = {pid for pid, parent in parents.items() if parent in below} - found
+        found |= below
+    return sorted(found)
+
+
+def end_descendants() -> None:
+    """Kill all processes below this one, and what they start meanwhile, and reap those that are this one's children.
+
+    Whatever session and environment such a process has given itself, it is found if `adopt_orphans` was called before
+    it was started. What the system cannot end within SWEEP_SECONDS is left to the system.
+    """
+    deadline = time.monotonic() + SWEEP_SECONDS
+    while (found := descendants()) and time.monotonic() < deadline:
+        for pid in found:
+            send(pid, signal.SIGKILL)
+        reap_children()
+        time.sleep(0.01)
+    reap_children()
+
+
+def reap_children() -> dict[int, int]:
+    """Take the exit codes of the children that have ended, by process id; negative for signals."""
+    codes = {}
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+    return codes
 
 
 def tagged(tag: str) -> list[int]:
@@ -76,3 +125,11 @@ def send_group(pid: int, what: signal.Signals) -> None:
     """Signal a process group, which may be gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, what)
+
+
+def group_of(pid: int) -> int | None:
+    """The process group of a process; None if it is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

@@ -16,8 +16,8 @@ from llmperf_stub.torch.distributed import arrive, barrier
 
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step (True, False, "device", "host"), fault (with fault_rank, fault_step),
-    tokens (a rank and step), evaluation_seconds, child, waits_at_build, clock_set (seconds by which somebody sets the
-    rank's wall clock in fault_step)."""
+    tokens (a rank and step), evaluation_seconds, child, hidden_child, waits_at_build, clock_set (seconds by which
+    somebody sets the rank's wall clock in fault_step)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -36,6 +36,12 @@ class StubTrainer:
         print(f"rank {self.rank}: ready", flush=True)
         if options.get("child"):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        if options.get("hidden_child"):
+            code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+            path = self.run / f"hidden-{self.rank}"
+            subprocess.Popen([sys.executable, "-I", "-c", code, str(path)], env={}, start_new_session=True)
+            while not path.exists() or not path.read_text():
+                time.sleep(0.01)
         if self.fault == "leave at build":
             os._exit(0)
         if options.get("waits_at_build"):
