@@ -162,7 +162,7 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
 
 
 def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, in_step="device"))
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, in_step="device", step_seconds=0.2))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
@@ -325,7 +325,7 @@ def test_no_process_of_a_rank_outlives_its_run(start, stub_plan, options, victim
     run.process.communicate(timeout=LIMIT_SECONDS)
     hidden = [int((run.run / f"hidden-{rank}").read_text()) for rank in (0, 1)]
     deadline = time.monotonic() + (LIMIT_SECONDS if how == signal.SIGKILL else 0)
-    while any(map(alive, hidden)) and time.monotonic() < deadline:
+    while (any(map(alive, hidden)) or processes_of(run.plan)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in hidden if alive(pid)] == []
     assert processes_of(run.plan) == []
