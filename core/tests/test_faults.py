@@ -162,7 +162,7 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
 
 
 def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, in_step="device", step_seconds=0.2))
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=4.0, in_step="device", step_seconds=0.2))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
