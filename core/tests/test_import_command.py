@@ -71,7 +71,7 @@ def test_a_readme_has_the_name_of_its_folder(tmp_path):
         (None, "No such file"),
         (b"", "found no table"),
         (b"# nothing here\n", "found no table"),
-        (b"# t\n| a | b |\n|---|---|\n| 1 | 2 |\n", "none among its tables (line 2)"),
+        (b"# t\n| a | b |\n|---|---|\n| 1 | 2 |\n", "none among its tables (line 2: columns 'a', 'b' not understood)"),
         (b"\xff\xff", "not UTF-8"),
         (b"\0", "zero byte"),
     ],

@@ -143,3 +143,13 @@ def test_csv_and_json_have_the_share_of_hardware_flops(read, tmp_path, capsys):
     assert "0.549" in capsys.readouterr().out
     assert call(["report", str(tmp_path / "out"), "--json"]) == 0
     assert '"hfu"' in json.dumps(json.loads(capsys.readouterr().out))
+
+
+def test_english_columns_of_accelerators(read):
+    text = "# Results on NVIDIA\n| Model | # GPUs | GPU | MFU | HFU | GradAccum | Throughput (T/s/GPU) | Precision |\n"
+    text += "|---|---|---|---|---|---|---|---|\n| 7b | 8 | h100_80gb | 42.57 | 56.2 | 2 | 9000 | bf16 |\n"
+    document = import_document(text.encode(), "README.md", Known.of(library()))
+    row, where = document.rows[0], document.rows[0].hardware
+    assert [one.text for one in document.unread] == ["Results on NVIDIA"]
+    assert (where.device, where.device_memory, where.devices) == ("h100", 80, 8)
+    assert (row.metrics.mfu.value, row.metrics.hfu.value, row.batch.gradient_accumulation) == (0.4257, 0.562, 2)

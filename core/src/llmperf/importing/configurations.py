@@ -32,6 +32,8 @@ _DEVICE = re.compile(
     r"|[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
     re.IGNORECASE,
 )
+_MEMORY_BESIDE = re.compile(r"[_\s-](\d{2,3})\s?GB?(?![A-Za-z])", re.IGNORECASE)
+"""Behind the name of a device: `h100_80gb`."""
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
 _CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四五六七八九十", 2)}}
 _COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
@@ -57,7 +59,8 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     words = normal(text or "")[:400]
     grid = _GRID.search(words) or _BARE_GRID.search(words)
     device = _DEVICE.match(words)
-    memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else None
+    beside = _MEMORY_BESIDE.match(words, device.end()) if device else None
+    memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
     devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
     nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
     return PublishedHardware(

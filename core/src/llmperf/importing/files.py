@@ -13,10 +13,13 @@ from pathlib import Path
 from llmperf.cases.library import Library
 from llmperf.documents import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import UserError
+from llmperf.importing.cell_text import plain
 from llmperf.importing.document import MAX_BYTES, import_document
 from llmperf.importing.library_match import Known
-from llmperf.types.published import Published
+from llmperf.types.published import Published, Table
 
+MAX_NAMED = 5
+"""Tables, and columns of each, that a refusal names."""
 NAME = "published.json"
 """What a document is written as, in a folder of its own."""
 
@@ -75,8 +78,15 @@ def _found(published: Published) -> str:
     """What a document without results has, for whoever thought that it had some."""
     if not published.tables:
         return "no table"
-    lines = ", ".join(str(table.line) for table in published.tables[:5])
-    return f"none among its tables (line {lines})"
+    tables = "; ".join(f"line {table.line}{_not_understood(table)}" for table in published.tables[:MAX_NAMED])
+    return f"none among its tables ({tables})"
+
+
+def _not_understood(table: Table) -> str:
+    """Which columns of a table have no known meaning."""
+    unknown = [repr(plain(column.header)[:40]) for column in table.columns if column.name is None]
+    named = ", ".join(unknown[:MAX_NAMED]) + f" and {len(unknown) - MAX_NAMED} more" * (len(unknown) > MAX_NAMED)
+    return f": columns {named} not understood" if unknown else ""
 
 
 def folder_name(source: Path) -> str:

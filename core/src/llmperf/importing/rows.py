@@ -78,7 +78,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     dataset = _dataset(document, dataset_text, case.contract.dataset if case else None)
     said = Said(batch, ranks, where, row_settings.free_settings(found, contents, precision, dataset))
     changes = departures(said, case, _defaults(document))
-    if where.configuration and not withheld(where.configuration) and not where.devices_per_node:
+    counted = where.devices is not None and "configuration" not in found.by_name  # in columns of their own
+    if where.configuration and not withheld(where.configuration) and not where.devices_per_node and not counted:
         contents.missing(row.line, where.configuration, "expected nodes x devices such as (1x8)")
     if (unread := unread_device(where)) is not None:
         contents.missing(row.line, unread, "expected the name of a device such as A100; which it was stays unknown")

@@ -13,6 +13,8 @@ from llmperf.types.published import Column, Entry, Table, TableKind, TableRow, U
 
 FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "loss", "evaluation"])
 """Columns that hold what was measured."""
+_AS_COLUMN = {"changes": "fix_hp", "accelerator": "device"}
+"""Meanings of labels that are others as columns: the changes of a label may be the layout too."""
 CIRCUMSTANCES = frozenset(
     ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model", *COUNTS]
 )
@@ -38,7 +40,7 @@ def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
     columns = []
     for header in headers:
         name = column_meaning(header)
-        name = "fix_hp" if name == "changes" else name  # as a column; as a label of a metric it may be the layout too
+        name = _AS_COLUMN.get(name or "", name)
         if name in seen and name not in ("evaluation", "throughput"):
             name = None
         seen.add(name or "")

@@ -42,8 +42,8 @@ BULLET_HEADINGS = re.compile(
 LABELS: dict[str, str] = {
     # hardware
     "machine": "机器型号 服务器型号 机器 machine machinemodel servermodel server host",
-    "accelerator": "机器,加速卡型号 加速卡型号 加速卡 芯片型号 gpu型号 accelerator acceleratormodel acceleratorcard "
-    "gpumodel devicemodel",
+    "accelerator": "gpu gputype 机器,加速卡型号 加速卡型号 加速卡 芯片型号 gpu型号 accelerator acceleratormodel "
+    "acceleratorcard gpumodel devicemodel",
     "cpu": "cpu型号 处理器型号 cpu cpumodel processor",
     "interconnect": "多机网络类型,带宽 多机网络类型 网络类型 带宽 interconnect network networktype "
     "networktype,bandwidth interconnecttype,bandwidth multinodenetwork multimachinenetworktype,bandwidth",
