@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 LAYERS = (
-    {"errors", "asking", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
+    {"errors", "asking", "redaction", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
     {"types"},
     {"hookspecs"},
     {"discovery", "blame", "plugins", "requirements"},

@@ -21,6 +21,29 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, out, err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run", "runs: cannot create: the working directory does not exist any more"),
+        ("validate .", "the working directory does not exist any more"),
+        ("report .", "; the working directory does not exist any more"),
+        ("pack runs/a -o x.zip", "; the working directory does not exist any more"),
+        ("summary .", "; the working directory does not exist any more"),
+        ("new vendor zephyr", "; the working directory does not exist any more"),
+    ],
+)
+def test_a_working_directory_that_was_deleted_is_said_in_one_line(tmp_path, words, said):
+    program = "import os, sys; os.rmdir(os.getcwd()); from llmperf.cli.main import main; main(sys.argv[1:])"
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("llmperf: ")]
+    assert done.returncode == 2
+    assert len(errors) == 1
+    assert errors[0].endswith(said)
+
+
 def test_help_and_version(capsys):
     code, out, _ = run(capsys, "--help")
     assert code == 0

@@ -19,6 +19,7 @@ from llmperf.measuring.reader import read_records
 from llmperf.results.build import build_result
 from llmperf.results.endings import read_ending, read_reports
 from llmperf.types import Result, StepRecord
+from llmperf.validation.check import validate_path
 
 CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
 LIMIT_SECONDS = 15
@@ -105,6 +106,22 @@ def test_a_rank_that_cannot_build_its_trainer(start, stub_plan):
     status, result = start(stub_plan(fault="raise at build", fault_rank=0)).wait()
     assert (status, result.failure.rank, result.failure.exception) == (1, 0, "RuntimeError")
     assert result.loss_curve == ()
+
+
+def test_secrets_in_the_environment_reach_no_file_but_the_log(start, stub_plan, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_VerySecret")
+    monkeypatch.setenv("NCCL_API_KEY", "OtherSecret")
+    plan = stub_plan(fault="tells secrets", fault_rank=0, env={"STUB_PASSWORD": "OpenSesame", "STUB_MODE": "fast"})
+    run = start(plan)
+    status, result = run.wait()
+    assert (status, result.failure.message) == (1, "denied: [withheld] and [withheld]")
+    assert "RuntimeError: denied: [withheld] and [withheld]" in result.failure.log_tail
+    assert result.software.environment["STUB_MODE"] == "fast"
+    for path in [one for one in run.run.rglob("*") if one.is_file() and "logs" not in one.parts]:
+        found = {one for one in ("hf_VerySecret", "OtherSecret", "OpenSesame") if one in path.read_text()}
+        assert not found, path
+    differing = [one for file in validate_path(run.run) for one in file.findings if one.path.startswith("/failure")]
+    assert differing == []
 
 
 def test_a_rank_that_is_killed(start, stub_plan):

@@ -1,4 +1,4 @@
-"""What the core answers itself: its models and cases, FLOP accounting, the local launcher, its reports."""
+"""What the core answers itself: its models and cases, FLOP accounting, the local launcher, its reporters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def llmperf_launchers() -> Iterable[Launcher]:
 
 @hookimpl
 def llmperf_reporters() -> Iterable[Reporter]:
-    """Markdown and JSON."""
+    """Terminal, Markdown, JSON, CSV and HTML."""
     from llmperf.reporting.formats import core_reporters
 
     return core_reporters()

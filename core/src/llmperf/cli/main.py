@@ -140,6 +140,22 @@ def _keep_stdout() -> None:
 
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line and give its exit code; bugs keep their traceback."""
+    said.clear()
+    code = _called(arguments)
+    if code == 2 and not said and _folder_is_gone():
+        return _say("", 2)
+    return code
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _called(arguments: list[str] | None) -> int:
     try:
         code: Any = cli.main(args=arguments, prog_name="llmperf", standalone_mode=False, color=colour.begin())
         return code if isinstance(code, int) else 0
@@ -160,6 +176,10 @@ def call(arguments: list[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _say(f"{error.filename}: {error.strerror}", 2)
+    except FileNotFoundError as error:
+        if error.filename is not None or not _folder_is_gone():
+            raise
+        return _say("", 2)
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:
             raise
@@ -177,7 +197,15 @@ def _shown(char: str) -> str:
     return char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
 
 
+said: list[str] = []
+"""Errors of this command."""
+GONE = "the working directory does not exist any more"
+
+
 def _say(message: str, code: int, lines: bool = False) -> int:
+    said.append(message)
+    if code == 2 and GONE not in message and _folder_is_gone():
+        message = f"{message}; {GONE}" if message else GONE
     line = "".join(map(_shown, message if lines else " ".join(message.split())))
     try:
         click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.chosen())

@@ -44,6 +44,8 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
     """
     from llmperf.planning.build import draft
 
+    if not dry_run:
+        _check_folder(out)
     sketch = draft(request(options))
     if dry_run:
         from llmperf.cli.plan import show
@@ -56,6 +58,16 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
     elif repeat > 1:
         show_repeats(results)
     ctx.exit(_exit_code([result for _, result in results]))
+
+
+def _check_folder(out: Path) -> None:
+    """UserError if ranks would start in a folder that is gone."""
+    from llmperf.errors import UserError
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise UserError(f"{out}: cannot create: the working directory does not exist any more") from None
 
 
 def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from llmperf import documents, rundir
 from llmperf.errors import UserError
+from llmperf.redaction import without_secrets
 from llmperf.types.plan import Plan
 
 RANK_RESERVE_BYTES = 256 * 1024
@@ -44,7 +46,7 @@ def _fill(run: Path, plan: Plan) -> None:
     documents.write_bytes(run / rundir.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
     reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
     documents.write_bytes(run / rundir.RESULT_RESERVE, bytes(reserve))
-    documents.save(run / rundir.PLAN, plan)
+    documents.save(run / rundir.PLAN, replace(plan, env=without_secrets(plan.env)))  # ranks inherit the others
     for name, text in plan.files.items():
         path = run / rundir.FILES / name
         path.parent.mkdir(parents=True, exist_ok=True)

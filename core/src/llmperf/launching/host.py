@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from llmperf.redaction import without_secrets
 from llmperf.results.endings import Host
 
 ALLOWED_NAMES = (
@@ -44,8 +45,12 @@ MAX_VALUE = 200
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment, what changes how a run goes: an allow-list of names, with values of at most 200 characters."""
-    allowed = (name for name in sorted(environment) if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
+    """Of an environment, what changes how a run goes: an allow-list of names, with values of at most 200 characters.
+
+    Names that say they hold a secret (`redaction.SECRET_NAME`) are left out.
+    """
+    safe = sorted(without_secrets(environment))
+    allowed = (name for name in safe if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
     return _short({name: environment[name] for name in allowed})
 
 
@@ -59,7 +64,7 @@ def _printable(value: str) -> str:
 
 def this_host(planned: Mapping[str, str]) -> Host:
     """What this host is. The `planned` variables, those that plugins set for the ranks, are recorded whatever their
-    names: the plan has them too. Of the others, which may be anybody's, the allow-list.
+    names, but for secrets: the plan has them too. Of the others, which may be anybody's, the allow-list.
     """
     return Host(
         os=_os_name(),
@@ -67,7 +72,7 @@ def this_host(planned: Mapping[str, str]) -> Host:
         python=platform.python_version(),
         cpu=_cpu_name(),
         memory_bytes=_memory_bytes(),
-        environment=dict(sorted({**recorded_environment(os.environ), **_short(planned)}.items())),
+        environment=dict(sorted({**recorded_environment(os.environ), **_short(without_secrets(planned))}.items())),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import secrets
 import signal
 import time
@@ -23,6 +24,7 @@ from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins import Plugins
+from llmperf.redaction import secret_values
 from llmperf.results.build import build_result
 from llmperf.results.endings import Ending
 from llmperf.types.devices import DeviceSample
@@ -62,9 +64,9 @@ def run_plan(
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
             with suppress(UserError):  # the error that matters is the one being raised
-                _conclude(run, failed)
+                _conclude(run, plan, failed)
             raise
-        return _conclude(run, ending)
+        return _conclude(run, plan, ending)
 
 
 def _absolute(folder: Path) -> Path:
@@ -124,10 +126,10 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
 
 
-def _conclude(run: Path, ending: Ending) -> Result:
+def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
     release(run)
     documents.save(run / rundir.ENDING, ending)
-    result = build_result(run)
+    result = build_result(run, secret_values({**os.environ, **plan.env}))
     documents.save(run / rundir.RESULT, result)
     return result
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from llmperf.measuring.recorder import Recorder
+from llmperf.redaction import redacted, secret_values
 from llmperf.types.records import FailureRecord
 
 MAX_MESSAGE = 4_000
@@ -33,12 +34,13 @@ def fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
 
 def failure(rank: int, at: float, exception: str, message: str, trace: str) -> FailureRecord:
     """The record of a rank's end, cut to what a record may hold."""
+    secrets = secret_values(os.environ)
     return FailureRecord(
         rank=rank,
         at=at,
         exception=exception,
-        message=_plain(message)[:MAX_MESSAGE],
-        traceback=_plain(trace)[-MAX_TRACEBACK:],
+        message=_plain(redacted(message, secrets))[:MAX_MESSAGE],
+        traceback=_plain(redacted(trace, secrets))[-MAX_TRACEBACK:],
     )
 
 

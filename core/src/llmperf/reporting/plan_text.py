@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
+from llmperf.redaction import WITHHELD, without_secrets
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3
@@ -23,7 +25,7 @@ def plan_document(draft: Draft) -> dict[str, Any]:
         "problems": draft.problems,
         "runnable": not draft.problems and draft.machine.here,
         "launch": launch(draft, _nodes(draft)),
-        "plan": draft.plan,
+        "plan": draft.plan and replace(draft.plan, env=without_secrets(draft.plan.env)),
     }
 
 
@@ -114,8 +116,9 @@ def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
     yield from _launch_facts(draft)
-    for name, value in plan.env.items():
-        yield "environment", f"{name}={value}"
+    shown = without_secrets(plan.env)
+    for name in plan.env:
+        yield "environment", f"{name}={shown.get(name, WITHHELD)}"
 
 
 def _launch_facts(draft: Draft) -> Iterator[tuple[str, str]]:

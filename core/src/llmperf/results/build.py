@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf_schemas import RESULT_SCHEMA
@@ -19,12 +20,12 @@ UNREAD_SECONDS = 5.0
 """Several readings; a short window may well lie between two."""
 
 
-def build_result(run_dir: Path) -> Result:
+def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
     """Compute the result of a run folder, whatever state the run was left in; UserError if it cannot be read.
 
-    Findings are not filled in: validation does that.
+    Findings are not filled in: validation does that. `secrets` are replaced where the logs have them.
     """
-    return result_of(read_run(run_dir))
+    return result_of(replace(read_run(run_dir), secrets=secrets))
 
 
 def result_of(records: RunRecords) -> Result:

@@ -10,6 +10,7 @@ from typing import Literal
 from llmperf import rundir
 from llmperf.documents import open_regular
 from llmperf.errors import PluginError
+from llmperf.redaction import redacted
 from llmperf.results.endings import Ending, RankExit
 from llmperf.results.run_records import RunRecords
 from llmperf.types.plan import Plan
@@ -105,7 +106,7 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
             message, reason = f"the agent of node {node} ended with status {code}", "exited"
         else:
             message, reason = f"the agent of node {node} was killed{_by_signal(code)}", "killed"
-        tail = log_tail(rundir.agent_log_path(records.run, node), LOG_LINES)
+        tail = log_tail(rundir.agent_log_path(records.run, node), LOG_LINES, records.secrets)
         return Failure(rank=None, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
     return None
 
@@ -152,11 +153,11 @@ def _framework(plan: Plan) -> str:
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
     lines = STACK_LINES if reason == "hung" else LOG_LINES
-    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank), lines)
+    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank), lines, records.secrets)
     return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
 
 
-def log_tail(path: Path, lines: int) -> tuple[str, ...]:
+def log_tail(path: Path, lines: int, secrets: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Last lines of a log, without control characters; empty if there is no log."""
     try:
         with open_regular(path) as file:
@@ -164,7 +165,7 @@ def log_tail(path: Path, lines: int) -> tuple[str, ...]:
             text = file.read(LOG_BYTES).decode(errors="replace")
     except OSError:
         return ()
-    return tuple(_printable(line)[:MAX_LINE] for line in text.splitlines()[-lines:])
+    return tuple(_printable(line)[:MAX_LINE] for line in redacted(text, secrets).splitlines()[-lines:])
 
 
 def _printable(line: str) -> str:

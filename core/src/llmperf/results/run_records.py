@@ -30,6 +30,8 @@ class RunRecords:
     host: Host | None
     files: dict[str, str]
     """SHA-256 by name."""
+    secrets: tuple[str, ...] = ()
+    """Texts that no log tail may show."""
 
     @cached_property
     def by_step(self) -> dict[int, list[StepRecord]]:

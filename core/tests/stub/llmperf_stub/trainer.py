@@ -48,6 +48,9 @@ class StubTrainer:
             time.sleep(600)
         if self.fault == "raise at build":
             raise RuntimeError("no such layer")
+        if self.fault == "tells secrets":
+            print("\n".join(f"{name}={value}" for name, value in os.environ.items()), flush=True)
+            raise RuntimeError(f"denied: {os.environ['HF_TOKEN']} and {os.environ['STUB_PASSWORD']}")
 
     def train_step(self):
         if self.clock_set and self.step == self.fault_step:
