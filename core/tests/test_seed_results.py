@@ -214,6 +214,7 @@ FAULTS = {
     "LP406": put(("/metrics/throttling", {"power limit": 0.5})),
     "LP407": put(("/hardware/device_memory_bytes", times(2))),
     "LP408": without_bf16,
+    "LP409": put(("/metrics/other_cpu_share", 0.5)),
     "LP501": put(("/loss_curve/3/loss", None), ("/loss_curve/3/nonfinite", "nan")),
     "LP502": put(("/metrics/known_entropy", 9.0)),
     "LP503": put(("/metrics/first_loss", 2.0), ("/loss_curve/0/loss", 2.0)),

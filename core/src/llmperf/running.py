@@ -30,7 +30,9 @@ def refuse_problems(draft: Draft) -> None:
         raise UserError("a machine named with --on can be planned for, not run on")
 
 
-def measure(draft: Draft, out: Path, repeat: int, watch: Watch | None) -> Iterator[tuple[Path, Result]]:
+def measure(
+    draft: Draft, out: Path, repeat: int, watch: Watch | None, warn: Callable[[str], None] | None = None
+) -> Iterator[tuple[Path, Result]]:
     """Run a draft's plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
 
     Raises UserError before anything is started if the draft has problems or the folder cannot be written.
@@ -44,7 +46,7 @@ def measure(draft: Draft, out: Path, repeat: int, watch: Watch | None) -> Iterat
         name = run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework)
         plan = replace(draft.plan, run_id=name, created=now())
         folder = out / plan.run_id
-        result = check(run_plan(plan, folder, draft.plugins, watch), folder, draft.plugins)
+        result = check(run_plan(plan, folder, draft.plugins, watch, warn), folder, draft.plugins)
         yield folder, result
         if result.status == "aborted":
             return

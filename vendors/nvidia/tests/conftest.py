@@ -31,12 +31,13 @@ class Gpu:
     watts: int = 250
     joules: int = 1_000_000
     mask: int = 0
+    pid: int = 0
     error: int = 0
     after: int = 0
 
     def line(self) -> str:
         """As the stand-in reads it."""
-        fields = (self.mib, *self.capability, self.links, self.mig, self.watts, self.joules, f"{self.mask:x}")
+        fields = (self.mib, *self.capability, self.links, self.mig, self.watts, self.joules, f"{self.mask:x}", self.pid)
         return " ".join(map(str, ("gpu", *fields, self.error, self.after, self.name)))
 
 

@@ -28,6 +28,12 @@ def test_a_reading_has_memory_power_energy_and_reasons(machines: Any) -> None:
     assert sample(0, 1)[1].energy_joules - second.energy_joules == 400
 
 
+def test_processes_on_a_gpu_are_listed_where_it_tells(machines: Any) -> None:
+    gpu = machines.A100
+    machines.play(gpu, replace(gpu, pid=4321), replace(gpu, pid=-1))
+    assert [one.process_ids for one in sample(0, 1, 2)] == [(), (4321,), None]
+
+
 def test_what_a_gpu_does_not_tell_is_unknown(machines: Any) -> None:
     machines.play(machines.V100)
     (found,) = sample(0)

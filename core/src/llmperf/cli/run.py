@@ -80,7 +80,7 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
     click.echo(headline(sketch), err=True)
     results = []
     with ProgressLine() as line:
-        for folder, result in measure(sketch, out, repeat, line.show):
+        for folder, result in measure(sketch, out, repeat, line.show, _warn):
             line.clear()
             results.append((folder, result))
             if not quiet and repeat == 1:
@@ -91,6 +91,10 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
             if not quiet:
                 _log_tail(result)
     return results
+
+
+def _warn(line: str) -> None:
+    click.echo(f"warning: {line}", err=True)
 
 
 def _log_tail(result: Result) -> None:

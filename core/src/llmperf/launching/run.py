@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf import documents, rundir
@@ -39,11 +40,13 @@ def run_plan(
     run_dir: Path,
     plugins: Plugins,
     watch: Callable[[Progress], None] | None = None,
+    warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
-    `watch` is called about five times a second with how far the run has come. SIGINT, SIGTERM and SIGHUP end the run
+    `watch` is called about five times a second with how far the run has come, `warn` before the start with a line for
+    each thing that disturbs it. SIGINT, SIGTERM and SIGHUP end the run
     as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not there.
     """
     if plan.problems:
@@ -59,7 +62,7 @@ def run_plan(
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, controller, sampler, wakeup, watch, began)
+            ending = _watched(run, plan, controller, sampler, wakeup, watch, warn, began)
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -98,23 +101,26 @@ def _watched(
     run: Path,
     plan: Plan,
     controller: Controller,
-    sampler: Sampler | None,
+    sampler: Sampler,
     wakeup: Wakeup,
     watch: Callable[[Progress], None] | None,
+    warn: Callable[[str], None] | None,
     began: Moment,
 ) -> Ending:
-    documents.save(run / rundir.MACHINE, this_host(plan.env))
+    before = sampler.look()
+    documents.save(run / rundir.MACHINE, replace(this_host(plan.env), **before._asdict()))
+    if warn is not None:
+        for line in before.lines:
+            warn(line)
     controller.start()
-    if sampler is not None:
-        sampler.start()
+    sampler.start()
     try:
         cause = controller.watch(wakeup, watch)
         codes = controller.stop(wakeup)
     finally:
-        if sampler is not None:
-            sampler.stop()
+        sampler.stop()
     notes = controller.notes
-    if sampler is not None and sampler.problem:
+    if sampler.problem:
         notes += (sampler.problem,)
     return _ending(cause, began, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
 
@@ -134,9 +140,10 @@ def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
     return result
 
 
-def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sampler | None:
+def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sampler:
+    here = plan.launcher == "local" and plan.layout.nodes == 1
     if not plugins.answers("llmperf_query_memory"):
-        return None
+        return Sampler(run / rundir.MEMORY, lambda _: (), (), interval, here)
     used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
     hook = "llmperf_query_memory"
 
@@ -144,4 +151,4 @@ def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sample
         with asking(who(plugins.owner(hook)), hook):
             return tuple(plugins.ask(hook, devices=devices))
 
-    return Sampler(run / rundir.MEMORY, query, tuple(device.index for device in used), interval)
+    return Sampler(run / rundir.MEMORY, query, tuple(device.index for device in used), interval, here)

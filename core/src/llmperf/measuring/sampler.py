@@ -1,4 +1,4 @@
-"""Reading the devices' memory, utilisation and power while a run goes, from a thread of the controller."""
+"""Reading the devices' memory, utilisation and power, and the host's load, from a thread of the controller."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from llmperf.accounting.evenness import OTHER_CPU_SHARE
+from llmperf.measuring.host_load import host_sample, other_share
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.recorder import Recorder
 from llmperf.types.devices import DeviceSample
@@ -21,6 +24,26 @@ Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
 MAX_FAILURES = 5
 """Readings that may fail in a row before the sampler gives up."""
 
+LOOK_SECONDS = 0.2
+"""Of looking at the host before a run: the kernel counts in hundredths of a second."""
+
+
+class Before(NamedTuple):
+    """What others had of the host and its devices before a run began; None where unknown."""
+
+    other_cpu_share: float | None
+    other_processes: int | None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """A line for each thing that disturbs the run."""
+        share, processes, told = self.other_cpu_share, self.other_processes, []
+        if share is not None and share > OTHER_CPU_SHARE:
+            told.append(f"other processes have {100 * share:.0f} % of the host's cores; the run will be disturbed")
+        if processes:
+            told.append(f"other processes compute on the devices: {processes}; the run will be disturbed")
+        return tuple(told)
+
 
 class Sampler:
     """Asks for the devices' state every `interval` seconds and appends the answers to a file.
@@ -28,14 +51,34 @@ class Sampler:
     Whatever goes wrong ends the sampling at most, never the run; `problem` then says what it was.
     """
 
-    def __init__(self, path: Path, query: Query, devices: tuple[int, ...], interval: float = 1.0) -> None:
+    def __init__(
+        self, path: Path, query: Query, devices: tuple[int, ...], interval: float = 1.0, host: bool = True
+    ) -> None:
+        """`host`: whether the run is on this host alone, so that its processes are this one's descendants."""
         self._path = path
         self._query = query
         self._devices = devices
         self._interval = interval
+        self._host = host
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_all, name="llmperf-sampler", daemon=True)
         self.problem: str | None = None
+
+    def look(self, seconds: float = LOOK_SECONDS) -> Before:
+        """What others have of the host's cores and of the devices before a run begins."""
+        if not self._host:
+            return Before(None, None)
+        begin = time.monotonic(), host_sample()
+        try:
+            devices = checked(self._query(self._devices)) if self._devices else ()
+        except Exception:  # the first reading of the run says so
+            devices = ()
+        time.sleep(max(0.0, seconds - (time.monotonic() - begin[0])))
+        samples = [begin, (time.monotonic(), host_sample())]
+        listed = [one.process_ids for one in devices if one.process_ids is not None]
+        there = {pid for pids in listed for pid in pids} if listed else None
+        share = other_share([(at, one) for at, one in samples if one is not None])
+        return Before(share, None if there is None else len(there))
 
     def start(self) -> None:
         """Begin to sample."""
@@ -67,7 +110,13 @@ class Sampler:
             devices = checked(self._query(self._devices))
             seconds = time.monotonic() - moment.monotonic
             recorder.write(
-                MemorySample(at=moment.at, monotonic=moment.monotonic, query_seconds=seconds, devices=devices)
+                MemorySample(
+                    at=moment.at,
+                    monotonic=moment.monotonic,
+                    query_seconds=seconds,
+                    devices=devices,
+                    host=host_sample(devices) if self._host else None,
+                )
             )
         except BaseException as error:  # SystemExit would end this thread in silence
             self._note(error)

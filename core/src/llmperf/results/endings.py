@@ -74,6 +74,10 @@ class Host:
     memory_bytes: Positive | None
     environment: Mapping[str, str]
     """Variables the ranks see, from an allow-list."""
+    other_cpu_share: NonNegative | None = None
+    """Share of the cores that other processes had just before the start; None where unknown."""
+    other_processes: Count | None = None
+    """Processes on the devices just before the start; None where unknown."""
 
 
 def read_reports(run: Path) -> list[AgentReport]:

@@ -112,6 +112,8 @@ class DeviceSample:
     """Drawn since some fixed moment, such as when the driver was loaded: a counter, of which only differences count."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
     """Why it runs slower than it could, now; empty when it does not; being idle is none. None where unknown."""
+    process_ids: tuple[Count, ...] | None = None
+    """Processes that compute on it, as the driver counts them; None where unknown."""
 
 
 @runtime_checkable

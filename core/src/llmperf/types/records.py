@@ -190,6 +190,20 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """One reading of the controller's host; counters, of which only differences count."""
+
+    cores: Positive
+    """Those that the run may use."""
+    busy_seconds: NonNegative
+    """CPU time of those cores for all processes, summed over the cores."""
+    own_seconds: NonNegative
+    """CPU time of the controller and of every process it has started, directly or not."""
+    other_processes: Count | None = None
+    """Processes on the node's devices that are not of this run; None where unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySample:
     """One reading of a node's devices by the controller's sampler."""
 
@@ -203,6 +217,8 @@ class MemorySample:
     """What the reading itself cost."""
     devices: tuple[DeviceSample, ...]
     """One reading for each device of the node."""
+    host: HostSample | None = None
+    """Of the host at the same moment; None where the system does not show it."""
 
 
 Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample

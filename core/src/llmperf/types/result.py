@@ -162,6 +162,15 @@ class Metrics:
     throttling: Mapping[str, NonNegative] | None = None
     """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
     any device did. Empty when none did; None where unknown, also of one device alone."""
+    other_cpu_share: NonNegative | None = None
+    """Share of the host's cores that processes other than the run's own had in the measured window; None where unknown.
+    """
+    other_cpu_share_before: NonNegative | None = None
+    """The same just before the ranks were started."""
+    other_processes: Count | None = None
+    """Most processes that computed on the devices in the measured window and were not the run's; None where unknown."""
+    other_processes_before: Count | None = None
+    """Processes that computed on the devices just before the ranks were started; None where unknown."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
     """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
 

@@ -55,7 +55,13 @@ def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
         temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
         energy_joules=None if millijoules is None else millijoules / 1000,
         throttle_reasons=throttle.throttle_reasons(library, handle),
+        process_ids=nvml.ask(library, lambda: _process_ids(library, handle)),
     )
+
+
+def _process_ids(library: Any, handle: Any) -> tuple[int, ...]:
+    """Processes that hold a context for computing on it, by their ids on the host."""
+    return tuple(sorted(int(one.pid) for one in library.nvmlDeviceGetComputeRunningProcesses(handle)))
 
 
 def _from_smi(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:

@@ -4,9 +4,10 @@
      init CODE                      what nvmlInit returns
      driver VERSION
      cuda NUMBER                    such as 12020
-     gpu MIB MAJOR MINOR LINKS MIG WATTS JOULES MASK ERROR AFTER NAME
+     gpu MIB MAJOR MINOR LINKS MIG WATTS JOULES MASK PID ERROR AFTER NAME
                                     memory, compute capability, NVLinks that are up, MIG mode (-1: not supported),
                                     power drawn, energy counted so far (-1: not supported), clock reasons,
+                                    a process that computes on it (0: none, -1: not supported),
                                     the error it answers with once it has been asked AFTER times for its handle
    Each reading of the energy counter adds one second's worth of the power. */
 
@@ -21,7 +22,7 @@
 #define MOST 16
 
 struct gpu {
-    int mib, major, minor, links, mig, watts, error, after, asked;
+    int mib, major, minor, links, mig, watts, pid, error, after, asked;
     long long joules;
     unsigned long long mask;
     char name[96];
@@ -47,8 +48,8 @@ static void read_line(const char *line) {
     struct gpu one = {0};
     if (sscanf(line, "init %d", &code) == 1 || sscanf(line, "driver %79s", driver) == 1) return;
     if (sscanf(line, "cuda %d", &cuda) == 1) return;
-    if (sscanf(line, "gpu %d %d %d %d %d %d %lld %llx %d %d %95[^\n]", &one.mib, &one.major, &one.minor, &one.links,
-               &one.mig, &one.watts, &one.joules, &one.mask, &one.error, &one.after, one.name) == 11 && count < MOST)
+    if (sscanf(line, "gpu %d %d %d %d %d %d %lld %llx %d %d %d %95[^\n]", &one.mib, &one.major, &one.minor, &one.links,
+               &one.mig, &one.watts, &one.joules, &one.mask, &one.pid, &one.error, &one.after, one.name) == 12 && count < MOST)
         gpus[count++] = one;
 }
 
@@ -113,6 +114,25 @@ ANSWER(unsigned long long, nvmlDeviceGetCurrentClocksThrottleReasons, one->mask)
 #else
 ANSWER(unsigned long long, nvmlDeviceGetCurrentClocksEventReasons, one->mask)
 #endif
+
+struct process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+};
+
+int nvmlDeviceGetComputeRunningProcesses_v3(struct gpu *one, unsigned *many, struct process *to) {
+    int found = state(one), there = one->pid > 0;
+    if (found != SUCCESS) return found;
+    if (one->pid < 0) return NOT_SUPPORTED;
+    if (*many < (unsigned)there) {
+        *many = there;
+        return 7; /* insufficient size */
+    }
+    if (there) *to = (struct process){one->pid, 1 << 20, -1u, -1u};
+    *many = there;
+    return SUCCESS;
+}
 
 int nvmlDeviceGetName(struct gpu *one, char *to, unsigned size) {
     int found = state(one);

@@ -1,9 +1,10 @@
-"""Memory, utilisation, throttling."""
+"""Memory, utilisation, throttling, others on the host and its devices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.types import Result
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.comparing import figure
@@ -73,6 +74,17 @@ def held_back(result: Result) -> Iterator[Violation]:
     """The figure holds for this limit or setting."""
     for reason, share in _shares(result, faults=False):
         yield "/metrics/throttling", f"{reason} held a device back in {figure(100 * share)} % of the readings"
+
+
+@rule("LP409", "warning", "Nothing else computed on the host and its devices")
+def undisturbed(result: Result) -> Iterator[Violation]:
+    """What others take is not there for the run; the throughput is then that of the rest."""
+    share, others = result.metrics.other_cpu_share, result.metrics.other_processes
+    if share is not None and share > OTHER_CPU_SHARE:
+        path, most = "/metrics/other_cpu_share", figure(OTHER_CPU_SHARE)
+        yield path, f"expected at most {most} of the host's cores for other processes, found {figure(share)}: disturbed"
+    if others:
+        yield "/metrics/other_processes", f"expected no other process on the devices, found {others}: disturbed"
 
 
 def _shares(result: Result, faults: bool) -> Iterator[tuple[str, float]]:
