@@ -21,6 +21,7 @@ from llmperf import documents, rundir
 from llmperf.errors import UserError
 from llmperf.launching.guard import guarded
 from llmperf.launching.processes import end_descendants, end_with_parent, send_group
+from llmperf.launching.rank_logs import GrowingLog, shorten
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.reader import read_records
 from llmperf.results.endings import AgentReport, RankExit
@@ -87,6 +88,7 @@ class Agent:
         self._master = (master_addr, master_port)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._exits: list[RankExit] = []
+        self._logs: list[GrowingLog] = []
 
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them; 0 if all ended well, 1 if one did not, 128 + n after signal n."""
@@ -94,6 +96,8 @@ class Agent:
             self._start_all()
             while self._alive():
                 wakeup.wait(1.0)
+                for log in self._logs:
+                    log.trim()
                 self._reap()
                 if wakeup.signal is not None or any(one.bad for one in self._exits):
                     self._stop(wakeup)
@@ -102,6 +106,8 @@ class Agent:
                 if process.returncode is None:
                     send_group(process.pid, signal.SIGKILL)
             end_descendants()
+            for one in self._exits:
+                shorten(rundir.log_path(self._run, one.rank))
         if wakeup.signal is not None:
             return 128 + wakeup.signal
         return 1 if any(one.bad for one in self._exits) else 0
@@ -138,6 +144,7 @@ class Agent:
                 pass_fds=handed_on,
                 preexec_fn=end_with_parent(signal.SIGKILL),
             )
+        self._logs.append(GrowingLog(rundir.log_path(self._run, rank)))
         self._processes.append(process)
         self._exits.append(RankExit(rank=rank, pid=process.pid))
 

@@ -21,6 +21,7 @@ from llmperf.launching.controller import Controller
 from llmperf.launching.folder import create_run_folder, release
 from llmperf.launching.host import this_host
 from llmperf.launching.progress import Progress
+from llmperf.launching.rank_logs import shorten
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
@@ -134,6 +135,8 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
 
 def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
     release(run)
+    for log in sorted((run / rundir.LOGS).glob("*.log")):  # of ranks whose agent was killed, and of the agents
+        shorten(log)
     documents.save(run / rundir.ENDING, ending)
     result = build_result(run, secret_values({**os.environ, **plan.env}))
     documents.save(run / rundir.RESULT, result)

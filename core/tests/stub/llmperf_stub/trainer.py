@@ -16,8 +16,8 @@ from llmperf_stub.torch.distributed import arrive, barrier
 
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step (True, False, "device", "host"), fault (with fault_rank, fault_step),
-    tokens (a rank and step), evaluation_seconds, child, hidden_child, waits_at_build, clock_set (seconds by which
-    somebody sets the rank's wall clock in fault_step)."""
+    tokens (a rank and step), evaluation_seconds, child, hidden_child, chatters, waits_at_build, clock_set (seconds
+    by which somebody sets the rank's wall clock in fault_step)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -30,6 +30,7 @@ class StubTrainer:
         self.fault = options.get("fault") if options.get("fault_rank", 1) in (self.rank, "all") else None
         self.fault_step = options.get("fault_step", 5)
         self.evaluation_seconds = options.get("evaluation_seconds")
+        self.chatters = options.get("chatters", False)
         self.step = 0
         self.clock_set, self.off, real = options.get("clock_set"), 0.0, time.time
         time.time = lambda: real() + self.off
@@ -57,6 +58,8 @@ class StubTrainer:
             self.off = self.clock_set
         if self.fault and self.step == self.fault_step:
             getattr(self, self.fault.replace(" ", "_"), self.nothing)()
+        if self.chatters:
+            self.chatter()
         if self.in_step == "device":
             arrive(self.run / "barrier", self.step, self.rank)
             StubDevice.pending = (self.run / "barrier", self.step, self.world)
@@ -108,6 +111,12 @@ class StubTrainer:
 
     def aborts_while_the_interpreter_ends(self):
         atexit.register(os.abort)
+
+    def chatter(self):
+        """A MiB of numbered lines; the file says how many MiB have been printed."""
+        sys.stdout.write("".join(f"step {self.step} line {line:06} {'x' * 40}\n" for line in range(16384)))
+        sys.stdout.flush()
+        (self.run / f"printed-{self.rank}").write_text(str(self.step))
 
     def fills_disk(self):
         with (self.run / "filler").open("wb", buffering=0) as file:
