@@ -105,6 +105,35 @@ def test_a_loss_that_is_no_number_is_recorded_and_ends_the_loop(tmp_path, loss, 
     assert trainer.step < 3 + MAX_STEPS_AHEAD + 2
 
 
+def test_tokens_of_skipped_steps_do_not_count_and_their_time_does(tmp_path):
+    """Deferred, as a GPU's loss scaler tells it, and at once; the third way is not to tell."""
+
+    class Skipping(AsyncTrainer):
+        def train_step(self):
+            output = super().train_step()
+            found = {1: True, 7: Later(output.loss.at, 1.0), 8: Later(output.loss.at, 0.0), 9: False, 10: True}
+            return replace(output, skipped=found.get(self.step))
+
+    device = AsyncDevice()
+    window, records = run_loop(tmp_path, Skipping(device, [1.0] * 20), device, 20, 5)
+    assert (window.steps, window.tokens) == (15, 13 * 10)
+    assert [one.skipped for one in records[6:10]] == [True, False, False, True]
+    assert (records[0].skipped, records[1].skipped) == (True, None)
+    assert all(one.tokens == 10 for one in records)
+    assert window.seconds == pytest.approx(15 * 0.004, rel=0.5)
+    assert device.waited == 2
+
+
+def test_skipped_that_is_neither_is_an_error_of_the_trainer(tmp_path):
+    class Odd(AsyncTrainer):
+        def train_step(self):
+            return replace(super().train_step(), skipped="no")
+
+    device = AsyncDevice()
+    with pytest.raises(PluginError, match="expected true, false, a DeferredScalar or None as skipped of step 1"):
+        run_loop(tmp_path, Odd(device, [1.0] * 5), device, 5, 0)
+
+
 @pytest.mark.parametrize("tokens", [-1, 1.5, "x"])
 def test_tokens_that_are_no_count_end_the_loop(tmp_path, tokens):
     class Miscounting(AsyncTrainer):

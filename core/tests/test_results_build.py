@@ -14,6 +14,8 @@ from llmperf.results.build import build_result
 from llmperf.results.endings import AgentReport, Ending, RankExit
 from llmperf.results.spread import spread
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
+from llmperf.validation.check import findings
+from llmperf.validation.run_folder import recorded_findings
 
 
 class Folder:
@@ -97,6 +99,31 @@ def test_figures_follow_from_the_records(folder):
     assert result.software.packages == {"numpy": "2.4.6"}
     assert result.software.python == "3.12.1"
     assert result.finished == "2026-01-01T00:01:00+00:00"
+
+
+def test_skipped_steps_are_counted_apart(folder):
+    """What the loss scaler leaves out trained nothing, but took its time."""
+    whole, tokens = folder.step, folder.plan.batch.tokens_per_step
+    folder.step = lambda rank, step: replace(whole(rank, step), skipped=step in (1, 3, 4))
+    ended = folder.of
+    folder.of = lambda rank: (
+        replace(one, measured_tokens=3 * folder.tokens) if isinstance(one, RankRecord) else one for one in ended(rank)
+    )
+    result = folder.build()
+    figures = result.metrics
+    assert (figures.measured_steps, figures.skipped_steps, figures.measured_tokens) == (5, 2, 3 * tokens)
+    assert figures.window_seconds == 5.0
+    assert figures.tokens_per_second == 3 * tokens / 5.0
+    (note,) = [one for one in result.notes if "no update" in one]
+    assert note.startswith("2 of the measured steps had gradients that were not finite")
+    assert [one.code for one in findings(result) if one.code == "LP202"] == []
+    wrong = replace(result, metrics=replace(figures, skipped_steps=0))
+    assert [one.code for one in findings(wrong) if one.code == "LP202"] == ["LP202"]
+    assert not [one for one in recorded_findings(folder.run) if "measured_tokens" in one.message]
+
+
+def test_skipped_steps_are_unknown_where_nobody_tells(folder):
+    assert folder.build().metrics.skipped_steps is None
 
 
 def test_the_same_folder_gives_the_same_result_elsewhere(folder, tmp_path):

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 from llmperf import rundir
 from llmperf.launching.run import run_plan
+from llmperf.measuring.moment import Moment
 from llmperf.measuring.reader import read_records
+from llmperf.measuring.recorder import Recorder
+from llmperf.measuring.script_output import Line
+from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.plugins import load_for
-from llmperf.types import PhaseRecord, StepRecord
+from llmperf.types import LoggedStep, PhaseRecord, StepRecord
 from llmperf.types.plan import Script
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
@@ -34,6 +38,23 @@ def run_script(stub_plan, tmp_path):
         return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub")), tmp_path / "run"
 
     return run
+
+
+def test_steps_that_a_script_skips_keep_their_time_and_lose_their_tokens(stub_plan, tmp_path):
+    plan = stub_plan(steps=6, warmup_steps=1)
+    with Recorder(tmp_path / "one.jsonl") as first, Recorder(tmp_path / "other.jsonl") as second:
+        steps = ScriptSteps(plan, 0, first, lambda phase, moment: None)
+        other = ScriptSteps(plan, 1, second, lambda phase, moment: None)
+        for step in range(1, 7):
+            told = LoggedStep(step=step, seconds=0.5, loss=1.0, skipped=step in (1, 3))
+            steps.take_line(told, Line("", Moment(1e9 + step / 2, 100 + step / 2)))
+        for record in read_records(tmp_path / "one.jsonl"):
+            other.take_record(record)
+    window = steps.window()
+    assert (window.steps, window.tokens, window.seconds) == (5, 4 * plan.batch.tokens_per_step, 2.5)
+    for name in ("one", "other"):
+        skipped = [record.skipped for record in read_records(tmp_path / f"{name}.jsonl")]
+        assert skipped == [True, False, True, False, False, False]
 
 
 def left_of(plan):

@@ -17,7 +17,7 @@ LINE = (
     " number of nan iterations:   0 | samples per second: 10.378 | tokens per gpu per second (tgs): 664.211 |"
     " TFLOPs: 0.00 |"
 )
-STEP = LoggedStep(step=10, seconds=0.5, loss=5.152386)
+STEP = LoggedStep(step=10, seconds=0.5, loss=5.152386, skipped=False)
 
 
 def without(key):
@@ -59,7 +59,7 @@ SKIPPED = without("lm loss").replace("skipped iterations:   0", "skipped iterati
 
 def test_a_step_skipped_to_find_a_loss_scale_has_no_loss():
     finding = SKIPPED.replace("loss scale: 1.0", "loss scale: 4096.0")
-    assert parse_log(finding) == LoggedStep(step=10, seconds=0.5, loss=None)
+    assert parse_log(finding) == LoggedStep(step=10, seconds=0.5, loss=None, skipped=True)
     assert math.isnan(parse_log(finding.replace("nan iterations:   0", "nan iterations:   1")).loss)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,3 +151,15 @@ def test_one_process_equals_pytorch(results, train_torch):
         assert ours[0] == pytest.approx(theirs["losses"][0], abs=1e-5)
         assert ours == pytest.approx(theirs["losses"], abs=1e-4)
         assert results[name][0]["norms"] == pytest.approx(theirs["norms"], rel=1e-3)
+
+
+def test_a_loss_scaler_tells_which_updates_it_left_out():
+    """A scaler for CPUs does nothing, so a stand-in has what `GradScaler.step` of Paddle 3.3.1 notes."""
+    import paddle
+    from llmperf_paddle.losses import skipped
+
+    assert skipped(None) is False
+    assert skipped(SimpleNamespace(_cache_found_inf=True)) is True
+    assert skipped(SimpleNamespace(_cache_found_inf=paddle.to_tensor([False]))) is False
+    assert skipped(SimpleNamespace(_cache_found_inf=paddle.to_tensor([True]))) is True
+    assert skipped(SimpleNamespace()) is None

@@ -60,6 +60,8 @@ class MeasuredLoop:
         self._recorder = recorder
         self._rank = rank
         self._pending: deque[_Pending] = deque()
+        self._tokens = 0
+        """Of the measured steps that are recorded, skipped ones not counted."""
 
     def run(self, steps: int, warmup_steps: int, enter: Enter) -> Window:
         """All steps, of which the first `warmup_steps` are not measured; `enter` gets the moment of each edge.
@@ -70,15 +72,14 @@ class MeasuredLoop:
         self._device.synchronize()
         begin = Moment.now()
         enter("measuring", begin)
-        tokens = self._steps(warmup_steps + 1, steps, measured=True)
+        self._steps(warmup_steps + 1, steps, measured=True)
         self._device.synchronize()
         end = Moment.now()
         self._record_all()
         enter("evaluating", end)
-        return Window(steps=steps - warmup_steps, tokens=tokens, seconds=end.monotonic - begin.monotonic)
+        return Window(steps=steps - warmup_steps, tokens=self._tokens, seconds=end.monotonic - begin.monotonic)
 
-    def _steps(self, first: int, last: int, *, measured: bool) -> int:
-        tokens = 0
+    def _steps(self, first: int, last: int, *, measured: bool) -> None:
         train_step, event, now = self._trainer.train_step, self._device.event, Moment.now
         begin = event()
         for step in range(first, last + 1):
@@ -87,7 +88,6 @@ class MeasuredLoop:
             _check(output, step)
             self._pending.append(_Pending(step, measured, now(), begin, end, output))
             begin = end
-            tokens += _counted(output.tokens, step)
             self._record_known()
             while len(self._pending) > MAX_STEPS_AHEAD:
                 time.sleep(POLL_SECONDS)
@@ -95,7 +95,6 @@ class MeasuredLoop:
         while len(self._pending) > 1:  # the last is left to `synchronize`, so that no poll delays the edge
             time.sleep(POLL_SECONDS)
             self._record_known()
-        return tokens
 
     def _record_known(self) -> None:
         """Record the steps that the device has finished, in their order, without waiting for any."""
@@ -109,6 +108,9 @@ class MeasuredLoop:
 
     def _record(self, one: _Pending) -> None:
         loss, nonfinite = finite(one.output.loss)
+        skipped = None if one.output.skipped is None else bool(float(one.output.skipped))
+        if one.measured and not skipped:
+            self._tokens += one.output.tokens
         self._recorder.write(
             StepRecord(
                 rank=self._rank,
@@ -121,17 +123,11 @@ class MeasuredLoop:
                 loss=loss,
                 nonfinite=nonfinite,
                 grad_norm=finite(one.output.grad_norm)[0],
+                skipped=skipped,
             )
         )
         if nonfinite is not None:
             raise NonfiniteLoss(f"the loss of step {one.step} is {nonfinite}")
-
-
-def _counted(tokens: object, step: int) -> int:
-    """A trainer's tokens; PluginError if they are no count."""
-    if not isinstance(tokens, int) or tokens < 0:
-        raise wrong("a whole number of at least 0", f"tokens of step {step}", repr(tokens))
-    return tokens
 
 
 def wrong(expected: str, what: str, found: str) -> PluginError:
@@ -140,12 +136,17 @@ def wrong(expected: str, what: str, found: str) -> PluginError:
 
 
 def _check(output: object, step: int) -> None:
-    """PluginError if a step gave something else than a StepOutput of scalars."""
+    """PluginError if a step gave something else than a StepOutput of a token count and scalars."""
     if not isinstance(output, StepOutput):
         raise wrong("a StepOutput", f"answer of train_step() in step {step}", _told(output))
     for name, value in (("loss", output.loss), ("grad_norm", output.grad_norm)):
         if not (value is None or isinstance(value, (float, int)) or callable(getattr(value, "ready", None))):
             raise wrong("a float, a DeferredScalar or None", f"{name} of step {step}", _told(value))
+    skipped = output.skipped
+    if not (skipped is None or isinstance(skipped, bool) or callable(getattr(skipped, "ready", None))):
+        raise wrong("true, false, a DeferredScalar or None", f"skipped of step {step}", _told(skipped))
+    if not isinstance(output.tokens, int) or output.tokens < 0:
+        raise wrong("a whole number of at least 0", f"tokens of step {step}", repr(output.tokens))
 
 
 def _told(value: object) -> str:
@@ -153,7 +154,7 @@ def _told(value: object) -> str:
 
 
 def _arrived(output: StepOutput) -> bool:
-    return _ready(output.loss) and _ready(output.grad_norm)
+    return _ready(output.loss) and _ready(output.grad_norm) and _ready(output.skipped)
 
 
 def _ready(value: Scalar) -> bool:

@@ -36,7 +36,7 @@ class ScriptSteps:
         self._enter = enter
         self._begin = self._end = Moment(0.0, 0.0)
         self._own_seconds = self._hasty_seconds = 0.0
-        self._hasty = 0
+        self._hasty = self._skipped = 0
         self.done = 0
         """Steps so far."""
 
@@ -77,7 +77,7 @@ class ScriptSteps:
             raise RunFailed(f"the script ended well after {self.done} of {steps} steps")
         measured, seconds = steps - warmup, max(0.0, self._end.monotonic - self._begin.monotonic)
         self._check_flushed(measured, seconds)
-        return Window(steps=measured, tokens=measured * self._tokens, seconds=seconds)
+        return Window(steps=measured, tokens=(measured - self._skipped) * self._tokens, seconds=seconds)
 
     def _note_haste(self, step: LoggedStep, moment: Moment) -> None:
         """Of the measured steps: what they took, and which of them came at once with the step before."""
@@ -122,6 +122,7 @@ class ScriptSteps:
             loss=loss,
             nonfinite=nonfinite,
             grad_norm=finite(step.grad_norm)[0],
+            skipped=step.skipped,
         )
 
     def _write(self, record: StepRecord) -> None:
@@ -131,6 +132,7 @@ class ScriptSteps:
             else:
                 self._enter("measuring", self._begin)
         self._recorder.write(record)
+        self._skipped += bool(record.measured and record.skipped)
         self.done += 1
         if self.done == self._contract.warmup_steps:
             self._enter("measuring", self._begin)

@@ -13,7 +13,7 @@ from llmperf.results import device_readings
 from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome
 from llmperf.results.run_records import RunRecords, read_run
-from llmperf.results.throughput import loss_curve, metrics
+from llmperf.results.throughput import loss_curve, metrics, skipped_steps
 from llmperf.types.result import Hardware, Result, Software
 
 UNREAD_SECONDS = 5.0
@@ -106,7 +106,7 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     missing = sorted({name for one in records.ranks for name, value in one.evaluation.items() if value is None})
     if missing:
         found.append(f"no number came of the evaluation for {', '.join(missing)}")
-    return (*found, *_fewer_tokens(records), *_partly_read(records))
+    return (*found, *_skipped(records), *_fewer_tokens(records), *_partly_read(records))
 
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
@@ -120,6 +120,15 @@ def _partly_read(records: RunRecords) -> Iterator[str]:
         yield (
             f"the devices were read over {100 * share:.0f} % of the measured window only: their memory, utilisation"
             " and power are of that part"
+        )
+
+
+def _skipped(records: RunRecords) -> Iterator[str]:
+    """Of measured steps that trained nothing."""
+    if skipped := skipped_steps(records):
+        yield (
+            f"{skipped} of the measured steps had gradients that were not finite, and no update (the loss scale was too"
+            " large): their time counts in the throughput, their tokens do not; more warm-up steps leave them out"
         )
 
 

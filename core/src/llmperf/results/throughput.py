@@ -27,6 +27,7 @@ def metrics(records: RunRecords) -> Metrics:
         tokens_per_second=tokens / window if window else None,
         measured_steps=len(_measured(records)),
         measured_tokens=tokens,
+        skipped_steps=skipped_steps(records),
         window_seconds=window,
         step_seconds=step_statistics([max(r.step_seconds for r in step) for step in _measured(records)]),
         first_loss=losses[0] if losses else None,
@@ -62,8 +63,20 @@ def _measured(records: RunRecords) -> list[list[StepRecord]]:
 
 
 def measured_tokens(records: RunRecords) -> int:
-    """Tokens of the measured steps that every rank has finished."""
-    return sum(one.tokens for step in _measured(records) for one in step)
+    """Tokens of the measured steps that every rank has finished, skipped ones not counted."""
+    return sum(one.tokens for step in _measured(records) if not _skipped(step) for one in step)
+
+
+def skipped_steps(records: RunRecords) -> int | None:
+    """Measured steps without an update; None where no rank tells of one of them whether it was."""
+    told = [_skipped(step) for step in _measured(records)]
+    return None if None in told else sum(map(bool, told))
+
+
+def _skipped(step: list[StepRecord]) -> bool | None:
+    """Whether any rank skipped a step; None where none tells."""
+    told = [one.skipped for one in step if one.skipped is not None]
+    return any(told) if told else None
 
 
 def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:

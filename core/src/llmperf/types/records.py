@@ -33,6 +33,9 @@ class StepOutput:
     over ranks is the step's tokens."""
     grad_norm: float | DeferredScalar | None = None
     """Norm of the whole gradient before clipping, where the framework computes it."""
+    skipped: bool | DeferredScalar | None = None
+    """Whether the update was left out because gradients were not finite, as a loss scaler does in fp16; a deferred
+    number other than 0 is true. None where the framework does not know."""
 
 
 class Trainer(Protocol):
@@ -108,6 +111,8 @@ class StepRecord:
     """What the loss was when it was no number; `loss` is then None."""
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None where the framework does not compute it."""
+    skipped: bool | None = None
+    """Whether the update was left out because gradients were not finite; None where the framework does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,8 @@ class LoggedStep:
     gives none."""
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None where the script does not print it."""
+    skipped: bool | None = None
+    """Whether the script left the update out because gradients were not finite; None where it does not print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +165,7 @@ class RankRecord:
     measured_steps: Count
     """Steps in the window."""
     measured_tokens: Count
-    """Tokens this rank trained on in the window."""
+    """Tokens this rank trained on in the window, those of skipped steps not counted."""
     window_seconds: NonNegative
     """Wall time of the measured steps between two synchronised edges."""
     peak_memory_bytes: Count | None

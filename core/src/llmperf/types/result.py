@@ -129,9 +129,9 @@ class Metrics:
     measured_steps: Count
     """Optimiser steps in the window."""
     measured_tokens: Count
-    """Tokens of those steps over all ranks."""
+    """Tokens of those steps over all ranks, skipped steps not counted."""
     window_seconds: NonNegative | None
-    """Wall time of the measured steps on the slowest rank."""
+    """Wall time of the measured steps on the slowest rank, skipped steps included."""
     step_seconds: StepStatistics | None
     """Spread of the step times, in seconds."""
     first_loss: float | None
@@ -142,6 +142,9 @@ class Metrics:
     """Nats per token below which no model can get on this data; None where unknown."""
     rank_memory: tuple[RankMemory, ...] = ()
     """One entry for each rank."""
+    skipped_steps: Count | None = None
+    """Measured steps whose update was left out because gradients were not finite, as a loss scaler does in fp16: their
+    time counts, their tokens do not. None where the framework does not report it."""
     device_memory_used_bytes: Count | None = None
     """Most that the sampler saw in use on one whole device; None unless every device showed it."""
     device_memory_total_bytes: Count | None = None

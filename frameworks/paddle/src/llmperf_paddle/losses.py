@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import paddle
 
@@ -29,6 +29,19 @@ class DeviceScalar:
     def __float__(self) -> float:
         self._event.synchronize()
         return float(self._copied.item())
+
+
+def skipped(scaler: Any) -> bool | DeferredScalar | None:
+    """Whether a loss scaler has left out its last update; None where this version of Paddle does not show it.
+
+    No public name tells: `GradScaler.step` notes it for its `update` (Paddle 3.3.1).
+    """
+    if scaler is None:
+        return False
+    found = getattr(scaler, "_cache_found_inf", None)
+    if not isinstance(found, paddle.Tensor):
+        return None if found is None else bool(found)
+    return bool(found.item()) if found.place.is_cpu_place() else DeviceScalar(found)
 
 
 def deferred(value: paddle.Tensor) -> float | DeferredScalar:

@@ -19,7 +19,7 @@ from llmperf_paddle.crashes import show_python_stacks
 from llmperf_paddle.feed import Feed
 from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
-from llmperf_paddle.losses import deferred
+from llmperf_paddle.losses import deferred, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32
 
 if TYPE_CHECKING:
@@ -98,10 +98,11 @@ class PaddleTrainer:
         norm = None if clip is None or clip.norm is None else deferred(clip.norm)
         per_stage = layout.tensor_parallel * layout.data_parallel
         last = self._rank // per_stage == layout.pipeline_parallel - 1
+        left_out = skipped(self._parts.scaler)
         if not last or self._rank % layout.tensor_parallel:
-            return StepOutput(loss=None, tokens=0, grad_norm=norm)
+            return StepOutput(loss=None, tokens=0, grad_norm=norm, skipped=left_out)
         tokens = batch.micro_batch * batch.gradient_accumulation * batch.seq_len
-        return StepOutput(loss=deferred(loss), tokens=tokens, grad_norm=norm)
+        return StepOutput(loss=deferred(loss), tokens=tokens, grad_norm=norm, skipped=left_out)
 
     def evaluate(self) -> Mapping[str, float]:
         """Nothing beyond the training loss."""

@@ -11,7 +11,7 @@ from llmperf.types import StepOutput
 from torch.nn.parallel import DistributedDataParallel
 
 from llmperf_pytorch.feed import Feed
-from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
+from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy, to_come
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
@@ -20,6 +20,7 @@ from llmperf_pytorch.trainer import TorchTrainer
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
+    from llmperf.types.records import DeferredScalar
 
 
 class DdpTrainer(TorchTrainer):
@@ -66,12 +67,13 @@ class DdpTrainer(TorchTrainer):
         sums = StepSums()
         for micro in range(accumulation):
             self._backward(sums, last=micro == accumulation - 1)
-        grad_norm = self._update()
+        grad_norm, skipped = self._update()
         self._step += 1
         return StepOutput(
             loss=deferred(sums.mean_loss()),
             tokens=sums.tokens,
             grad_norm=None if grad_norm is None else deferred(grad_norm),
+            skipped=skipped,
         )
 
     def _backward(self, sums: StepSums, *, last: bool) -> None:
@@ -94,16 +96,27 @@ class DdpTrainer(TorchTrainer):
         enabled = dtype is not torch.float32
         return torch.autocast(self._device.type, dtype=dtype if enabled else None, enabled=enabled)
 
-    def _update(self) -> torch.Tensor | None:
+    def _update(self) -> tuple[torch.Tensor | None, bool | DeferredScalar]:
+        """The gradient norm, and whether the loss scaler leaves the update out."""
         settings, norm = self._contract.optimizer, None
         self._scaler.unscale_(self._optimizer)
         if settings.clip_norm is not None:
             norm = torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip_norm)
+        skipped = self._overflowed()
         set_learning_rate(self._optimizer.param_groups, learning_rate(settings, self._step + 1, self._contract.steps))
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
-        return norm
+        return norm, skipped
+
+    def _overflowed(self) -> bool | DeferredScalar:
+        """Whether the scaler has found gradients that are not finite; asked between its `unscale_` and its `update`."""
+        if not self._scaler.is_enabled():
+            return False
+        found = list(
+            self._scaler._found_inf_per_device(self._optimizer).values()
+        )  # nothing public tells, unless it waits
+        return to_come(torch.stack(found).sum())
 
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""

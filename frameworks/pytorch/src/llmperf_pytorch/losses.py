@@ -61,6 +61,11 @@ class DeviceScalar:
         return float(self._copied)
 
 
+def to_come(value: torch.Tensor) -> bool | DeferredScalar:
+    """Whether a number is other than 0, for `StepOutput.skipped`: at once where it is on the host, else as it comes."""
+    return bool(value) if value.device.type == "cpu" else DeviceScalar(value)
+
+
 def deferred(value: torch.Tensor | float) -> float | DeferredScalar:
     """A number for `StepOutput`: at once where it is on the host, else as it comes."""
     if isinstance(value, torch.Tensor) and value.device.type != "cpu":

@@ -82,7 +82,7 @@ class ZeroTrainer(TorchTrainer):
         batch, contract = self._plan.batch, self._spec.contract
         rate = learning_rate(contract.optimizer, self._step + 1, contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)
-        sums = StepSums()
+        sums, skipped = StepSums(), self._engine.skipped_steps
         for _ in range(batch.gradient_accumulation):
             self._micro_step(sums)
         self._step += 1
@@ -91,6 +91,7 @@ class ZeroTrainer(TorchTrainer):
             loss=deferred(sums.mean_loss()),
             tokens=sums.tokens,
             grad_norm=None if norm is None else deferred(norm),
+            skipped=self._engine.skipped_steps > skipped,
         )
 
     def _micro_step(self, sums: StepSums) -> None:

@@ -35,8 +35,10 @@ def measured_tokens(result: Result) -> Iterator[Violation]:
     metrics, batch = result.metrics, result.batch
     if result.status == "complete":
         found, path = metrics.measured_tokens, "/metrics/measured_tokens"
-        because = f"{metrics.measured_steps} steps x {batch.tokens_per_step} tokens"
-        expected = metrics.measured_steps * batch.tokens_per_step
+        skipped = metrics.skipped_steps or 0
+        left = f"({metrics.measured_steps} - {skipped} skipped)" if skipped else metrics.measured_steps
+        because = f"{left} steps x {batch.tokens_per_step} tokens"
+        expected = (metrics.measured_steps - skipped) * batch.tokens_per_step
         if result.contract.packing == "packed":
             yield from differs(path, found, expected, because)
         elif not 0 < found <= expected:

@@ -55,6 +55,7 @@ class PipelineTrainer(TorchTrainer):
         """All micro batches through the pipeline, gradients averaged over data-parallel ranks, one update."""
         rate = learning_rate(self._contract.optimizer, self._step + 1, self._contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)
+        skipped = self._engine.skipped_steps
         self._engine.train_batch(self._micro_batches())
         self._step += 1
         batch, norm = self._plan.batch, self._engine.get_global_grad_norm()
@@ -63,6 +64,7 @@ class PipelineTrainer(TorchTrainer):
             loss=deferred(self._engine.dp_group_loss) if self._reports else None,
             tokens=tokens if self._reports else 0,
             grad_norm=None if norm is None else deferred(norm),
+            skipped=self._engine.skipped_steps > skipped,
         )
 
     def _micro_batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]] | None:

@@ -67,7 +67,10 @@ def _step(iteration: int, told: dict[str, float]) -> LoggedStep | None:
     elapsed = told.get(ELAPSED)
     if iteration < 1 or elapsed is None or not 0 <= elapsed < math.inf:
         return None
-    return LoggedStep(step=iteration, seconds=elapsed / 1000, loss=_loss(told), grad_norm=told.get(NORM))
+    skipped = told[SKIPPED] > 0 if SKIPPED in told else None
+    return LoggedStep(
+        step=iteration, seconds=elapsed / 1000, loss=_loss(told), grad_norm=told.get(NORM), skipped=skipped
+    )
 
 
 def _loss(told: dict[str, float]) -> float | None:
