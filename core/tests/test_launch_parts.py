@@ -25,12 +25,12 @@ from llmperf.types import DeviceSample, MemorySample, PhaseRecord, Result, StepR
 
 
 def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
-    (command,) = LocalLauncher().commands(node_commands(tmp_path, stub_plan(env={"A": "{rank}"}), "tag"))
+    (command,) = LocalLauncher().commands(node_commands(tmp_path, stub_plan(env={"A": "{rank}"}), "tag", 4321))
     assert command.argv[0] == sys.executable
     words = dict(zip(command.argv[-8::2], command.argv[-7::2], strict=True))
     assert words["--run-dir"] == str(tmp_path)
     assert (words["--node-rank"], words["--master-addr"]) == ("0", "127.0.0.1")
-    assert 0 < int(words["--master-port"]) < 65536
+    assert words["--master-port"] == "4321"
     assert command.env == {"A": "{rank}", "LLMPERF_RUN_ID": "tag"}
 
 
@@ -38,7 +38,7 @@ def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
     plan = stub_plan()
     two = replace(plan, layout=replace(plan.layout, nodes=2))
     with pytest.raises(UserError, match="runs 1 node, not 2"):
-        LocalLauncher().commands(node_commands(tmp_path, two, "tag"))
+        LocalLauncher().commands(node_commands(tmp_path, two, "tag", 4321))
 
 
 def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import resource
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -16,10 +18,12 @@ import jsonschema
 import llmperf_schemas
 import pytest
 from llmperf import documents, rundir
+from llmperf.launching import controller
 from llmperf.launching.run import run_plan
 from llmperf.plugins import load_for
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
+from llmperf.validation.run_folder import run_folder_findings
 
 CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
 
@@ -50,6 +54,41 @@ def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path)
     assert seen[-1].steps == 25
     kinds = [json.loads(line)["kind"] for line in rundir.records_path(run, 0).read_text().splitlines()]
     assert kinds.count("step") == 25
+
+
+@pytest.fixture
+def stolen_ports(monkeypatch):
+    """A function that has the next `count` ports that a controller chooses taken by this process."""
+    with ExitStack() as stack:
+
+        def steal(count):
+            taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+            chosen = iter(taken)
+            monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
+            return taken
+
+        free_port = controller.free_port
+        yield steal
+
+
+def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stolen_ports):
+    (taken,) = stolen_ports(1)
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert result.metrics.measured_steps == 10
+    (note,) = [note for note in result.notes if "started a second time" in note]
+    assert note.startswith("a rank could not listen on its port, which was in use already")
+    assert f"in the place of {taken}; logs/first-start" in note
+    first = tmp_path / "run" / rundir.LOGS / "first-start"
+    assert "Address already in use" in (first / "rank-00000.log").read_text()
+    assert run_folder_findings(result, tmp_path / "run") == []
+
+
+def test_a_port_that_is_stolen_twice_fails_the_run(stub_plan, tmp_path, stolen_ports):
+    stolen_ports(2)
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure.rank, result.failure.exception) == ("failed", 0, "OSError")
+    assert "Address already in use" in result.failure.message
 
 
 ADDRESS_SPACE_BYTES = 900 * 2**20

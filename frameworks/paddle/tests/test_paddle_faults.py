@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
+from llmperf.launching import controller
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+from llmperf.running import measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
@@ -56,3 +61,15 @@ def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(tmp_path):
     failure = failure_after(run, folder)
     assert (failure["reason"], failure["rank"]) == ("hung", 1)
     assert "gloo gave up after 30 s" in (folder / "logs" / "rank-00000.log").read_text()
+
+
+def test_a_port_that_another_process_has_taken_has_the_ranks_started_once_more(tmp_path, monkeypatch):
+    free_port = controller.free_port
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = iter([taken.getsockname()[1]])
+        monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
+        settings = ("model=llama_tiny", "steps=4", "warmup_steps=1", "seq_len=64")
+        sketch = draft(Request(case="default", framework="paddle", vendor="cpu", settings=settings))
+        ((_, result),) = measure(sketch, tmp_path, 1, None)
+    assert (result.status, result.failure) == ("complete", None)
+    assert any("the ranks were started a second time" in note for note in result.notes)

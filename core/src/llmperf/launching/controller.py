@@ -17,6 +17,7 @@ from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
 from llmperf.launching.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.launching.progress import Follower, Progress
+from llmperf.launching.second_start import FIRST_START, set_aside
 from llmperf.launching.wakeup import Wakeup
 from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
 
@@ -48,16 +49,32 @@ class Controller:
         self._run = run
         self._plan = plan
         self._tag = tag
-        self._commands = launcher.commands(node_commands(run, plan, tag))
+        self._launcher = launcher
+        self._port = free_port()
+        self._commands = launcher.commands(node_commands(run, plan, tag, self._port))
         self._agents: list[subprocess.Popen[bytes]] = []
         self._follower = Follower(run, plan)
+        self._notes: tuple[str, ...] = ()
         self.rank: int | None = None
         self.message = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What went wrong without ending the run."""
-        return (self._follower.problem,) if self._follower.problem else ()
+        return (*self._notes, *((self._follower.problem,) if self._follower.problem else ()))
+
+    def start_again(self) -> None:
+        """Start every agent a second time, once all have ended, with another port for the ranks to meet at."""
+        taken, self._port = self._port, free_port()
+        self._notes = (
+            f"a rank could not listen on its port, which was in use already: the ranks were started a second time, with"
+            f" port {self._port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
+        )
+        set_aside(self._run)
+        self._commands = self._launcher.commands(node_commands(self._run, self._plan, self._tag, self._port))
+        self._agents = []
+        self._follower = Follower(self._run, self._plan)
+        self.start()
 
     def start(self) -> None:
         """Start every agent in a session of its own, bound to this process's life."""
@@ -163,9 +180,9 @@ class Controller:
         return bool(groups) and any(group_of(pid) in groups for pid in tagged(self._tag))
 
 
-def node_commands(run: Path, plan: Plan, tag: str) -> Sequence[NodeCommand]:
+def node_commands(run: Path, plan: Plan, tag: str, port: int) -> Sequence[NodeCommand]:
     """The agent of each node as the framework planned it, its placeholders filled in."""
-    master = ("127.0.0.1", free_port())
+    master = ("127.0.0.1", port)
     return [
         NodeCommand(
             node_rank=node,

@@ -22,6 +22,7 @@ from llmperf.launching.folder import create_run_folder, release
 from llmperf.launching.host import this_host
 from llmperf.launching.progress import Progress
 from llmperf.launching.rank_logs import shorten
+from llmperf.launching.second_start import port_was_taken
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
@@ -118,6 +119,10 @@ def _watched(
     try:
         cause = controller.watch(wakeup, watch)
         codes = controller.stop(wakeup)
+        if cause == "ended" and any(codes) and port_was_taken(run, plan):
+            controller.start_again()
+            cause = controller.watch(wakeup, watch)
+            codes = controller.stop(wakeup)
     finally:
         sampler.stop()
     notes = controller.notes

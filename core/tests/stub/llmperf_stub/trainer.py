@@ -3,6 +3,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,8 +17,8 @@ from llmperf_stub.torch.distributed import arrive, barrier
 
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step (True, False, "device", "host"), fault (with fault_rank, fault_step),
-    tokens (a rank and step), evaluation_seconds, child, hidden_child, chatters, waits_at_build, clock_set (seconds
-    by which somebody sets the rank's wall clock in fault_step)."""
+    tokens (a rank and step), evaluation_seconds, child, hidden_child, chatters, listens, waits_at_build, clock_set
+    (seconds by which somebody sets the rank's wall clock in fault_step)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -37,6 +38,8 @@ class StubTrainer:
         print(f"rank {self.rank}: ready", flush=True)
         if options.get("child"):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        if options.get("listens") and self.rank == 0:
+            self.listener = socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
         if options.get("hidden_child"):
             code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
             path = self.run / f"hidden-{self.rank}"

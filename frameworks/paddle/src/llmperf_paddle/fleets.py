@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from paddle.distributed import fleet
+from paddle.distributed import fleet, is_initialized
 
 from llmperf_paddle.layers import DividedLayers, Layers, PlainLayers
-from llmperf_paddle.loopback import choose_interface, confine_stores
+from llmperf_paddle.loopback import check_port, choose_interface, confine_stores
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -20,6 +20,8 @@ def join(plan: Plan) -> Any:
     """Make all groups; fleet's `HybridCommunicateGroup`."""
     if plan.layout.nodes == 1:
         choose_interface()
+    if not is_initialized():
+        check_port()
     fleet.init(is_collective=True, strategy=strategy(plan), log_level="WARNING")
     if plan.layout.nodes == 1:
         confine_stores()

@@ -1,4 +1,6 @@
-"""Keeping the ranks of one node off the network. Paddle's stores listen on all interfaces, and take no address."""
+"""Where Paddle's ranks meet. Its stores listen on all interfaces, and take no address: on one node they are kept to the
+loopback interface.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,14 @@ def choose_interface() -> None:
     """Have gloo listen on the loopback interface, unless the user has chosen one; before the first group is made."""
     if (name := interface()) is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
+
+def check_port() -> None:
+    """OSError on the first rank where the port of the common store is in use: Paddle would abort without a word of it,
+    and the controller starts the ranks again with another port only if it is told.
+    """
+    if os.environ["RANK"] == "0":
+        socket.create_server(("", int(os.environ["MASTER_PORT"]))).close()
 
 
 def confine_stores() -> None:
