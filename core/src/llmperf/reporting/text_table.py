@@ -13,7 +13,7 @@ MAX_LINES = 4
 CUT = "..."
 GAP = "  "
 """Between two columns."""
-_JOINT = re.compile(r"(?<=[_/,-])(?=\w)")
+_JOINT = re.compile(r"(?<=[_,-])(?=\w)")
 """Where a long name may be broken."""
 Paint = Callable[[str], str]
 """Adds colour to a cell, which keeps its width."""
@@ -125,7 +125,7 @@ def _first_lines(lines: list[str], width: int) -> list[str]:
 
 
 def wrapped_cell(text: str, width: int) -> list[str]:
-    """Lines of at most `width` terminal columns: broken between words, else at a `_` or `-`, else anywhere."""
+    """Lines of at most `width` terminal columns: broken between words, else after `_`, `-` or `,`, else anywhere."""
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word

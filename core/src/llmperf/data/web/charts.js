@@ -31,7 +31,7 @@ llmperf.charts = (function () {
     };
   }
 
-  function drawn(place, title, xLabel, yLabel, curves, marks) {
+  function drawn(place, title, xLabel, yLabel, curves, marks, range) {
     const tables = [], series = [{ label: xLabel }], bands = [];
     for (const one of curves) {
       const stroke = colour(one.stroke), at = series.length, around = { class: "band", stroke: "transparent", spanGaps: true, points: { show: false } };
@@ -47,7 +47,7 @@ llmperf.charts = (function () {
     const paper = document.documentElement.classList.contains("paper");
     return new uPlot({
       title: title, width: paper ? 520 : Math.max(260, place.clientWidth), height: 260, series: series, bands: bands,
-      scales: { x: { time: false } }, axes: [axis(xLabel, 34), axis(yLabel, labelRoom)], cursor: { drag: { x: true, y: false } },
+      scales: { x: { time: false }, y: range ? { range: range } : {} }, axes: [axis(xLabel, 34), axis(yLabel, labelRoom)], cursor: { drag: { x: true, y: false } },
       hooks: { drawClear: [shade(marks)] },
     }, tables.length > 1 ? uPlot.join(tables) : tables[0], place);
   }
@@ -127,7 +127,7 @@ llmperf.charts = (function () {
   }
 
   // One chart: curves of {name, x, low, middle, high, stroke}; a band is drawn where low and high are there.
-  function chart(place, title, xLabel, yLabel, curves, marks) {
+  function chart(place, title, xLabel, yLabel, curves, marks, range) {
     curves = curves.filter(function (one) { return one.x.length > 0; });
     if (!curves.length) return;
     const box = make("div", null, "chart"), image = make("div"), inner = make("div");
@@ -140,7 +140,7 @@ llmperf.charts = (function () {
     if (entries.length) image.append(legend(entries));
     box.append(image, points(title, xLabel, curves));
     place.append(box);
-    plots.push({ draw: function () { return drawn(inner, title, xLabel, yLabel, curves, marks); } });
+    plots.push({ draw: function () { return drawn(inner, title, xLabel, yLabel, curves, marks, range); } });
   }
 
   function named(list, i, name) { return list.length > 1 ? (i ? "B: " : "A: ") + name : name; }
@@ -189,12 +189,14 @@ llmperf.charts = (function () {
     const steps = marked(list, words.warmup, warmup), seconds = marked(list, words.outside, outside);
     const since = list.every(function (run) { return !run.curves || outside(run.curves).length; }) ? words.since_window : words.since_sample;
     const byStep = function (key, curves) { chart(place, words[key], words.step, words[key + "_axis"], curves, steps); };
-    const byTime = function (key, scale) { chart(place, words[key], since, words[key + "_axis"], curvesOf(list, key, scale, "devices"), seconds); };
+    const byTime = function (key, scale, range) {
+      chart(place, words[key], since, words[key + "_axis"], curvesOf(list, key, scale, "devices"), seconds, range);
+    };
     byStep("loss", curvesOf(list, "loss", 1, "ranks").concat(entropies(list)));
     byStep("step_seconds", curvesOf(list, "step_seconds", 1, "ranks"));
     byTime("memory_bytes", 1 / 1073741824);
     byTime("power_watts", 1);
-    byTime("utilisation_percent", 1);
+    byTime("utilisation_percent", 1, [0, 100]);
     list.forEach(function (run, i) { if (!run.curves) place.append(make("p", named(list, i, run.no_curves))); });
     drawCharts();
   }

@@ -13,7 +13,7 @@ llmperf.overview = (function () {
     return function (cell) {
       const line = cell.getData(), text = cellText(column, line);
       const node = make(column.field === "model" ? "a" : "span", null, "text " + bad(column, line));
-      text.split(/(?<=[_/-])/).forEach(function (part, i) { node.append(...(i ? [make("wbr"), part] : [part])); });  // names break at their joints
+      text.split(/(?<=[_-])/).forEach(function (part, i) { node.append(...(i ? [make("wbr"), part] : [part])); });  // names break at their joints
       if (column.kind !== "number") node.title = text;
       if (column.field !== "model") return node;
       node.classList.add("open");
@@ -59,7 +59,7 @@ llmperf.overview = (function () {
   }
 
   function columns() {
-    const list = [{ title: small ? "" : words.compare, formatter: checkbox, width: small ? 34 : 70, frozen: true, headerSort: false, hozAlign: "center", headerWordWrap: true }];
+    const list = [{ title: small ? "" : words.compare, formatter: checkbox, width: small ? 34 : 78, frozen: true, headerSort: false, hozAlign: "center", headerWordWrap: true }];
     for (const column of shownColumns()) {
       const number = column.kind === "number", first = column.field === "model";
       list.push({
