@@ -15,7 +15,7 @@ LAYERS = (
     {"errors", "asking", "redaction", "documents", "rundir", "cachedir", "vendor_tool", "accelerator"},
     {"types"},
     {"hookspecs"},
-    {"discovery", "blame", "plugins", "requirements"},
+    {"discovery", "blame", "requirements", "mending", "plugins"},
     {"accounting", "tokens"},
     {"cases"},
     {"peaks", "choice"},

@@ -73,9 +73,9 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
     plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
     assert "2 ranks = TP1 x PP1 x DP2" in plan
-    assert "uv pip install llmperf-zero" in plan
+    assert "uv sync --inexact  # in a clone of llmperf" in plan
     refused = call(llmperf, "run", "default", cwd=tmp_path, expected=2).stderr
-    assert "uv pip install llmperf-zero" in refused
+    assert "uv sync --inexact  # in a clone of llmperf" in refused
     assert not (tmp_path / "runs").exists()
 
 

@@ -128,7 +128,7 @@ def test_without_pytest_the_classes_say_what_to_install():
     program = "import sys; sys.modules['pytest'] = None\nfrom llmperf.testing import VendorContract"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     last = done.stderr.strip().splitlines()[-1]
-    assert last == "ImportError: VendorContract needs pytest: uv pip install 'llmperf-core[testing]'"
+    assert last == "ImportError: VendorContract needs pytest: uv pip install 'pytest>=8'"
 
 
 def test_the_command_needs_no_pytest(acme):

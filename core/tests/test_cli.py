@@ -167,11 +167,11 @@ def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(c
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
     code, out, _ = run(capsys, "plan", case, "--on", on)
     assert code == 2
-    assert f"uv pip install {package}" in out
+    assert f"({package}) is not installed; install it with: uv sync --inexact" in out
     assert "tokens a step" in out
     code, _, err = run(capsys, "run", case)
     assert code == 2
-    assert f"uv pip install {package}" in err
+    assert f"({package}) is not installed; install it with: uv sync --inexact" in err
 
 
 def test_a_dry_run_starts_nothing(capsys, tmp_path):

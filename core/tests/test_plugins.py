@@ -103,7 +103,7 @@ def test_an_extension_is_asked_for_the_flop_count_before_the_core_and_only_one_m
 
 def test_a_plugin_for_another_api_version_is_reported_not_imported(install):
     install("llmperf-future", "future", "raise RuntimeError('imported')", version="v2")
-    with pytest.raises(PluginError, match=r"for plugin API v2; this llmperf speaks v1"):
+    with pytest.raises(PluginError, match=r"for plugin API v2; this llmperf speaks v1; upgrade llmperf-core"):
         find("vendor", "future")
 
 
@@ -115,7 +115,9 @@ def test_an_unknown_plugin_offers_the_nearest(install):
 
 def test_a_missing_plugin_of_the_project_says_which_package_to_install(monkeypatch):
     monkeypatch.setattr("llmperf.plugins.discover", lambda: [])
-    with pytest.raises(PluginError, match="uv pip install llmperf-paddle"):
+    with pytest.raises(
+        PluginError, match=r"framework 'paddle' \(llmperf-paddle\) is not installed; .* uv sync --inexact"
+    ):
         load_for(None, "paddle")
 
 

@@ -77,12 +77,20 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
     if same:
         raise PluginError(
             f"{role} {name!r} ({same[0].distribution} {same[0].version}) is for plugin API v{same[0].api_version};"
-            f" this llmperf speaks v{API_VERSION}"
+            f" this llmperf speaks v{API_VERSION}; {upgrade(same[0])}"
         )
     if (package := published_package(role, name)) is not None:
-        raise PluginError(f"{role} {name!r} is not installed; install it with: uv pip install {package}")
+        from llmperf.mending import install_own
+
+        raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own()}")
     known = {one.name for one in of_role} | {published for kind, published in PUBLISHED if kind == role}
     raise PluginError(str(unknown("", role, name, known)))
+
+
+def upgrade(found: Found) -> str:
+    """Which of two to upgrade so that a plugin of another API version can be used."""
+    newer = f"{PROJECT}-core" if found.api_version > API_VERSION else found.distribution
+    return f"upgrade {newer}"
 
 
 PUBLISHED = {
@@ -98,6 +106,11 @@ PUBLISHED = {
     ("framework", "paddle"): "llmperf-paddle",
 }
 """The project's own plugins, so that a missing one can be named."""
+
+
+def of_this_project(found: Found) -> bool:
+    """Whether a plugin is the one that this project carries under its role and name."""
+    return found.distribution == published_package(found.role, found.name)
 
 
 def published_package(role: str, name: str) -> str | None:

@@ -10,9 +10,10 @@ from typing import Literal
 from llmperf.cases.readable import check_readable
 from llmperf.discovery import PUBLISHED, Found, discover, find
 from llmperf.errors import UserError
+from llmperf.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.planning.vendors import asked
 from llmperf.plugins import Plugins
-from llmperf.requirements import install_command, missing_requirements
+from llmperf.requirements import unmet_requirements
 
 
 @dataclass(frozen=True)
@@ -31,25 +32,27 @@ def examine() -> list[Diagnosis]:
     found = discover()
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
-    for (role, name), package in PUBLISHED.items():
+    for role, name in PUBLISHED:
         if (role, name) not in installed:
-            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", f"uv pip install {package}"))
+            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
     return looked + list(_host())
 
 
 def _plugin(found: Found) -> Iterator[Diagnosis]:
     subject = f"{found.role} {found.name}"
-    missing = missing_requirements(found.distribution)
-    if missing:  # which is why it may not load
-        message = f"{found.distribution} needs {', '.join(missing)}"
-        yield Diagnosis(subject, "broken", message, install_command(missing))
+    unmet = unmet_requirements(found.distribution)
+    if unmet:  # which is why it may not load
+        message = f"{found.distribution} needs {', '.join(map(str, unmet))}"
+        yield Diagnosis(subject, "broken", message, install(unmet))
         return
     try:
         find(found.role, found.name)
         plugins = Plugins([found])
         check_readable(plugins)
     except UserError as error:
-        yield Diagnosis(subject, "broken", str(error), _mend(found))
+        gone = moved(found)
+        message = f"{error}; {gone}" if gone else str(error)
+        yield Diagnosis(subject, "broken", message, _mend(found))
         return
     if found.role == "vendor":
         yield from _devices(subject, found, plugins)
@@ -61,8 +64,8 @@ def _mend(found: Found) -> str:
     """What to do about a plugin that cannot be loaded."""
     rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
     if len(rivals) > 1:
-        return f"uv pip uninstall {rivals[-1].distribution}"
-    return f"uv pip install --upgrade --reinstall {found.distribution}"
+        return uninstall(*(one.distribution for one in rivals))
+    return reinstall(found.distribution)
 
 
 def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis]:

@@ -13,9 +13,10 @@ import pluggy
 from llmperf import API_VERSION, hookspecs
 from llmperf.asking import asking, fault_of, supervised
 from llmperf.blame import blamed_items, blaming, of_kind, printing_aside, who
-from llmperf.discovery import Found, discover, find, names
+from llmperf.discovery import Found, discover, find, names, upgrade
 from llmperf.errors import Interrupted, PluginError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
+from llmperf.mending import unmet_problem
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
@@ -63,7 +64,8 @@ class Plugins:
     def register(self, plugin: object, found: Found) -> None:
         """Add one plugin; PluginError if it breaks a rule."""
         if found.api_version != API_VERSION:
-            raise PluginError(f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}")
+            told = f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}"
+            raise PluginError(f"{told}; {upgrade(found)}")
         self._check_spelling(plugin, found)
         key = f"{found.role}:{found.name}"
         try:
@@ -76,8 +78,10 @@ class Plugins:
 
     def _check_spelling(self, plugin: object, found: Found) -> None:
         for name in dir(plugin):
-            if name.startswith("llmperf_") and name not in OWNERS and callable(getattr(plugin, name)):
-                raise PluginError(str(unknown(who(found), "hook", name, OWNERS)))
+            if not name.startswith("llmperf_") or name in OWNERS or not callable(function := getattr(plugin, name)):
+                continue
+            if not getattr(function, f"{PROJECT}_impl", {}).get("optionalhook"):
+                raise PluginError(f"{unknown(who(found), 'hook', name, OWNERS)}{_of_a_newer(name)}")
 
     def _check_owners(self, found: Found, key: str) -> None:
         for hook, roles in OWNERS.items():
@@ -162,6 +166,15 @@ class Plugins:
         )
 
 
+def _of_a_newer(hook: str) -> str:
+    """What else a name that resembles no hook may be."""
+    from difflib import get_close_matches
+
+    if get_close_matches(hook, OWNERS, n=1, cutoff=0.85):
+        return ""
+    return f"; if a newer {PROJECT}-core has it, upgrade that, or mark the hook optionalhook=True"
+
+
 def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
     """The models that a loaded vendor plugin knows, if any; PluginError if it raises or an entry has no device."""
     from llmperf.types.devices import Probe
@@ -206,6 +219,8 @@ def load_for(vendor: str | None, framework: str | None, installed: Iterable[Foun
     plugins = Plugins(chosen)
     for extension in [find("extension", name, found) for name in names("extension", found)]:
         try:
+            if unmet := unmet_problem(extension):
+                raise PluginError(unmet)
             module = load(extension)
         except PluginError as error:
             plugins.left_out.append(str(error))

@@ -1,44 +1,92 @@
-"""What an installed plugin needs beside it: read from its metadata, nothing is imported."""
+"""What an installed distribution requires beside it, read from its metadata; nothing is imported."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 
 from llmperf.hookspecs import PROJECT
 
-CORE = f"{PROJECT}-core"
-NAME = re.compile(r"[\w.-]+")
+PLAIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?")
+"""Requirements that are read here; all others are read by `packaging`, whose import takes more than the rest."""
+RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
-def missing_requirements(distribution: str) -> list[str]:
-    """What a distribution requires, as it writes it, and is not installed here; extras are not asked for.
+@dataclass(frozen=True)
+class Unmet:
+    """A requirement that is not installed here, or not in a version that fits."""
 
-    What it requires of this project, such as another plugin that it builds on, is asked for its own requirements too.
+    requirement: str
+    """As it may be given to an installer, such as `torch>=2.6`; without its marker."""
+    name: str
+    """The distribution that is required."""
+    installed: str | None
+    """Its version here; None where it is not installed."""
+
+    def __str__(self) -> str:
+        return f"{self.requirement} (found {self.installed})" if self.installed else self.requirement
+
+
+def unmet_requirements(distribution: str) -> list[Unmet]:
+    """What a distribution requires on this machine, by its markers, and does not find; extras are not asked for.
+
+    Requirements of this project, such as another plugin that it builds on, and those with extras are asked for their
+    own requirements too.
     """
-    return list(dict.fromkeys(_missing(distribution, {CORE})))
+    return list(dict.fromkeys(_unmet(distribution, frozenset(), {(f"{PROJECT}-core", frozenset())})))
 
 
-def _missing(distribution: str, seen: set[str]) -> list[str]:
-    missing: list[str] = []
-    seen.add(distribution)
-    for requirement in metadata.requires(distribution) or []:
-        specifier, _, marker = requirement.partition(";")
-        name = NAME.match(specifier.strip())
-        if marker.strip() or name is None:
+def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[Unmet]:
+    if (distribution, extras) in seen:
+        return
+    seen.add((distribution, extras))
+    for text in metadata.requires(distribution) or []:
+        plain = PLAIN.fullmatch(text.strip())
+        if plain is not None and _clearly_met(plain["name"], plain["least"]):
+            if _of_project(plain["name"]):
+                yield from _unmet(plain["name"], frozenset(), seen)
             continue
-        try:
-            metadata.version(name[0])
-        except metadata.PackageNotFoundError:
-            missing.append(specifier.strip())
-            continue
-        if name[0].startswith(f"{PROJECT}-") and name[0] not in seen:
-            missing += _missing(name[0], seen)
-    return missing
+        yield from _evaluated(text, extras, seen)
 
 
-def install_command(requirements: Sequence[str]) -> str:
-    """What installs them, to be typed into a shell as it is: `uv pip install 'torch>=2.6'`."""
-    return shlex.join(["uv", "pip", "install", *requirements])
+def _of_project(name: str) -> bool:
+    return re.sub(r"[-_.]+", "-", name).lower().startswith(f"{PROJECT}-")
+
+
+def _clearly_met(name: str, least: str | None) -> bool:
+    """Whether a requirement of the commonest form is met; where that takes more than comparing numbers, False."""
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    release = RELEASE.match(installed)
+    return least is None or (release is not None and _numbers(release[0]) > _numbers(least))
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[Unmet]:
+    """The same of any requirement."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement:
+        return  # its installer has said so
+    asked = extras or {""}
+    if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": extra}) for extra in asked):
+        return
+    wanted.marker = None
+    try:
+        installed = metadata.version(wanted.name)
+    except metadata.PackageNotFoundError:
+        yield Unmet(str(wanted), wanted.name, None)
+        return
+    if wanted.specifier and not wanted.specifier.contains(installed, prereleases=True):
+        yield Unmet(str(wanted), wanted.name, installed)
+    if wanted.extras or _of_project(wanted.name):
+        yield from _unmet(wanted.name, frozenset(wanted.extras), seen)

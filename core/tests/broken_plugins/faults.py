@@ -47,6 +47,7 @@ ANY = {
     "neither-hangs-nor-exits": fault(end("__import__('os')._exit(3)")),
     "found-by-metadata": fault(name="good-1"),
     "distribution-needs-llmperf": fault(metadata=(("Requires-Dist: llmperf-core\n", ""),)),
+    "requirements-are-met": fault(metadata=(("Requires-Dist: llmperf-core\n", "Requires-Dist: llmperf-core>=99\n"),)),
     "can-be-imported": fault(end("raise RuntimeError('no such library')")),
     "imports-nothing-heavy": fault(end("import jax")),
     "quick-to-import": fault(end(f"import time\n{BUSY}")),

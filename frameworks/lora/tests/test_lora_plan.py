@@ -78,7 +78,8 @@ def test_zero_without_its_package_is_refused_with_what_to_install(program, monke
     monkeypatch.setattr(limits, "find_spec", lambda name: None if name == "llmperf_zero" else object())
     found = problems(program, {"tuning": {"sharding_stage": 1}}, world=2)
     assert found["tuning.sharding_stage"] == (
-        "ZeRO needs the package llmperf-zero: uv pip install 'llmperf-lora[zero]'; without it the nearest is 0"
+        "ZeRO needs the package llmperf-zero, which a clone of llmperf has: uv sync --inexact;"
+        " without it the nearest is 0"
     )
     assert problems(program, {}, world=2) == {}
 

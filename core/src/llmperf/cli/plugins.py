@@ -44,10 +44,13 @@ COLUMNS = ("role", "name", "distribution", "version", "state")
 def _state(one: Found, among: list[Found]) -> dict[str, str]:
     from llmperf.discovery import find
     from llmperf.errors import PluginError
+    from llmperf.mending import unmet_problem
     from llmperf.plugins import Plugins
 
     try:
         find(one.role, one.name, among)
+        if unmet := unmet_problem(one):
+            raise PluginError(unmet)
         Plugins([one])
         state = "ok"
     except PluginError as error:

@@ -48,7 +48,9 @@ def draft(request: Request) -> Draft:
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
-    told = [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
+    unmet = packages_problem(machine.vendor, "vendor") if machine.here else None
+    told = [Problem(where="--vendor", message=unmet)] if unmet else []
+    told += [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
         _complete(sketch, plugins, request)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmperf.blame import who
 from llmperf.discovery import find, names, published_package
 from llmperf.errors import PluginError
-from llmperf.requirements import install_command, missing_requirements
+from llmperf.hookspecs import Role
+from llmperf.mending import unmet_problem
 
 
-def packages_problem(framework: str) -> str | None:
-    """One line for an installed framework whose requirements are not: ranks would only end in a traceback.
+def packages_problem(name: str, role: Role = "framework") -> str | None:
+    """One line for an installed plugin whose requirements are not, or not in a version that fits: ranks would only end
+    in a traceback.
 
-    None where nothing is missing, and for a framework that is not installed itself.
+    None where nothing is missing, and for a plugin that is not installed itself.
     """
     try:
-        found = find("framework", framework)
+        found = find(role, name)
     except PluginError:
         return None
-    missing = missing_requirements(found.distribution)
-    if not missing:
-        return None
-    return f"{who(found)} needs {', '.join(missing)}, not installed here; install with: {install_command(missing)}"
+    return unmet_problem(found)
 
 
 def others_that_plan(framework: str, plans: Callable[[str], bool]) -> str:

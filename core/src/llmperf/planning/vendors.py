@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmperf.blame import told_if_slow, who
-from llmperf.discovery import Found, find, names
+from llmperf.discovery import Found, find, names, of_this_project
 from llmperf.errors import LlmperfError, PluginError, UserError
+from llmperf.mending import install_own
 from llmperf.peaks import device_names, normalised
 from llmperf.plugins import Plugins, catalogue
 from llmperf.types.devices import Probe
@@ -67,8 +68,9 @@ def probe_all() -> tuple[list[Probe], list[str]]:
 def this_machine(vendor: str | None) -> Machine:
     """The devices here: the named vendor's, or the only accelerators there are, or else the host CPU.
 
-    Devices that are only played (`Probe.simulated`) are taken where their vendor is named, never otherwise. Raises
-    UserError when there are none, or when two vendors have accelerators and none was named.
+    Devices that are only played (`Probe.simulated`) are taken where their vendor is named, never otherwise. Where
+    several vendors see the host CPU, that of this project is taken. Raises UserError when there are no devices, or
+    when two vendors have some of the same kind, none was named, and none is preferred.
     """
     if vendor is not None:
         seen = probe(vendor)
@@ -79,17 +81,27 @@ def this_machine(vendor: str | None) -> Machine:
         return Machine(vendor, seen, 1, here=True)
     probes, broken = probe_all()
     usable = [one for one in probes if one.devices and not one.simulated]
-    accelerators = [one for one in usable if one.devices[0].kind == "accelerator"]
-    if len(accelerators) > 1:
-        listed = ", ".join(one.vendor for one in accelerators)
-        raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
     if not usable:
         played = [f"{one.vendor} only plays one: --vendor {one.vendor} takes it" for one in probes if one.devices]
         reasons = [*broken, *(line for one in probes for line in one.problems), *played]
-        hint = "; ".join(reasons) or "no vendor plugin is installed; install one with: uv pip install llmperf-cpu"
+        hint = "; ".join(reasons) or f"no vendor plugin is installed; install one with: {install_own()}"
         raise UserError(f"no device found: {hint}")
-    best = (accelerators or usable)[0]
+    best = _best(usable)
     return Machine(best.vendor, best, 1, here=True, left_out=tuple(broken))
+
+
+def _best(usable: Sequence[Probe]) -> Probe:
+    """Accelerators before the host CPU; UserError where that leaves a choice between vendors.
+
+    A CPU is no reason to choose: every vendor may see it, and this project's own is the one to measure it.
+    """
+    accelerators = [one for one in usable if one.devices[0].kind == "accelerator"]
+    own = [one for one in usable if of_this_project(find("vendor", one.vendor))]
+    choice = accelerators or (own if len(usable) > 1 and own else usable)
+    if len(choice) > 1:
+        listed = ", ".join(one.vendor for one in choice)
+        raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
+    return choice[0]
 
 
 ON = re.compile(r"(?P<model>.+):(?P<nodes>[1-9]\d{0,5})x(?P<devices>[1-9]\d{0,5})")

@@ -30,4 +30,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pytest":
             raise
-        raise ImportError(f"{name} needs pytest: uv pip install 'llmperf-core[testing]'") from None
+        raise ImportError(f"{name} needs pytest: uv pip install 'pytest>=8'") from None

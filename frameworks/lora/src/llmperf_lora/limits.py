@@ -46,7 +46,7 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         return
     if missing := [name for name in ("llmperf_zero", "deepspeed") if find_spec(name) is None]:
         message = (
-            f"ZeRO needs the package {missing[0].replace('_', '-')}: uv pip install 'llmperf-lora[zero]';"
+            f"ZeRO needs the package {missing[0].replace('_', '-')}, which a clone of llmperf has: uv sync --inexact;"
             " without it the nearest is 0"
         )
         yield Problem(where="tuning.sharding_stage", message=message)

@@ -68,7 +68,10 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
 def _paddle_problems(probe: Probe) -> Iterator[Problem]:
     """Paddle itself comes with an extra or from the accelerator's vendor: one build of it, not two."""
     if not probe.simulated and find_spec("paddle") is None:
-        message = "Paddle is not installed: uv pip install 'llmperf-paddle[cpu]', or your accelerator's own build of it"
+        message = (
+            "Paddle is not installed: uv pip install 'paddlepaddle>=3.3' setuptools,"
+            " or your accelerator's own build of it"
+        )
         yield Problem(where="tuning.framework", message=message)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
+from llmperf.requirements import unmet_requirements
 from llmperf.testing.check import ContractError, Skip, require
 from llmperf.testing.subject import Subject
 
@@ -39,6 +40,12 @@ def distribution_needs_llmperf(subject: Subject) -> None:
     require("llmperf-core" in plain, f"{subject.found.distribution} requires {listed}; expected llmperf-core among it")
 
 
+def requirements_are_met(subject: Subject) -> None:
+    """Everything that its distribution requires is installed here, in a version that fits."""
+    unmet = unmet_requirements(subject.found.distribution)
+    require(not unmet, f"{subject.found.distribution} needs {', '.join(map(str, unmet))}")
+
+
 def can_be_imported(subject: Subject) -> None:
     """Importing its module raises nothing."""
     try:
@@ -71,6 +78,7 @@ ANNOUNCED = (
     neither_hangs_nor_exits,
     found_by_metadata,
     distribution_needs_llmperf,
+    requirements_are_met,
     can_be_imported,
     imports_nothing_heavy,
     quick_to_import,
