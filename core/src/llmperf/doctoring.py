@@ -12,7 +12,7 @@ from llmperf.discovery import PUBLISHED, Found, discover, find
 from llmperf.errors import UserError
 from llmperf.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.planning.vendors import asked
-from llmperf.plugins import Plugins
+from llmperf.plugins import Plugins, catalogue_problems
 from llmperf.requirements import unmet_requirements
 
 
@@ -82,6 +82,8 @@ def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis
         yield Diagnosis(f"{subject}, {runtime}", "missing", reason)
     for problem in probe.problems:
         yield Diagnosis(subject, "missing", problem)
+    for problem in catalogue_problems(found, plugins):
+        yield Diagnosis(f"{subject}, catalogue", "missing", problem)
 
 
 def _host() -> Iterator[Diagnosis]:

@@ -58,13 +58,16 @@ class PeakTable:
     """In the order of the file."""
     by_name: Mapping[str, PeakEntry]
     """Each entry under its normalised model and aliases."""
+    problems: tuple[str, ...] = ()
+    """One line for each entry or figure that was skipped: where, what was expected, what was found."""
 
     @classmethod
     def read(cls, path: Path, vendor: str) -> PeakTable:
         """The table in a file.
 
-        Raises UserError, with the file and the place in it, for unknown or missing keys, for figures that are not
-        positive, and for a name that two entries give.
+        An entry with unknown or missing keys, or with figures that are not positive, is skipped with a line in
+        `problems`; so is a figure of an unknown dtype, and a name that two entries give. UserError, with the file and
+        the place in it, if no entry is left, and for a file that is no such table.
         """
         document = read_toml(path)
         for key in document.keys() - {"device"}:
@@ -72,8 +75,17 @@ class PeakTable:
         listed = document.get("device", [])
         if not isinstance(listed, list):
             raise UserError(f"{path}: device: expected [[device]] tables, found {listed!r}")
-        entries = tuple(_entry(table, f"{path}: device[{place}]") for place, table in enumerate(listed))
-        return cls(vendor, entries, _by_name(entries, vendor, path))
+        entries: list[PeakEntry] = []
+        problems: list[str] = []
+        for place, table in enumerate(listed):
+            try:
+                entries.append(_entry(table, f"{path}: device[{place}]", problems))
+            except UserError as error:
+                problems.append(f"{error}; the entry is skipped")
+        by_name = _by_name(entries, vendor, path, problems)
+        if problems and not by_name:
+            raise UserError(problems[0])
+        return cls(vendor, tuple(entries), by_name, tuple(problems))
 
     def find(self, device_model: str) -> PeakEntry | None:
         """The entry whose model or alias is this name, compared whole; None for any other device."""
@@ -102,6 +114,7 @@ class PeakTable:
                 offers=offers(entry),
                 interconnect=entry.interconnect,
                 simulated=True,
+                problems=self.problems,
             )
             for entry in self.entries
         ]
@@ -118,27 +131,40 @@ def device_names(device: DeviceInfo) -> list[str]:
     return [device.model, *(alias for alias in aliases if alias)]
 
 
-def _entry(table: Any, where: str) -> PeakEntry:
+def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
     if isinstance(table, dict):
         known = [one.name for one in fields(PeakEntry)]
         for key in table.keys() - set(known):
             raise unknown(where, "key", key, known)
         where = f"{where} ({table.get('model')})"
-        dtypes = table.get("dense_tflops")
-        for dtype in dtypes if isinstance(dtypes, dict) else ():
-            if dtype not in get_args(Precision):
-                raise unknown(f"{where}: dense_tflops", "dtype", dtype, get_args(Precision))
+        if isinstance(table.get("dense_tflops"), dict):
+            table = {**table, "dense_tflops": _of_known_dtypes(table["dense_tflops"], where, problems)}
     return convert(table, PeakEntry, where)
 
 
-def _by_name(entries: tuple[PeakEntry, ...], vendor: str, path: Path) -> dict[str, PeakEntry]:
+def _of_known_dtypes(figures: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """The figures of dtypes that this llmperf knows; a newer one may know more."""
+    dtypes = get_args(Precision)
+    for dtype in figures.keys() - set(dtypes):
+        fault = unknown(f"{where}: dense_tflops", "dtype", dtype, dtypes)
+        problems.append(f"{fault}; the figure is skipped")
+    return {dtype: figure for dtype, figure in figures.items() if dtype in dtypes}
+
+
+def _by_name(entries: list[PeakEntry], vendor: str, path: Path, problems: list[str]) -> dict[str, PeakEntry]:
+    """Each entry under its names; under one that two entries give, neither. Of two of one model the second goes."""
     found: dict[str, PeakEntry] = {}
-    for entry in entries:
+    shared: set[str] = set()
+    for entry in list(entries):
         for name in (entry.model, *entry.aliases):
             other = found.setdefault(normalised(name, vendor), entry)
             if other is not entry:
-                raise UserError(f"{path}: expected names of one device each, found {name!r} for {other.model} too")
-    return found
+                shared.add(normalised(name, vendor))
+                fault = f"expected names of one device each, found {name!r} for {other.model} too"
+                problems.append(f"{path}: ({entry.model}): {fault}; neither has that name")
+        if normalised(entry.model, vendor) in shared:
+            entries.remove(entry)
+    return {name: entry for name, entry in found.items() if name not in shared}
 
 
 def _device(entry: PeakEntry) -> DeviceInfo:

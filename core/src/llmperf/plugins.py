@@ -190,6 +190,15 @@ def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
     return entries
 
 
+def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
+    """What a loaded vendor plugin says is wrong with its own catalogue, each once; that it fails, if it does."""
+    try:
+        entries = catalogue(found, plugins)
+    except PluginError as error:
+        return [str(error)]
+    return list(dict.fromkeys(line for entry in entries for line in entry.problems))
+
+
 def source_hash(module: str) -> str | None:
     """SHA-256 over the Python files of the module's top-level package, by relative name and content."""
     import hashlib

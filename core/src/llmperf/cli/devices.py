@@ -17,11 +17,12 @@ Examples:
 @json_option
 def command(as_json: bool) -> None:
     """List the devices that the installed vendor plugins see here, and why one sees none."""
-    from llmperf.planning.vendors import probe_all
+    from llmperf.planning.vendors import probe_all, skipped_entries
 
     probes, broken = probe_all()
+    skipped = skipped_entries()
     if as_json:
-        print_json({"probes": probes, "broken": broken})
+        print_json({"probes": probes, "broken": broken, "skipped": skipped})
         return
     print_table(
         ["vendor", "index", "model", "memory", "precisions", "driver"],
@@ -43,3 +44,6 @@ def command(as_json: bool) -> None:
             click.echo(f"{one.vendor}: {problem}")
     for line in broken:
         click.echo(line)
+    for vendor, lines in skipped.items():
+        for line in lines:
+            click.echo(f"{vendor}: {line}")

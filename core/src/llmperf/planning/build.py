@@ -26,7 +26,7 @@ from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.planning.workers import worker_problems
-from llmperf.plugins import Plugins, load_for
+from llmperf.plugins import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload
 from llmperf.types.spec import Case, RunSpec
@@ -193,8 +193,11 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     if plugins.answers("llmperf_peak_flops"):
         peak = plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
         _check_peak(peak, plugins.owner("llmperf_peak_flops"))
+    if peak is not None:
+        return peak, None
     problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
-    return peak, None if peak else problem
+    skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
+    return None, "; ".join([problem, *(line for line in skipped if f"({model})" in line or dtype in line)])
 
 
 def _check_peak(peak: PeakFlops | None, owner: Found) -> None:

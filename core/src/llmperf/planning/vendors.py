@@ -11,7 +11,7 @@ from llmperf.discovery import Found, find, names, of_this_project
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.mending import install_own
 from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Plugins, catalogue
+from llmperf.plugins import Plugins, catalogue, catalogue_problems
 from llmperf.types.devices import Probe
 
 
@@ -63,6 +63,18 @@ def probe_all() -> tuple[list[Probe], list[str]]:
         except LlmperfError as error:
             broken.append(str(error))
     return seen, broken
+
+
+def skipped_entries() -> dict[str, list[str]]:
+    """What the installed vendor plugins say is wrong with their own catalogues, by vendor."""
+    found = {}
+    for name in names("vendor"):
+        try:
+            plugin = find("vendor", name)
+            found[name] = catalogue_problems(plugin, Plugins([plugin]))
+        except LlmperfError:  # the probe has said so
+            continue
+    return found
 
 
 def this_machine(vendor: str | None) -> Machine:

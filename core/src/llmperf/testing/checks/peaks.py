@@ -29,6 +29,7 @@ def catalogue_has_its_shape(subject: VendorSubject) -> None:
         require_probe(entry, subject)
         require(len(entry.devices) == 1, f"an entry has {len(entry.devices)} devices; expected 1")
         require_line(entry.devices[0].model, "a model of the catalogue")
+        require(not entry.problems, "; ".join(entry.problems))
         require(entry.simulated, f"{entry.devices[0].model}: expected simulated = True; it is not on this machine")
     models = [normalised(entry.devices[0].model, subject.name) for entry in subject.catalogue]
     require(len(set(models)) == len(models), f"a model stands there twice: {', '.join(sorted(models))}")
