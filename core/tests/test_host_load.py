@@ -126,6 +126,15 @@ def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, 
         child.wait()
 
 
+def test_a_first_reading_that_hangs_or_raises_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler, "FIRST_READING_SECONDS", 0.1)
+    for query in (lambda _: time.sleep(30) or (), lambda _: 1 / 0):
+        begin = time.monotonic()
+        before = sampler.Sampler(tmp_path / "m.jsonl", query, (0,)).look(0.0)
+        assert before.other_processes is None
+        assert time.monotonic() - begin < 5
+
+
 def test_a_reading_of_the_host_is_cheap(tmp_path):
     begin = time.process_time()
     for _ in range(20):

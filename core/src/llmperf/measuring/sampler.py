@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ MAX_FAILURES = 5
 
 LOOK_SECONDS = 0.2
 """Of looking at the host before a run: the kernel counts in hundredths of a second."""
+FIRST_READING_SECONDS = 2.0
+"""How long a run waits for its devices to be read before it starts."""
 
 
 class Before(NamedTuple):
@@ -69,16 +72,27 @@ class Sampler:
         if not self._host:
             return Before(None, None)
         begin = time.monotonic(), host_sample()
-        try:
-            devices = checked(self._query(self._devices)) if self._devices else ()
-        except Exception:  # the first reading of the run says so
-            devices = ()
+        devices = self._read_within(FIRST_READING_SECONDS)
         time.sleep(max(0.0, seconds - (time.monotonic() - begin[0])))
         samples = [begin, (time.monotonic(), host_sample())]
         listed = [one.process_ids for one in devices if one.process_ids is not None]
         there = {pid for pids in listed for pid in pids} if listed else None
         share = other_share([(at, one) for at, one in samples if one is not None])
         return Before(share, None if there is None else len(there))
+
+    def _read_within(self, seconds: float) -> tuple[DeviceSample, ...]:
+        """One reading of the devices; empty where it fails or takes longer: the readings of the run then say so."""
+        found: list[tuple[DeviceSample, ...]] = []
+
+        def read() -> None:
+            with suppress(Exception):
+                found.append(checked(self._query(self._devices)))
+
+        if self._devices:
+            reading = threading.Thread(target=read, name="llmperf-first-reading", daemon=True)
+            reading.start()
+            reading.join(seconds)
+        return found[0] if found else ()
 
     def start(self) -> None:
         """Begin to sample."""
