@@ -78,13 +78,13 @@ def held_back(result: Result) -> Iterator[Violation]:
 
 @rule("LP409", "warning", "Nothing else computed on the host and its devices")
 def undisturbed(result: Result) -> Iterator[Violation]:
-    """What others take is not there for the run; the throughput is then that of the rest."""
+    """Other programs on the host or its devices slow a run down."""
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
-        path, most = "/metrics/other_cpu_share", figure(OTHER_CPU_SHARE)
-        yield path, f"expected at most {most} of the host's cores for other processes, found {figure(share)}: disturbed"
+        used = f"other processes used {share:.0%} of the host's cores during the run"
+        yield "/metrics/other_cpu_share", f"{used}, expected at most {OTHER_CPU_SHARE:.0%}"
     if others:
-        yield "/metrics/other_processes", f"expected no other process on the devices, found {others}: disturbed"
+        yield "/metrics/other_processes", f"{others} other processes used the devices during the run, expected none"
 
 
 def _shares(result: Result, faults: bool) -> Iterator[tuple[str, float]]:
