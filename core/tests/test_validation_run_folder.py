@@ -284,6 +284,20 @@ def test_a_run_folder_without_its_result_is_told(run_folder, gone, capsys):
     assert "LP706 warning expected result.json beside the plan of a run, found none" in capsys.readouterr().out
 
 
+def test_a_run_that_was_cut_off_says_how_far_it_came(run_folder, capsys):
+    (run_folder / "result.json").unlink()
+    for records in (run_folder / "records").glob("rank-*.jsonl"):
+        lines = records.read_text().splitlines(keepends=True)
+        steps = [place for place, line in enumerate(lines) if '"kind":"step"' in line]
+        records.write_text("".join(lines[: steps[7]]) + lines[steps[7]][:20])
+    planned = json.loads((run_folder / "plan.json").read_text())["spec"]["contract"]["steps"]
+    assert call(["validate", str(run_folder)]) == 0
+    assert f"was cut off, or its result was taken away; 7 of {planned} steps are recorded" in capsys.readouterr().out
+    assert call(["report", str(run_folder)]) == 2
+    told = f"expected result.json, found none: the run has not ended or was cut off; 7 of {planned} steps are recorded"
+    assert told in capsys.readouterr().err
+
+
 def test_a_plan_by_itself_needs_no_result(run_folder, tmp_path):
     (tmp_path / "plan.json").write_bytes((run_folder / "plan.json").read_bytes())
     assert [(file.kind, file.findings) for file in validate_path(tmp_path / "plan.json")] == [("plan", ())]

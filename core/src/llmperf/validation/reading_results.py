@@ -68,6 +68,10 @@ def found_reportable(
                     raise
                 left_out(error)
         if found == len(results) + len(published):
+            from llmperf.results.cut_off import how_far
+
+            if (far := how_far(path)) is not None:
+                raise UserError(f"{path}: expected {RESULT}, found none: the run has not ended or was cut off; {far}")
             raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
     return tuple(results), tuple(published)
 

@@ -55,7 +55,10 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     """Whether the result lies beside a plan where a run has been."""
     begun = any((folder / name).exists() for name in (rundir.RECORDS, rundir.REPORT))
     if begun and not os.path.lexists(folder / rundir.RESULT):
-        why = "the run has not ended, was killed, or its result was taken away"
+        from llmperf.results.cut_off import how_far
+
+        far = how_far(folder)
+        why = "the run has not ended, was cut off, or its result was taken away" + (f"; {far}" if far else "")
         yield RESULTLESS.finding("", f"expected {rundir.RESULT} beside the plan of a run, found none: {why}")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from contextlib import suppress
 
 SO_BINDTODEVICE = 25
@@ -35,9 +36,17 @@ def confine_stores() -> None:
     if name is None or not os.path.isdir("/proc/self/fd"):
         return
     for entry in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(entry))) as one:
-            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and one.getsockname()[0] in ("0.0.0.0", "::"):
-                one.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, name.encode() + b"\0")
+        with suppress(OSError):  # the descriptor that listed the folder is closed by now
+            if stat.S_ISSOCK(os.fstat(int(entry)).st_mode):
+                with socket.socket(fileno=os.dup(int(entry))) as one:
+                    _confine(one, name)
+
+
+def _confine(one: socket.socket, name: str) -> None:
+    if one.family not in (socket.AF_INET, socket.AF_INET6) or one.getsockname()[0] not in ("0.0.0.0", "::"):
+        return
+    if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        one.setsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, name.encode() + b"\0")
 
 
 def interface() -> str | None:
