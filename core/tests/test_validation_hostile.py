@@ -107,7 +107,10 @@ def test_any_number_in_the_place_of_any_number(data):
 
 
 EXAMPLE = llmperf_schemas.example("result")
-UNDETERMINED = ("p5", "p95", "median", "mean", "power_watts", "utilisation_percent", "grad_norm", "peak_bytes")
+UNDETERMINED = (
+    *("p5", "p95", "median", "mean", "power_watts", "utilisation_percent", "grad_norm", "peak_bytes"),
+    *("other_cpu_share", "other_cpu_share_before"),
+)
 """Figures that nothing else in a result fixes; beside its records these are found too."""
 FREE_PARTS = ("framework", "hardware", "software", "plugins", "findings", "notes", "files", "finished", "created")
 
