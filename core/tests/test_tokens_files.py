@@ -177,6 +177,12 @@ def test_files_without_a_byte_or_without_a_token(tmp_path):
     assert read(megatron(tmp_path / "none", [])) == []
 
 
+def test_a_broken_zip_under_the_name_of_a_npy_file(tmp_path):
+    (tmp_path / "t.npy").write_bytes(b"PK\x05\x06")
+    with pytest.raises(UserError, match=r"t.npy is not a readable .npy file: File is not a zip file"):
+        read(tmp_path / "t.npy")
+
+
 def test_a_truncated_npy_file(tmp_path):
     np.save(tmp_path / "t.npy", np.arange(1000))
     whole = (tmp_path / "t.npy").read_bytes()

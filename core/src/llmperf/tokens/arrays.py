@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def npy_tokens(path: Path) -> Tokens:
     """The ids in a `.npy` file, [tokens] or [rows, tokens] end to end; DataError if it holds other things."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError) as error:
+    except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
         raise DataError("data.path", f"{path} is not a readable .npy file: {_line(error)}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
         found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
