@@ -1,5 +1,5 @@
 """`python -m llmperf`."""
 
-from llmperf.cli.main import main
+from llmperf.cli.supervisor import supervised
 
-main()
+supervised()

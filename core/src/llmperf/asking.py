@@ -13,8 +13,8 @@ import time
 from _thread import get_ident
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 VARIABLE = "LLMPERF_PLUGIN_SECONDS"
 """How long a plugin may take for one answer."""
@@ -33,11 +33,11 @@ _HEAD = struct.Struct("<IBdHH")
 _COMPLETED = struct.Struct("<Bi")
 _COMPLETED_AT = 2 * _SLOT_BYTES
 _LOST_AT = 3 * _SLOT_BYTES
-_SIGNALS_AT = _LOST_AT + 1
+_REPEATABLE_AT = _LOST_AT + 1
+_SIGNALS_AT = _LOST_AT + 2
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """One answer that a plugin was asked for."""
 
     number: int
@@ -99,6 +99,15 @@ class Board:
         """How often the command has seen to a signal, up to 255."""
         return self._memory[_SIGNALS_AT + number]
 
+    def may_be_repeated(self) -> None:
+        """Note that the command prints nothing before it has asked all plugins."""
+        self._memory[_REPEATABLE_AT] = 1
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the command prints nothing before it has asked all plugins."""
+        return bool(self._memory[_REPEATABLE_AT])
+
     @property
     def exit_code(self) -> int | None:
         """Of a completed command."""
@@ -130,6 +139,10 @@ class _Asker:
     def responsible(self) -> bool:
         """False in a process that a plugin forked."""
         return os.getpid() == self._process
+
+    def may_be_repeated(self) -> None:
+        """See `may_be_repeated` below."""
+        self._board.may_be_repeated()
 
     def new_request(self, number: int) -> bool:
         """See `new_request` below."""
@@ -201,6 +214,14 @@ def new_request(number: int) -> bool:
     seen to yet, so that a copy can come at once and never later.
     """
     return _asker is None or _asker.new_request(number)
+
+
+def may_be_repeated() -> None:
+    """Let the supervisor run this command again without a plugin that ends it: nothing is printed before all plugins
+    have been asked.
+    """
+    if _asker is not None:
+        _asker.may_be_repeated()
 
 
 def fault_of(plugin: str) -> str | None:

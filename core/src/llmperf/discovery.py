@@ -42,10 +42,13 @@ def _announced(distribution: metadata.Distribution) -> Iterator[Found]:
             yield Found(entry.name, role, entry.value, name, version, api_version)
 
 
+def head(distribution: metadata.Distribution) -> list[str]:
+    """The lines of its metadata, without the description: parsing all of it takes ten times as long."""
+    return (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
+
+
 def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
-    """From the head of its metadata; parsing all of it, description included, takes ten times as long."""
-    head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
-    told = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
+    told = dict(line.split(": ", 1) for line in head(distribution) if line.startswith(("Name: ", "Version: ")))
     if len(told) == 2:
         return told["Name"].strip(), told["Version"].strip()
     return distribution.metadata["Name"], distribution.version

@@ -16,7 +16,6 @@ from llmperf.blame import blamed_items, blaming, of_kind, printing_aside, who
 from llmperf.discovery import Found, discover, find, names, upgrade
 from llmperf.errors import Interrupted, PluginError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
-from llmperf.mending import unmet_problem
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
@@ -227,6 +226,8 @@ def load_for(vendor: str | None, framework: str | None, installed: Iterable[Foun
         chosen.append(find("framework", framework, found))
     plugins = Plugins(chosen)
     for extension in [find("extension", name, found) for name in names("extension", found)]:
+        from llmperf.mending import unmet_problem
+
         try:
             if unmet := unmet_problem(extension):
                 raise PluginError(unmet)

@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
+from llmperf.discovery import head
 from llmperf.hookspecs import PROJECT
 
-PLAIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?")
+PLAIN = re.compile(
+    r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL
+)
 """Requirements that are read here; all others are read by `packaging`, whose import takes more than the rest."""
+EXTRA = re.compile(r"extra\s*==\s*('[^']*'|\"[^\"]*\")")
+"""The marker of what is required for an extra alone."""
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -42,13 +47,37 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
     if (distribution, extras) in seen:
         return
     seen.add((distribution, extras))
-    for text in metadata.requires(distribution) or []:
-        plain = PLAIN.fullmatch(text.strip())
-        if plain is not None and _clearly_met(plain["name"], plain["least"]):
-            if _of_project(plain["name"]):
-                yield from _unmet(plain["name"], frozenset(), seen)
+    for text in _required(distribution):
+        plain = PLAIN.fullmatch(text)
+        if plain is not None and not extras and EXTRA.fullmatch(plain["marker"] or ""):
             continue
-        yield from _evaluated(text, extras, seen)
+        if (
+            plain is None
+            or not _clearly_met(plain["name"], plain["least"])
+            or (plain["marker"] and _of_project(plain["name"]))
+        ):
+            yield from _evaluated(text, extras, seen)
+        elif _of_project(plain["name"]):
+            yield from _unmet(plain["name"], frozenset(), seen)
+
+
+def _required(distribution: str) -> list[str]:
+    """The requirements of an installed distribution as it writes them."""
+    found = metadata.distribution(distribution)
+    lines = [line.partition(": ") for line in head(found)]
+    if not lines:  # of another form than wheels have
+        return [text.strip() for text in found.requires or []]
+    return [value.strip() for key, _, value in lines if key == "Requires-Dist"]
+
+
+def _version(name: str) -> str | None:
+    """The version of a distribution; None where it is not installed."""
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+    versions = (line.removeprefix("Version: ").strip() for line in head(found) if line.startswith("Version: "))
+    return next(versions, None) or found.version
 
 
 def _of_project(name: str) -> bool:
@@ -57,9 +86,8 @@ def _of_project(name: str) -> bool:
 
 def _clearly_met(name: str, least: str | None) -> bool:
     """Whether a requirement of the commonest form is met; where that takes more than comparing numbers, False."""
-    try:
-        installed = metadata.version(name)
-    except metadata.PackageNotFoundError:
+    installed = _version(name)
+    if installed is None:
         return False
     release = RELEASE.match(installed)
     return least is None or (release is not None and _numbers(release[0]) > _numbers(least))
@@ -81,9 +109,8 @@ def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset
     if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": extra}) for extra in asked):
         return
     wanted.marker = None
-    try:
-        installed = metadata.version(wanted.name)
-    except metadata.PackageNotFoundError:
+    installed = _version(wanted.name)
+    if installed is None:
         yield Unmet(str(wanted), wanted.name, None)
         return
     if wanted.specifier and not wanted.specifier.contains(installed, prereleases=True):

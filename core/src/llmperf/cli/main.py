@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
+from llmperf.asking import may_be_repeated
 from llmperf.cli import colour
 from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, unknown
@@ -114,14 +115,17 @@ cli.params.append(colour.ColourOption())
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
+    supervised(arguments)
+
+
+def command(arguments: list[str] | None) -> int:
+    """Run one command line in a process of its own, and give its exit code."""
     gc.set_threshold(YOUNG_OBJECTS)
-
-    def command() -> int:
-        _keep_stdout()
-        return call(arguments)
-
+    _keep_stdout()
     words = sys.argv[1:] if arguments is None else arguments
-    supervised(command, repeatable=next((word for word in words if word in COMMANDS), None) in LISTINGS)
+    if next((word for word in words if word in COMMANDS), None) in LISTINGS:
+        may_be_repeated()
+    return call(arguments)
 
 
 def _keep_stdout() -> None:

@@ -44,13 +44,15 @@ COLUMNS = ("role", "name", "distribution", "version", "state")
 def _state(one: Found, among: list[Found]) -> dict[str, str]:
     from llmperf.discovery import find
     from llmperf.errors import PluginError
-    from llmperf.mending import unmet_problem
     from llmperf.plugins import Plugins
+    from llmperf.requirements import unmet_requirements
 
     try:
         find(one.role, one.name, among)
-        if unmet := unmet_problem(one):
-            raise PluginError(unmet)
+        if unmet_requirements(one.distribution):
+            from llmperf.mending import unmet_problem
+
+            raise PluginError(str(unmet_problem(one)))
         Plugins([one])
         state = "ok"
     except PluginError as error:

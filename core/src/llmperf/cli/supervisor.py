@@ -8,9 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 from llmperf.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
@@ -30,12 +29,11 @@ _SI_KERNEL = 0x80
 _RUN_MARK = b"LLMPERF_RUN_ID="
 
 
-def supervised(command: Callable[[], int], repeatable: bool = False) -> NoReturn:
+def supervised(arguments: list[str] | None = None) -> NoReturn:
     """Run a command to its end and leave this process with its exit code.
 
-    A command that is `repeatable`, since it prints nothing before it has asked all plugins, is run again without a
-    plugin that kept it from being done; its exit code is then not 0. Only Linux has what this takes; elsewhere the
-    command runs in this process.
+    A command that prints nothing before it has asked all plugins is run again without a plugin that kept it from being
+    done; its exit code is then not 0. Only Linux has what this takes; elsewhere the command runs in this process.
     """
     try:
         seconds = limit()
@@ -43,7 +41,7 @@ def supervised(command: Callable[[], int], repeatable: bool = False) -> NoReturn
         _say(f"{VARIABLE}: expected a number of seconds above 0, found {os.environ[VARIABLE]!r}")
         sys.exit(2)
     if sys.platform != "linux":
-        sys.exit(command())
+        sys.exit(_command(arguments))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, children could not be waited for
     lifeline = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*PASSED_ON, signal.SIGCHLD))
@@ -58,11 +56,11 @@ def supervised(command: Callable[[], int], repeatable: bool = False) -> NoReturn
         if child == 0:
             os.close(lifeline[1])
             _end_with(lifeline[0])
-            _work(command, board, mask, faults)
+            _work(arguments, board, mask, faults)
         supervisor = _Supervisor(child, board, min(LOOK_SECONDS, seconds / 4))
         code = supervisor.exit_code(mask)
         fault = supervisor.fault
-        if not repeatable or fault is None or fault[0] in faults:
+        if not board.repeatable or fault is None or fault[0] in faults:
             os._exit(code or (FAULT if faults else 0))
         faults[fault[0]] = fault[1]
 
@@ -83,13 +81,19 @@ def _end_with(lifeline: int) -> None:
             os._exit(1)
 
 
-def _work(command: Callable[[], int], board: Board, mask: Set[int], faults: dict[str, str]) -> NoReturn:
+def _command(arguments: list[str] | None) -> int:
+    from llmperf.cli.main import command  # by the child alone: what a process has imported makes a fork slower
+
+    return command(arguments)
+
+
+def _work(arguments: list[str] | None, board: Board, mask: Set[int], faults: dict[str, str]) -> NoReturn:
     """The child: run the command, note its exit code, and leave without waiting for anybody's threads."""
     try:
         _handle_signals()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         report_to(board, faults)
-        code = _code_of(command)
+        code = _code_of(arguments)
         _flush()
         board.finish(code)
         report_to(board)  # from here on a plugin may do with the output what it likes
@@ -102,9 +106,9 @@ def _work(command: Callable[[], int], board: Board, mask: Set[int], faults: dict
     os._exit(code)
 
 
-def _code_of(command: Callable[[], int]) -> int:
+def _code_of(arguments: list[str] | None) -> int:
     try:
-        return command()
+        return _command(arguments)
     except Terminated as ended:
         _say(f"ended by {_signal_name(ended.number)}")
         return 128 + ended.number
@@ -292,14 +296,15 @@ def _descendants(ancestor: int) -> list[int]:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            yield int(entry.parent.name), int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", errors="replace") as file:
+            yield int(name), int(file.read().rpartition(")")[2].split()[1])
 
 
 def _of_a_run(process: int) -> bool:
     try:
-        return _RUN_MARK in Path(f"/proc/{process}/environ").read_bytes()
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return _RUN_MARK in file.read()
     except OSError:
         return False
 
