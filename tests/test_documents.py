@@ -50,7 +50,8 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    for name in ("docs", "published"):
+        (tmp_path / name).symlink_to(ROOT / name)
     assert words[0] in COMMANDS
     if words[0] == "run":
         words = [*words, "--dry-run"]
