@@ -115,7 +115,7 @@ def forged(tmp_path, example):
 
 def llmperf(*words: object, env: dict[str, str] | None = None, **options) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "llmperf", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=150, **options)
 
 
 def words_of(command: str, forged: Path, folder: Path) -> list[object]:
@@ -314,7 +314,7 @@ def test_a_command_that_was_stopped_is_continued(asked):
     ],
     ids=["leaves", "hangs"],
 )
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(200)
 def test_a_reading_that_leaves_or_hangs(tmp_path, ending, said):
     for role in ("vendor", "framework"):
         source = (BROKEN / f"good_{role}.py").read_text()
