@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from math import fsum
 from typing import TYPE_CHECKING
 
 from llmperf import rundir
@@ -155,7 +154,7 @@ def _outside(own: Own, tells: bool) -> Iterator[str]:
 
 
 def _short_window(own: Own, watched: bool) -> Iterator[str]:
-    window, seconds = own.rank.window_seconds, fsum(one.step_seconds for one in own.measured)
+    window, seconds = own.rank.window_seconds, sum(one.step_seconds for one in own.measured)
     share, more = (SCRIPT_SLACK, SCRIPT_SLACK_SECONDS) if watched else (SLACK, SLACK_SECONDS)
     if window < seconds * (1 - share) - more:
         because = f"the sum of {len(own.measured)} measured steps of rank {own.rank.rank}"
@@ -163,7 +162,7 @@ def _short_window(own: Own, watched: bool) -> Iterator[str]:
 
 
 def _short_steps(own: Own) -> Iterator[str]:
-    window, seconds = own.rank.window_seconds, fsum(one.step_seconds for one in own.measured)
+    window, seconds = own.rank.window_seconds, sum(one.step_seconds for one in own.measured)
     if seconds < window * (1 - SLACK) - SLACK_SECONDS:
         because = f"the window of rank {own.rank.rank}, in which they follow one another"
         yield f"expected step_seconds that sum up to {figure(window)} ({because}), found {figure(seconds)}"

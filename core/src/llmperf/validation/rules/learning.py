@@ -65,7 +65,7 @@ def ends_lower(result: Result) -> Iterator[Violation]:
     last = losses[-max(1, len(losses) // 4) :]
     began = losses[0] if result.contract.lora is not None else max(losses[0], untrained_loss(result.model))
     most = began + RISE_NATS + STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
-    if (found := math.fsum(last) / len(last)) > most:
+    if (found := sum(last) / len(last)) > most:
         expected = (
             f"expected a mean of the last {len(last)} losses of at most {figure(most)} (begun at {figure(began)})"
         )
@@ -78,9 +78,9 @@ def learns(result: Result) -> Iterator[Violation]:
     losses, contract = _losses(result), result.contract
     if result.status != "complete" or len(losses) < FEWEST_POINTS or contract.lora is not None:
         return
-    rates = math.fsum(learning_rate(contract.optimizer, step, contract.steps) for step in range(1, len(losses) + 1))
+    rates = sum(learning_rate(contract.optimizer, step, contract.steps) for step in range(1, len(losses) + 1))
     last = losses[-max(1, len(losses) // 4) :]
-    found, began = math.fsum(last) / len(last), losses[0]
+    found, began = sum(last) / len(last), losses[0]
     if rates >= LEARNING_RATES and began - LEARNT_NATS < found <= began + RISE_NATS:
         expected = f"at most {figure(began - LEARNT_NATS)} (first loss {figure(began)} less {LEARNT_NATS:g})"
         because = f"after {len(losses)} steps whose learning rates sum to {figure(rates)}"
