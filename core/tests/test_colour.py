@@ -80,8 +80,9 @@ def test_a_file_has_no_colours(runs):
 
 
 def test_colours_have_a_meaning(runs):
-    several = piped("report", "good", "bad", "--color", "always", cwd=runs)
+    several = piped("report", "good", "other", "bad", "--color", "always", cwd=runs)
     assert f"{RED}failed" in several
+    assert f"{RED}invalid: 1 error" in several
     assert f"{GREEN}complete" in several
     assert f"LP302 {RED}error" in piped("report", "good", "--color", "always", cwd=runs)
     assert f"{YELLOW}warning" in piped("report", "good", "bad", "broken", "--color", "always", cwd=runs)

@@ -313,6 +313,26 @@ def test_what_counts_as_disturbed(folder, capsys, steps, told):
     assert ("1 of 1 run disturbed" in capsys.readouterr().out) == told
 
 
+@pytest.mark.parametrize("command", ["compare", "summary"])
+@pytest.mark.parametrize(
+    ("load", "where"),
+    [({"other_cpu_share": 0.7}, "up to 70% of the cores"), ({"other_processes": 2}, "on its devices")],
+)
+def test_runs_beside_other_processes_are_disturbed(folder, capsys, command, load, where):
+    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
+    folder("runs", [20.0], metrics=load)
+    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    assert f"1 of 3 runs disturbed by other processes ({where}): their throughput may be too low: run-12" in warning
+
+
+def test_a_complete_run_with_errors_is_invalid_in_the_table(folder, capsys):
+    wrong = {"code": "LP302", "severity": "error", "path": "/mfu/0", "message": "above 100 %"}
+    folder("runs", [90.0])
+    assert call(["report", folder("runs", [91.0], findings=[wrong, wrong]), "--format", "terminal"]) == 0
+    assert capsys.readouterr().out.count("invalid: 2 errors") == 1
+
+
 def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, capsys):
     assert call(["report", folder("runs", [90.0, 91.0])]) == 0
     assert capsys.readouterr().out.count("1x2 Example CPU, 2 cores (1/2 each)") == 2

@@ -13,7 +13,15 @@ from contextvars import ContextVar
 
 import click
 
-COLOURS = {"failed": "red", "aborted": "red", "error": "red", "warning": "yellow", "complete": "green", "ok": "green"}
+COLOURS = {
+    "failed": "red",
+    "aborted": "red",
+    "error": "red",
+    "invalid": "red",
+    "warning": "yellow",
+    "complete": "green",
+    "ok": "green",
+}
 COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 """Of a status or a severity."""
 

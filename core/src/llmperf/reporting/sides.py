@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.reporting import cells
 from llmperf.results.groups import Group, Kind
 from llmperf.results.sides import Side
-from llmperf.results.spread import disturbed
+from llmperf.results.spread import shared, uneven
 from llmperf.types import Result
 
 MAX_LINE = 1000
@@ -78,12 +79,21 @@ def _values(name: str, kinds: Sequence[Kind]) -> str:
 
 
 def disturbed_lines(name: str, results: Sequence[Result]) -> Iterator[str]:
-    """A warning that names the runs whose steps are wildly uneven; nothing where there is none."""
-    uneven = [one for one in results if disturbed(one)]
-    if uneven:
-        count = f"{len(uneven)} of {cells.counted(len(results), 'run')}"
-        who = ", ".join(f"{one.run_id} ({steps_text(one)})" for one in uneven)
-        yield cells.printable(f"warning: {name}: {count} disturbed, with very uneven steps: {who}", MAX_LINE)
+    """Warnings about runs with very uneven steps, and about runs that shared the host or its devices."""
+    of_all = f"of {cells.counted(len(results), 'run')}"
+    if wild := [one for one in results if uneven(one)]:
+        who = ", ".join(f"{one.run_id} ({steps_text(one)})" for one in wild)
+        yield cells.printable(
+            f"warning: {name}: {len(wild)} {of_all} disturbed, with very uneven steps: {who}", MAX_LINE
+        )
+    if beside := [one for one in results if shared(one)]:
+        shares = [one.metrics.other_cpu_share or 0.0 for one in beside]
+        cores = f"up to {max(shares):.0%} of the cores" if max(shares) > OTHER_CPU_SHARE else "on its devices"
+        yield cells.printable(
+            f"warning: {name}: {len(beside)} {of_all} disturbed by other processes ({cores}): "
+            f"their throughput may be too low: {', '.join(one.run_id for one in beside)}",
+            MAX_LINE,
+        )
 
 
 def steps_text(result: Result) -> str:

@@ -130,9 +130,15 @@ def comparison_row(result: Result) -> Sequence[str]:
         cells.number(result.metrics.final_loss, 4),
         cells.device_memory(result),
         cells.fix_hp(result.fix_hp),
-        result.status,
+        status_cell(result),
         result.run_id,
     )
+
+
+def status_cell(result: Result) -> str:
+    """The status in a table of several runs; `invalid` for a complete run with errors among its findings."""
+    errors = sum(one.severity == "error" for one in result.findings)
+    return f"invalid: {cells.counted(errors, 'error')}" if errors and result.status == "complete" else result.status
 
 
 def ranked_result(result: Result) -> Ranked[Sequence[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmperf.accounting.evenness import UNEVEN_MEAN, UNEVEN_QUANTILES
+from llmperf.accounting.evenness import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.results.statistics import quantile
 from llmperf.types.result import Result
 from llmperf.types.units import NonNegative, Positive
@@ -44,8 +44,19 @@ def spread(results: Sequence[Result]) -> Spread | None:
 
 
 def disturbed(result: Result) -> bool:
-    """Whether its steps were so uneven that something else must have run or waited beside it."""
+    """Whether its steps were very uneven, or other processes used the host or its devices beside it."""
+    return uneven(result) or shared(result)
+
+
+def uneven(result: Result) -> bool:
+    """Whether its steps differ so much that something must have slowed some of them down."""
     steps = result.metrics.step_seconds
     if steps is None:
         return False
     return steps.mean > UNEVEN_MEAN * steps.median or steps.p95 > UNEVEN_QUANTILES * steps.p5
+
+
+def shared(result: Result) -> bool:
+    """Whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
+    share, processes = result.metrics.other_cpu_share, result.metrics.other_processes
+    return (share is not None and share > OTHER_CPU_SHARE) or bool(processes)
