@@ -77,7 +77,7 @@ def test_how_a_column_was_read_is_told(read):
 
 
 def test_a_column_without_a_unit_is_checked_as_percent(read):
-    assert found(read("MFU", "40.4", "57.3"), "LP311", "LP313") == ["LP311"]
+    assert found(read("MFU", "40.4", "27.3"), "LP311", "LP313") == ["LP311"]
     assert found(read("HFU", "140.4", "57.3"), "LP313") == ["LP313"]
 
 

@@ -8,10 +8,12 @@ import json
 from pathlib import Path
 
 import pytest
+from llmperf.accounting.flops import count_flops
 from llmperf.cases.library import library
 from llmperf.cli.main import call
 from llmperf.importing.document import import_document
 from llmperf.importing.library_match import Known
+from llmperf.types import Workload
 from llmperf.validation.verdicts import closing, judged
 
 PUBLISHED = Path(__file__).parents[2] / "published"
@@ -19,7 +21,7 @@ DOCUMENT = """
 # {title}
 ## Hardware environment
 - Accelerator: NVIDIA A100-SXM4-40GB
-## General metrics
+{extra}## General metrics
 | item | value | remark |
 | --- | --- | --- |
 | model | {model} | |
@@ -32,6 +34,7 @@ DOCUMENT = """
 PLAIN = {
     "title": "NVIDIA configuration and results", "model": "llama2_7b", "precision": "bf16", "throughput": "token/p/s",
     "configuration": "A100 (1x8)", "speed": "2868", "share": "MFU", "mfu": "38.6%",
+    "extra": "",
 }  # fmt: skip
 
 
@@ -51,7 +54,8 @@ def verdict():
     ("changes", "outcome", "why"),
     [
         ({}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
-        ({"mfu": "58.6%"}, "wrong", "LP311"),
+        ({"mfu": "58.6%"}, "not checked", "the sequence length is not known"),
+        ({"mfu": "18.6%"}, "wrong", "LP311"),
         ({"mfu": "38.6"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
         ({"throughput": "tokens/s", "speed": "22944"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
         ({"speed": "3000 samples/s"}, "not checked", "its throughput is not understood"),
@@ -75,8 +79,33 @@ def test_each_row_agrees_or_is_wrong_or_says_what_is_missing(verdict, changes, o
     assert verdict(**changes) == (outcome, why)
 
 
+@pytest.mark.parametrize("model", ["llama2_7b", "baichuan2_7b"])
+@pytest.mark.parametrize(
+    ("convention", "changes"),
+    [("palm", {}), ("causal", {}), ("nominal", {}), ("exact", {}), ("palm", {"precision": "fp16"})],
+)
+def test_a_correct_figure_of_any_convention_agrees_without_a_case(verdict, model, convention, changes):
+    """The sequence length that the document prints is enough."""
+    flops = count_flops(library().model(model), Workload(seq_len=4096)).of(convention).flops
+    mfu = f"{100 * 3162 * flops / 312e12:.1f}%"
+    said = {"model": model, "speed": "3162", "extra": "## Batch size\n- MPE, 4096 by default\n", **changes}
+    outcome, why = verdict(mfu=mfu, **said)
+    assert outcome == "agrees"
+    assert f"the {convention} convention" in why
+    assert verdict(mfu="75.5%", **said) == ("wrong", "LP311")
+
+
+def test_a_figure_that_recomputation_would_give_is_not_wrong_where_nothing_is_said_of_it(verdict):
+    workload = Workload(seq_len=4096, gradient_checkpointing=True)
+    flops = count_flops(library().model("llama2_7b"), workload).of("hfu").flops
+    said = {"speed": "3162", "extra": "## Batch size\n- MPE, 4096 by default\n"}
+    outcome, why = verdict(mfu=f"{100 * 3162 * flops / 312e12:.1f}%", **said)
+    assert outcome == "not checked"
+    assert "recomputed" in why
+
+
 def test_rows_beyond_the_listed_findings_are_wrong_too():
-    text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 58.6% |\n" * 30
+    text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 18.6% |\n" * 30
     findings, verdicts = judged(import_document(text.encode(), "README.md", Known.of(library())))
     assert sum(one.code == "LP311" for one in findings) < 30
     assert [one.outcome for one in verdicts].count("wrong") == 30
@@ -107,7 +136,7 @@ def test_validate_names_the_lines_that_were_not_checked(capsys):
 def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
     source = tmp_path / "a" / "README.md"
     source.parent.mkdir()
-    source.write_text(DOCUMENT.format(**(PLAIN | {"mfu": "58.6%"})) + "| A100 (1x8) | 2868 | / |\n")
+    source.write_text(DOCUMENT.format(**(PLAIN | {"mfu": "18.6%"})) + "| A100 (1x8) | 2868 | / |\n")
     assert call(["import", str(source), "--out", str(tmp_path / "out"), "--json"]) == 0
     (document,) = json.loads(capsys.readouterr().out)
     expected = [(13, "wrong", ["LP311"]), (14, "not checked", ["its MFU is withheld"])]

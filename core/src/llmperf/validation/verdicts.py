@@ -17,7 +17,7 @@ from llmperf.validation.devices import installed_vendors, vendor_trouble
 from llmperf.validation.published_machine import dtypes_of, machine_of
 from llmperf.validation.reading import printable, shown
 from llmperf.validation.rules.files import PLUGIN_FAILED
-from llmperf.validation.rules.published_mfu import flops_per_token, mfu_agrees, per_device
+from llmperf.validation.rules.published_mfu import flops_per_token, mfu_agrees, per_device, why_open
 
 Outcome = Literal["agrees", "wrong", "not checked"]
 CHIEF = 3
@@ -71,6 +71,8 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
     try:
         missing = tuple(_missing(published, row))
         how = None if missing else _how(published, row)
+        if how is None and not missing:
+            missing = tuple(_open(published, row))
     except PluginError as error:
         why = printable(f"the plugin of vendor {published.vendor} failed: {error}")[:300]
         return Verdict(line=row.line, outcome="not checked", why=(why,))
@@ -136,6 +138,15 @@ def _how(published: Published, row: PublishedRow) -> str | None:
             if mfu_agrees(mfu, each, flops, peak):
                 return f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
     return None
+
+
+def _open(published: Published, row: PublishedRow) -> Iterator[str]:
+    """What is not known of a row whose MFU is by no convention that can be computed."""
+    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
+    if mfu is not None and each is not None and machine is not None:
+        found = why_open(row, mfu, each, machine.peaks(dtypes_of(row)))
+        if found is not None:
+            yield found
 
 
 def counted(verdicts: Iterable[Verdict]) -> Counter[Outcome]:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from llmperf.types.published import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.published_flops import row_flops
 from llmperf.validation.published_machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
 from llmperf.validation.rules.published_layout import place, world_size
-from llmperf.validation.rules.shipped import shipped_case, shipped_model
-from llmperf.validation.rules.utilisation import count
-
-CONVENTIONS = ("nominal", "exact", "palm", "causal", "hfu")
 
 
 def flops_per_token(row: PublishedRow) -> dict[str, float]:
     """FLOPs per token of the row's model by convention, as far as its facts are known."""
-    model = shipped_model(row.model) if row.model else None
-    case = shipped_case(row.case) if row.case else None
-    if model is None or (row.framework == "lora") != (case is not None and case.contract.lora is not None):
-        return {}
-    if case is None:
-        return {"nominal": 6.0 * model.nominal_parameters}
-    counted = count(model, case.contract, case.tuning)
-    alike = row.batch.seq_len == case.contract.seq_len
-    names = CONVENTIONS if alike else ("nominal", "exact")
-    return {} if counted is None else {name: float(counted.of(name).flops) for name in names}
+    return row_flops(row).known
+
+
+def why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
+    """What is not known of a row whose MFU no known convention gives; None where the figure is wrong whatever it is."""
+    flops, (low, high), (least, most) = row_flops(row), each.bounds, mfu.bounds
+    if low <= 0:
+        return None
+    found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks)
+    return next((one for one in found if one is not None), None)
 
 
 @rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak", "published")
 def published_mfu(published: Published) -> Iterator[Violation]:
-    """To the printed digits, by any convention and for any of the devices that the row may mean."""
+    """To the printed digits, by any convention and for any of the devices that the row may mean.
+
+    A figure that could be that of a convention whose inputs the document does not say is not wrong.
+    """
     for index, row, machine in rows_on_known_devices(published):
         mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or mfu.value is None or each is None:
@@ -39,6 +39,8 @@ def published_mfu(published: Published) -> Iterator[Violation]:
             yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
         flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
         if not flops or not peaks or any(mfu_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
+            continue
+        if why_open(row, mfu, each, peaks) is not None:
             continue
         value = each.value or 0.0
         share = value * flops["nominal"] / peaks[-1]
@@ -53,7 +55,10 @@ def _within_sixteen_bits(
 ) -> Iterator[Violation]:
     """The peak in fewer bits is not below that in 16, so the share is not above the one of that."""
     flops, peaks = flops_per_token(row), machine.peaks(HALF)
-    if flops and peaks and mfu.bounds[0] > each.bounds[1] * max(flops.values()) / peaks[0]:
+    if not flops or not peaks or not row_flops(row).length_known:
+        return
+    most = max(*flops.values(), row_flops(row).recomputed or 0.0)
+    if mfu.bounds[0] > each.bounds[1] * most / peaks[0]:
         share = (each.value or 0.0) * flops["nominal"] / peaks[0]
         because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
         yield path, f"expected at most {100 * share:.3g} % ({because}), found {mfu.text}, {place(row)}"
