@@ -36,7 +36,10 @@ def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path):
     result = json.loads((run / "result.json").read_text())
     assert (result["status"], result["variant"], result["fix_hp"]) == ("complete", False, [])
     assert [one["name"] for one in result["plugins"] if one["role"] == "framework"] == ["zero"]
-    assert all(0 < entry["value"] < 1 for entry in result["mfu"])
+    if {entry["value"] for entry in result["mfu"]} == {None}:  # other work is running on this host
+        assert "other processes used" in done.stdout
+    else:
+        assert all(0 < entry["value"] < 1 for entry in result["mfu"])
     assert result["loss_curve"][-1]["loss"] < result["loss_curve"][0]["loss"]
     assert llmperf("validate", "runs", cwd=tmp_path).returncode == 0
     assert "Llama mini" in llmperf("report", str(run), cwd=tmp_path).stdout

@@ -104,10 +104,11 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookspec(firstresult=True)
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
     """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
 
     The vendor owns it. None means unknown, and MFU is then null: never answer with a neighbouring model's figure.
+    A line of text, in place of None, is the reason that the user is told.
 
     >>> @llmperf.hookimpl
     ... def llmperf_peak_flops(device_model, dtype):

@@ -19,7 +19,7 @@ from llmperf.hookspecs import OWNERS, PROJECT
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
-    from llmperf.types.devices import Probe
+    from llmperf.types.devices import PeakFlops, Precision, Probe
 
 T = TypeVar("T")
 
@@ -109,6 +109,16 @@ class Plugins:
         """As `answer`, of a hook that may answer None."""
         given = self._asked(hook, arguments)
         return None if given is None else of_kind(self.owner(hook), hook, given, kind)
+
+    def peak(self, device_model: str, dtype: Precision) -> PeakFlops | str | None:
+        """As `answer_or_none`, of `llmperf_peak_flops`; text is the reason, in one line, why there is none."""
+        from llmperf.types.devices import PeakFlops
+
+        hook = "llmperf_peak_flops"
+        given = self._asked(hook, {"device_model": device_model, "dtype": dtype})
+        if isinstance(given, str):
+            return " ".join(given.split()) or None
+        return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
 
     def _asked(self, hook: str, arguments: dict[str, Any]) -> Any:
         with blaming(self.owner(hook), hook):

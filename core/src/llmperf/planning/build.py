@@ -191,7 +191,10 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
     model, dtype = machine.probe.devices[0].model, spec.contract.precision
     peak = None
     if plugins.answers("llmperf_peak_flops"):
-        peak = plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
+        answer = plugins.peak(model, dtype)
+        if isinstance(answer, str):
+            return None, answer
+        peak = answer
         _check_peak(peak, plugins.owner("llmperf_peak_flops"))
     if peak is not None:
         return peak, None

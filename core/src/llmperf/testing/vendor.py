@@ -63,8 +63,9 @@ class VendorSubject(Subject):
         return [name for one in self.known_devices() for name in device_names(one)]
 
     def peak(self, model: str, dtype: Precision) -> Any:
-        """Its answer for a device and a precision."""
-        return answered(self, (model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
+        """Its answer for a device and a precision; None where it gives a reason instead."""
+        found = answered(self, (model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
+        return None if isinstance(found, str) else found
 
     def peaks(self) -> Iterator[tuple[str, Precision, Any]]:
         """Every peak that it gives: model, precision, answer."""

@@ -43,13 +43,13 @@ class VendorCatalogue:
 
     def peak(self, device: DeviceInfo, dtype: Precision) -> PeakFlops | None:
         """What the vendor publishes for the device; None where it publishes nothing."""
-        return self.plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=device.model, dtype=dtype)
+        found = self.plugins.peak(device.model, dtype)
+        return None if isinstance(found, str) else found
 
     def may_have_peak(self, model: str, dtype: Precision) -> bool:
         """Whether the vendor's plugin gives a peak for a device under this name; true where it cannot be asked."""
         try:
-            found = self.plugins.answer_or_none("llmperf_peak_flops", PeakFlops, device_model=model, dtype=dtype)
-            return found is not None
+            return self.plugins.peak(model, dtype) is not None
         except LlmperfError:  # a name of somebody's own making may be more than a plugin can take
             return True
 

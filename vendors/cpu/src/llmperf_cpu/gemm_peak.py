@@ -2,16 +2,19 @@
 
 Square products of several sizes on all cores, each repeated for a share of the time; the fastest single
 repeat counts. torch where it is installed, else numpy, which has fp32 only. `core_share` is the part of the cores'
-time that the products got: well below 1, other work was running and the figure is too low.
+time that other processes left to the products: well below 1, the figure is too low.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from llmperf_cpu import host
 
 SIZES = (1024, 2048, 4096)
 SECONDS = 0.6
@@ -28,19 +31,46 @@ class Best(NamedTuple):
 
 def best_flops(product: Callable[[int], Callable[[], object]], cores: int, sizes: tuple[int, ...] = SIZES) -> Best:
     """The fastest repeat of all sizes; sizes that one repeat would overrun by far are left out."""
-    best, best_size, expected, cpu, wall = 0.0, sizes[0], 0.0, 0.0, 0.0
+    best, best_size, expected, shares = 0.0, sizes[0], 0.0, _Shares(cores)
     for size in sizes:
         if expected > 2 * SECONDS:
             break
         multiply = product(size)
         multiply()
-        cpu, wall = cpu - time.process_time(), wall - time.perf_counter()
-        seconds = _fastest(multiply)
-        cpu, wall = cpu + time.process_time(), wall + time.perf_counter()
+        with shares:
+            seconds = _fastest(multiply)
         expected = 8 * seconds
         if (flops := 2 * size**3 / seconds) > best:
             best, best_size = flops, size
-    return Best(best, best_size, min(1.0, cpu / wall / cores))
+    return Best(best, best_size, shares.left)
+
+
+class _Shares:
+    """What others left of the cores over the time within `with`."""
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._sums = (0.0, 0.0, 0.0)
+        self._begin = (0.0, 0.0, 0.0)
+
+    def __enter__(self) -> None:
+        self._begin = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        wall, own, busy = (end - begin for end, begin in zip(self._now(), self._begin, strict=True))
+        self._sums = (self._sums[0] + wall, self._sums[1] + own, self._sums[2] + busy)
+
+    @property
+    def left(self) -> float:
+        """1 less what others took; no more than this process did without, which may also be a library's choice."""
+        wall, own, busy = self._sums
+        had = wall * self._cores
+        without = max(0.0, 1 - own / had)
+        return 1 - without if math.isnan(busy) else 1 - min(without, max(0.0, (busy - own) / had))
+
+    def _now(self) -> tuple[float, float, float]:
+        busy = host.busy_seconds()
+        return time.perf_counter(), time.process_time(), math.nan if busy is None else busy
 
 
 def _fastest(multiply: Callable[[], object]) -> float:
@@ -83,15 +113,13 @@ def numpy_product() -> Callable[[int], Callable[[], object]]:
 
 def main() -> None:
     """Measure and print."""
-    from llmperf_cpu.host import usable_cores
-
     parser = argparse.ArgumentParser(description="Best matrix product of this host, FLOP/s")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--library", choices=("torch", "numpy"), default="torch")
     asked = parser.parse_args()
     if asked.library == "numpy" and asked.dtype != "fp32":
         parser.error("numpy multiplies matrices in fp32 only")
-    cores = usable_cores()
+    cores = host.usable_cores()
     product = torch_product(asked.dtype, cores) if asked.library == "torch" else numpy_product()
     print(json.dumps(best_flops(product, cores)._asdict()))
 

@@ -32,6 +32,18 @@ def usable_cores() -> int:
     return cores if quota is None else max(1, min(cores, ceil(quota)))
 
 
+def busy_seconds() -> float | None:
+    """Time that the cores of this process's affinity worked for anybody, since the host started; None if not shown."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    wanted = {f"cpu{core}" for core in affinity(0)} if affinity else set()
+    ticks = [
+        sum(map(int, fields[:3])) + sum(map(int, fields[5:8]))  # without idling and waiting for disks
+        for name, *fields in map(str.split, read(PROC / "stat").splitlines())
+        if name in wanted
+    ]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
 def sockets() -> int | None:
     """CPU packages of the host; None where it does not say."""
     text = read(PROC / "cpuinfo")

@@ -24,38 +24,38 @@ LARGEST_BYTES = 4096
 PLAUSIBLE = (1e8, 1e16)
 """FLOP/s of any CPU; anything else is a broken file or a broken clock."""
 QUIET = 0.9
-"""Share of the cores' time that a measurement must have got to be kept: on a busy host it is made again each time."""
+"""Share of the cores' time that others must leave to a measurement: with less, as in LP409, it is no peak."""
 TRIES = 3
 """For a quiet moment."""
 
 
-def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | None:
+def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | str | None:
     """The best matrix product of this host in `dtype`.
 
     None for another CPU than this host's, for a dtype CPUs do not have, and where nothing here can multiply
-    matrices. Kept per CPU, cores, dtype and library, unless other work was running: then the source says so, the
-    confidence is low, and the next call measures again.
+    matrices. Kept per CPU, cores, dtype and library. Where other work was running all the time there is a reason
+    in place of a peak, and the next call measures again.
     """
     library = _library(dtype)
     if library is None or device_model != host.cpu_model():
         return None
     key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
     path = cache_dir("cpu-peak") / f"{_digest(key)}.json"
-    kept = _kept(path, key) or _fastest_of_tries(key)
+    kept = _kept(path, key) or _quietest_of_tries(key)
     if kept is None:
         return None
-    quiet = kept["core_share"] >= QUIET
-    if quiet:
-        _keep(path, kept)
-    busy = "" if quiet else f", of which other work left it {100 * kept['core_share']:.0f} %: too low a figure"
+    if kept["core_share"] < QUIET:
+        others = f"other processes used {100 * (1 - kept['core_share']):.0f} % of the cores"
+        return f"{others} while the peak was timed; run again when the machine is idle"
+    _keep(path, kept)
     return PeakFlops(
         device_model=device_model,
         dtype=dtype,
         flops_per_second=kept["flops_per_second"],
         source=f"measured on this host: fastest {kept['size']} x {kept['size']} {dtype} matrix product"
-        f" with {library} on {key['cores']} cores{busy}",
+        f" with {library} on {key['cores']} cores",
         date=kept["date"],
-        confidence="measured" if quiet else "low",
+        confidence="measured",
     )
 
 
@@ -80,7 +80,7 @@ def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
             found = json.loads(file.read(LARGEST_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if _sound(found) and found.get("key") == key else None
+    return found if _sound(found) and found.get("key") == key and found["core_share"] >= QUIET else None
 
 
 def _sound(found: Any) -> bool:
@@ -92,14 +92,14 @@ def _sound(found: Any) -> bool:
     return within and isinstance(found.get("size"), int) and isinstance(found.get("date"), str)
 
 
-def _fastest_of_tries(key: dict[str, Any]) -> dict[str, Any] | None:
-    """The first measurement that the host was quiet for, else the fastest of a few."""
+def _quietest_of_tries(key: dict[str, Any]) -> dict[str, Any] | None:
+    """The first measurement that the host was quiet for, else that of a few which others disturbed least."""
     tries: list[dict[str, Any]] = []
     while len(tries) < TRIES and (found := _measure(key)) is not None:
         if found["core_share"] >= QUIET:
             return found
         tries.append(found)
-    return max(tries, key=lambda one: float(one["flops_per_second"]), default=None)
+    return max(tries, key=lambda one: float(one["core_share"]), default=None)
 
 
 def _measure(key: dict[str, Any]) -> dict[str, Any] | None:

@@ -23,8 +23,8 @@ def llmperf_probe() -> Probe:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
-    """This host's best matrix product, measured once and kept; None for any other CPU."""
+def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
+    """This host's best matrix product, measured once and kept; None for any other CPU, the reason on a busy host."""
     from llmperf_cpu.peak import measured_peak
 
     return measured_peak(device_model, dtype)
