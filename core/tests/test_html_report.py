@@ -90,6 +90,15 @@ def test_imported_rows_have_their_own_findings_and_those_of_their_document():
     assert codes == [["LP214", "LP314", "LP614", "LP615"], ["LP614", "LP615"]]
 
 
+def test_imported_rows_show_their_verdicts_and_the_page_counts_them():
+    page = html([], "en", published("llama2_7b_lora_a100"))
+    runs = sorted(data_of(page)["runs"], key=lambda one: one["row"]["run"])
+    assert [one["row"]["status"] for one in runs] == ["imported: not checked", "imported: agrees"]
+    counted = "2 published rows: 1 agree, 0 wrong, 1 not checked (1: its MFU is withheld)"
+    assert f'<p id="verdicts">{counted}</p>' in page
+    assert 'id="verdicts"' not in html(some(2), "en")
+
+
 def test_chinese_throughout():
     data = data_of(html(some(2), "zh"))
     titles = [one["title"] for one in data["runs"][0]["sections"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,23 @@ def test_a_figure_that_recomputation_would_give_is_not_wrong_where_nothing_is_sa
     outcome, why = verdict(mfu=f"{100 * 3162 * flops / 312e12:.1f}%", **said)
     assert outcome == "not checked"
     assert "recomputed" in why
+
+
+def test_a_table_without_a_vendor_is_told_the_lines_that_would_name_one():
+    """Each of them makes the row one that can be checked."""
+    table = "| model | precision | configuration | token/p/s | MFU |\n| --- | --- | --- | --- | --- |\n"
+    table += "| llama2_7b | bf16 | A100 (1x8) | 2868 | 38.6% |\n"
+
+    def found(text):
+        (verdict,) = judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
+        return verdict.outcome, verdict.why[0]
+
+    outcome, why = found(table)
+    assert outcome == "not checked"
+    assert why.startswith("no vendor is named; name it in")
+    title, heading, line = re.findall("`(.*?)`", why)
+    assert found(f"{title}\n{table}")[0] == "agrees"
+    assert found(f"# Results\n{heading}\n{line}\n## Performance\n{table}")[0] == "agrees"
 
 
 def test_rows_beyond_the_listed_findings_are_wrong_too():

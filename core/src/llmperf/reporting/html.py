@@ -49,6 +49,7 @@ def html(
         hashes=" ".join(_hash(one) for one in scripts),
         style="\n".join(_library(name) for name in STYLES),
         data=embedded(data),
+        verdicts=f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else "",
         scripts="\n".join(f"<script>{one}</script>" for one in scripts),
     )
 
@@ -76,6 +77,7 @@ def document(
     """What the page shows, as plain JSON. Findings are made here: what a document says of itself is not believed."""
     left, validator = CURVE_BYTES, Validator()
     lines: list[Ranked[dict[str, Any]]] = []
+    closed = ""
     for path, result in results:
         run = _run(path, result, language, left > 0, tuple(validator.of_result(result, path)))
         left -= len(json.dumps(run["curves"]))
@@ -83,11 +85,15 @@ def document(
     if published:
         from llmperf.reporting.published_cells import ranked_row
         from llmperf.reporting.published_html import published_runs
+        from llmperf.validation.verdicts import Verdict, closing
 
+        every: list[Verdict] = []
         for path, one in published:
             told = tuple(validator.of_published(one, path))
             found = published_runs(one, language, told, validator.verdicts)
             lines += [ranked_row(row, run) for row, run in zip(one.rows, found, strict=True)]
+            every += validator.verdicts
+        closed = closing(every) if every else ""
     runs = in_order(lines)
     counted = "{all} run" if len(runs) == 1 else "{all} runs"
     summary = word(counted, language).format(all=len(runs))
@@ -97,6 +103,7 @@ def document(
         "title": word("llmperf report: {summary}, {made}", language).format(summary=subject, made=made[:10]),
         "made": word("written {made}", language).format(made=made),
         "summary": summary,
+        "verdicts": closed,
         "words": {name: word(english, language) for name, english in WORDS.items()},
         "columns": [_column(column, language) for column in COLUMNS],
         "figures": [{"title": word(name, language), "memory": name in MEMORY} for name in FIGURES],

@@ -25,7 +25,7 @@ def published_runs(
     for index, row in enumerate(published.rows):
         own = [one for one in findings if not one.path.startswith("/rows/") or one.path.startswith(f"/rows/{index}/")]
         yield {
-            "row": {**_row(published, row), "errors": sum(one.severity == "error" for one in own)},
+            "row": _row(published, row, verdicts[index]) | {"errors": _errors(own, verdicts[index])},
             "printed": _printed(row),
             "contract": _contract(row),
             "setting": {word(name, language): text for name, text in _setting(row).items()},
@@ -44,7 +44,13 @@ def published_runs(
         }
 
 
-def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
+def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
+    """A wrong row has its errors even where so many are alike that the findings no longer list them."""
+    listed = sum(one.severity == "error" for one in own)
+    return max(listed, len(verdict.why)) if verdict.outcome == "wrong" else listed
+
+
+def _row(published: Published, row: PublishedRow, verdict: Verdict) -> dict[str, Any]:
     metrics = row.metrics
     text = {
         "model": model(row),
@@ -53,7 +59,7 @@ def _row(published: Published, row: PublishedRow) -> dict[str, Any]:
         "device": device(row),
         "layout": f"{row.framework or ''} {layout(row.parallelism)}".strip() or cells.UNKNOWN,
         "fix_hp": row.fix_hp_text or "/",
-        "status": "imported",
+        "status": f"imported: {verdict.outcome}",
         "provenance": "imported",
         "created": cells.UNKNOWN,
     }

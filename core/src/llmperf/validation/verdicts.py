@@ -22,6 +22,10 @@ from llmperf.validation.rules.published_mfu import flops_per_token, mfu_agrees, 
 Outcome = Literal["agrees", "wrong", "not checked"]
 CHIEF = 3
 """How many reasons are named in a summary."""
+NO_VENDOR = (
+    "no vendor is named; name it in the title (`# NVIDIA results`) or in a line below a heading `## Hardware"
+    " environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`"
+)
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
@@ -117,7 +121,7 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
 def _no_machine(published: Published, row: PublishedRow) -> str:
     where, vendor = row.hardware, published.vendor
     if vendor is None:
-        return "no vendor is named"
+        return NO_VENDOR
     if vendor not in installed_vendors():
         return f"no plugin of vendor {vendor} is installed"
     if vendor_trouble(vendor) is not None:
@@ -157,7 +161,7 @@ def counted(verdicts: Iterable[Verdict]) -> Counter[Outcome]:
 def closing(verdicts: Sequence[Verdict]) -> str:
     """One line on many rows: how many were checked, how many agree, and why the others were not checked."""
     count = counted(verdicts)
-    left = Counter(one.why[0] for one in verdicts if one.outcome == "not checked")
+    left = Counter(one.why[0].partition("; ")[0] for one in verdicts if one.outcome == "not checked")
     chief = sorted(left.items(), key=lambda one: (-one[1], one[0]))
     reasons = [f"{number}: {reason}" for reason, number in chief[:CHIEF]]
     if more := sum(number for _, number in chief[CHIEF:]):

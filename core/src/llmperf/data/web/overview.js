@@ -7,7 +7,7 @@ llmperf.overview = (function () {
   const chosen = new Set();
   let grid = null, changed = function () {};
 
-  function bad(column, line) { return column.field === "status" && /^(failed|aborted)/.test(line.status) ? "error" : ""; }
+  function bad(column, line) { return column.field === "status" && /^(failed|aborted|imported: wrong)/.test(line.status) ? "error" : ""; }
 
   function formatter(column) {
     return function (cell) {
