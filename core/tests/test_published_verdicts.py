@@ -176,6 +176,26 @@ def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
     assert kind["best"]["line"] == 14, "a row that is wrong is not the best one"
 
 
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [("/", ("", "", "")), ("TP4", ("4", "", "")), ("TP4PP1", ("4", "4", "4")), ("DP16", ("", "16", "16"))],
+)
+def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expected, tmp_path, capsys):
+    text = DOCUMENT.format(
+        **PLAIN | {"configuration": "A100 (2x8)", "extra": "## Batch size\n- LBS, 1 by default\n- GAS, 1 by default\n"}
+    )
+    before, table = text.split("## Performance metrics\n")
+    table = "".join(f"{line} {cell} |\n" for line, cell in zip(
+        table.splitlines(), ("parallel", "---", layout), strict=True))  # fmt: skip
+    source = tmp_path / "README.md"
+    source.write_text(f"{before}## Performance metrics\n{table}")
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["tensor_parallel"], row["data_parallel"], row["global_batch"]) == expected
+
+
 def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
     source = tmp_path / "README.md"
     source.write_text(DOCUMENT.format(**PLAIN))

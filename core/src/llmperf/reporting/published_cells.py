@@ -104,7 +104,8 @@ def csv_cells(path: Path, row: PublishedRow, verdict: Verdict) -> Iterator[tuple
     names = "tensor_parallel pipeline_parallel sharding_stage sharding_degree"
     yield from ((name, getattr(row.parallelism, name)) for name in names.split())
     names = "data_parallel micro_batch gradient_accumulation global_batch seq_len"
-    yield from ((name, getattr(row.batch, name)) for name in names.split())
+    guessed = _follows_from_unknown_degrees(row)
+    yield from ((name, None if name in guessed else getattr(row.batch, name)) for name in names.split())
     yield "tokens_per_second_per_device", value(metrics.tokens_per_second_per_device)
     yield "tokens_per_second", value(metrics.tokens_per_second)
     yield "final_loss", value(metrics.loss)
@@ -112,6 +113,17 @@ def csv_cells(path: Path, row: PublishedRow, verdict: Verdict) -> Iterator[tuple
     yield "memory", None if memory is None else memory.text
     yield from (("verdict", verdict.outcome), ("verdict_why", "; ".join(verdict.why)))
     yield from ((f"evaluation_{name}", value(figure)) for name, figure in metrics.evaluation.items())
+
+
+def _follows_from_unknown_degrees(row: PublishedRow) -> tuple[str, ...]:
+    """Names of batch settings that hold only if the degrees that the document does not print are 1."""
+    layout, origins = row.parallelism, row.batch.origins
+    if layout.tensor_parallel and layout.pipeline_parallel:
+        return ()
+    if not origins.get("data_parallel", "").startswith("nodes x devices"):
+        return ()
+    computed = origins.get("global_batch", "").endswith("x data parallel")
+    return ("data_parallel", "global_batch") if computed else ("data_parallel",)
 
 
 def value(figure: Figure | None) -> float | None:
