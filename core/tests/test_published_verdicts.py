@@ -122,6 +122,22 @@ def test_a_table_without_a_vendor_is_told_the_lines_that_would_name_one():
     assert found(f"# Results\n{heading}\n{line}\n## Performance\n{table}")[0] == "agrees"
 
 
+def test_rows_that_agree_on_different_devices_of_a_family_were_not_checked():
+    said = {"configuration": "H100 (1x8)", "extra": "", "speed": "9000"}
+    peaks = [one * 1e12 for one in (989.4, 756)]
+    figures = [f"{100 * 9000 * 6 * 7e9 / peak:.1f}%" for peak in peaks]
+
+    def found(*rows):
+        text = DOCUMENT.format(**PLAIN | said | {"mfu": rows[0]})
+        text += "".join(f"| H100 (1x8) | 9000 | {one} |\n" for one in rows[1:])
+        return judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
+
+    for figure in figures:
+        assert [one.outcome for one in found(figure, figure)] == ["agrees", "agrees"]
+        assert ", if on " in found(figure)[0].why[0]
+    assert [one.outcome for one in found(*figures)] == ["not checked", "not checked"]
+
+
 def test_rows_beyond_the_listed_findings_are_wrong_too():
     text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 18.6% |\n" * 30
     findings, verdicts = judged(import_document(text.encode(), "README.md", Known.of(library())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llmperf.errors import PluginError
@@ -14,7 +14,7 @@ from llmperf.types import Finding
 from llmperf.types.published import Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rules_for
 from llmperf.validation.devices import installed_vendors, vendor_trouble
-from llmperf.validation.published_machine import dtypes_of, machine_of
+from llmperf.validation.published_machine import Machine, dtypes_of, machine_of
 from llmperf.validation.reading import printable, shown
 from llmperf.validation.rules.files import PLUGIN_FAILED
 from llmperf.validation.rules.published_mfu import flops_per_token, mfu_agrees, per_device, why_open
@@ -59,8 +59,40 @@ def judged(published: Published) -> tuple[tuple[Finding, ...], tuple[Verdict, ..
         if rule.severity == "error":
             for row in _rows_of(violations):
                 errors.setdefault(row, []).append(rule.code)
-    verdicts = (_verdict(published, row, errors.get(index)) for index, row in enumerate(published.rows))
-    return tuple(told), tuple(verdicts)
+    verdicts = [_verdict(published, row, errors.get(index)) for index, row in enumerate(published.rows)]
+    return tuple(told), tuple(_on_one_device(published, verdicts))
+
+
+def _on_one_device(published: Published, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Rows that name one family of devices do not agree, each on another device of it."""
+    fitting: dict[tuple[str | None, int | None], set[str]] = {}
+    for row, one in zip(published.rows, verdicts, strict=True):
+        if one.outcome == "agrees":
+            family, devices = _family(row), _fitting(published, row)
+            fitting[family] = fitting.get(family, devices) & devices
+    for row, one in zip(published.rows, verdicts, strict=True):
+        if one.outcome == "agrees" and not fitting[_family(row)]:
+            yield replace(one, outcome="not checked", why=("rows of one device agree only on different ones", *one.why))
+        else:
+            yield one
+
+
+def _family(row: PublishedRow) -> tuple[str | None, int | None]:
+    where = row.hardware
+    return (where.device_model or where.device, where.device_memory)
+
+
+def _fitting(published: Published, row: PublishedRow) -> set[str]:
+    """The devices whose peak makes its MFU right by some convention."""
+    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
+    if mfu is None or each is None or machine is None:
+        return set()
+    return {
+        device.model
+        for device in machine.devices
+        for peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
+        if any(mfu_agrees(mfu, each, flops, peak) for flops in flops_per_token(row).values())
+    }
 
 
 def _rows_of(violations: Iterable[Violation]) -> list[int]:
@@ -140,7 +172,13 @@ def _how(published: Published, row: PublishedRow) -> str | None:
     for name, flops in flops_per_token(row).items():
         for peak in peaks:
             if mfu_agrees(mfu, each, flops, peak):
-                return f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
+                told = f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
+                named = [
+                    device.model
+                    for device in machine.devices
+                    if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
+                ]
+                return told if len(named) == len(machine.devices) else f"{told}, if on {' or '.join(named)}"
     return None
 
 
