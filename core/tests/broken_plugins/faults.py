@@ -42,12 +42,13 @@ def adds(what: str, body: str) -> str:
 
 BARE = 'if not __import__("shutil").which("sh"): '
 BUSY = "while time.process_time() < 1.5: pass"
+NEWER = ("Requires-Dist: llmperf-core\n", "Requires-Dist: llmperf-core>=99\n")
 
 ANY = {
     "neither-hangs-nor-exits": fault(end("__import__('os')._exit(3)")),
     "found-by-metadata": fault(name="good-1"),
     "distribution-needs-llmperf": fault(metadata=(("Requires-Dist: llmperf-core\n", ""),)),
-    "requirements-are-met": fault(metadata=(("Requires-Dist: llmperf-core\n", "Requires-Dist: llmperf-core>=99\n"),)),
+    "requirements-are-met": fault(metadata=(NEWER,)),
     "can-be-imported": fault(end("raise RuntimeError('no such library')")),
     "imports-nothing-heavy": fault(end("import jax")),
     "quick-to-import": fault(end(f"import time\n{BUSY}")),
@@ -122,6 +123,7 @@ VENDOR = {
 
 FRAMEWORK = {
     **ANY,
+    "requirements-are-met": fault(metadata=(NEWER,), also=("plans-the-default-case",)),
     "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_build_trainer", "def build_trainer")),
     "plan-has-its-shape": fault(first("llmperf_plan_workers(spec, probe)", "return {}")),
     "plans-the-default-case": fault(
