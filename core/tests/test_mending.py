@@ -156,7 +156,7 @@ def test_an_editable_plugin_whose_folder_was_moved_says_so(install, capsys, tmp_
     came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}/gone", "dir_info": {"editable": True}})
     found = diagnosis(capsys, "acme")
     assert f"its folder {tmp_path}/gone is gone; install it again from where it is now" in found["message"]
-    assert found["mend"] == "uv pip uninstall llmperf-acme"
+    assert found["mend"] is None  # nobody but the user knows the folder
 
 
 def test_distributions_of_this_project_are_installed_from_its_clone(monkeypatch):
@@ -167,6 +167,20 @@ def test_distributions_of_this_project_are_installed_from_its_clone(monkeypatch)
     assert reinstall("llmperf-cpu") == install_own()
     monkeypatch.setattr("llmperf.mending.source", lambda distribution: None)
     assert install_own() == "uv sync --inexact  # in a clone of llmperf"
+
+
+def test_a_newer_llmperf_is_asked_for_where_the_installed_one_does_not_fit(install, capsys):
+    install("llmperf-acme", "acme", EMPTY, requires=("llmperf-core~=99.0",))
+    mend = diagnosis(capsys, "acme")["mend"]
+    assert mend == f"{install_own()}  # after updating {shlex.quote(str(CLONE))} to a version that fits"
+
+
+def test_a_mistake_in_a_plugin_is_not_mended_by_installing_it_again(install, capsys, tmp_path):
+    install("llmperf-acme", "acme", EMPTY + "@hookimpl\ndef llmperf_prob():\n    return None\n")
+    came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}", "dir_info": {"editable": True}})
+    found = diagnosis(capsys, "acme")
+    assert "did you mean 'llmperf_probe'?" in found["message"]
+    assert found["mend"] is None
 
 
 def test_no_command_names_a_distribution_that_may_be_on_no_index(install, capsys):

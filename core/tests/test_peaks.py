@@ -114,6 +114,12 @@ def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(in
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert said in plan["peak_problem"]
     assert "Acme A2" not in plan["peak_problem"]
+    assert call(["plan", "default", "--on", "Acme A2:1x2"]) == 2
+    refused = capsys.readouterr().err
+    assert "unknown device model 'Acme A2'" in refused
+    assert "(Acme A2): " in refused
+    assert "the entry is skipped" in refused
+    assert "bf61" not in refused
 
 
 VENDOR = """

@@ -105,7 +105,7 @@ def test_a_framework_whose_packages_are_missing_is_refused_before_ranks_start(in
     install("llmperf-rods", "rods", "", role="extension", requires=("wires~=1.0",))
     told = refused(capsys, tmp_path, "--framework", "abacus")
     (line,) = [line for line in told.splitlines() if "tuning.framework" in line]
-    assert "framework 'abacus' (llmperf-abacus) needs beads>=2.6, wires~=1.0, not installed here" in line
+    assert "framework 'abacus' (llmperf-abacus) needs beads>=2.6 (not installed), wires~=1.0 (not installed)" in line
     assert "install with: uv pip install 'beads>=2.6' 'wires~=1.0'" in line
     assert call(["plan", "default", "--framework", "abacus", "--on", "A100-SXM4-40GB:1x2"]) == 0  # it need not be here
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from llmperf.cases.readable import check_readable
 from llmperf.discovery import PUBLISHED, Found, discover, find
-from llmperf.errors import UserError
+from llmperf.errors import PluginImportError, UserError
 from llmperf.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.planning.vendors import asked
 from llmperf.plugins import Plugins, catalogue_problems
@@ -52,7 +52,7 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
     except UserError as error:
         gone = moved(found)
         message = f"{error}; {gone}" if gone else str(error)
-        yield Diagnosis(subject, "broken", message, _mend(found))
+        yield Diagnosis(subject, "broken", message, _mend(found, error))
         return
     if found.role == "vendor":
         yield from _devices(subject, found, plugins)
@@ -60,19 +60,19 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
 
 
-def _mend(found: Found) -> str:
-    """What to do about a plugin that cannot be loaded."""
+def _mend(found: Found, error: UserError) -> str | None:
+    """The command that mends a plugin, if any: installing it again mends no mistake in its source."""
     rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
     if len(rivals) > 1:
         return uninstall(*(one.distribution for one in rivals))
-    return reinstall(found.distribution)
+    return reinstall(found.distribution) if isinstance(error, PluginImportError) else None
 
 
 def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
     try:
         probe = asked(found, plugins)
     except UserError as error:
-        yield Diagnosis(subject, "broken", str(error), _mend(found))
+        yield Diagnosis(subject, "broken", str(error))
         return
     if probe.devices:
         yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")

@@ -42,6 +42,10 @@ class PluginError(UserError):
     """A plugin cannot be used, and why; it stops only the runs that need it."""
 
 
+class PluginImportError(PluginError):
+    """The module of a plugin cannot be imported."""
+
+
 class RunFailed(LlmperfError):
     """A run ended without a complete result."""
 

@@ -69,7 +69,7 @@ def unmet_problem(found: Found) -> str | None:
         return None
     command = install(unmet)
     mend = f"install with: {command}" if command else "install that from where its author offers it"
-    return f"{who(found)} needs {', '.join(map(str, unmet))}, not installed here; {mend}"
+    return f"{who(found)} needs {', '.join(map(str, unmet))}; {mend}"
 
 
 def install_own() -> str:
@@ -79,6 +79,13 @@ def install_own() -> str:
         return f"uv sync --inexact  # in a clone of {PROJECT}"
     active = [] if Path(sys.prefix).parent == clone else ["--active"]
     return shlex.join(["uv", "sync", "--inexact", *active, "--project", str(clone)])
+
+
+def update_own() -> str:
+    """What brings this project's distributions to another version: the clone is updated first."""
+    clone = _clone()
+    where = f"a clone of {PROJECT}" if clone is None else shlex.quote(str(clone))
+    return f"{install_own()}  # after updating {where} to a version that fits"
 
 
 def _clone() -> Path | None:
@@ -91,12 +98,14 @@ def _clone() -> Path | None:
 
 def install(unmet: Iterable[Unmet]) -> str | None:
     """What installs requirements; None where one of them is on no index that is known to have it."""
-    commands, from_index = [], []
+    commands: list[str] = []
+    from_index: list[str] = []
+    own: list[str] = []  # last, since it ends with a comment
     for one in unmet:
         name = one.name.lower().replace("_", "-")
         origin = source(one.name)
         if name in OWN:
-            commands.append(install_own())
+            (own if one.installed else commands).append(update_own() if one.installed else install_own())
         elif origin is not None and not origin.gone:
             commands.append(_reinstall(origin))
         elif origin is not None or name.startswith(f"{PROJECT}-"):
@@ -105,21 +114,21 @@ def install(unmet: Iterable[Unmet]) -> str | None:
             from_index.append(one.requirement)
     if from_index:
         commands.append(shlex.join(["uv", "pip", "install", *from_index]))
-    return " && ".join(dict.fromkeys(commands)) or None
+    return " && ".join(dict.fromkeys([*commands, *own])) or None
 
 
 def _reinstall(origin: Source) -> str:
     return shlex.join(["uv", "pip", "install", "--reinstall", *["-e"] * origin.editable, origin.given])
 
 
-def reinstall(distribution: str) -> str:
-    """What installs a distribution anew from where it came, or takes it away where that is gone."""
+def reinstall(distribution: str) -> str | None:
+    """What installs a distribution again from where it came; None if that is gone."""
     if distribution in OWN:
         return install_own()
     origin = source(distribution)
     if origin is None:
         return shlex.join(["uv", "pip", "install", "--upgrade", "--reinstall", distribution])
-    return uninstall(distribution) if origin.gone else _reinstall(origin)
+    return None if origin.gone else _reinstall(origin)
 
 
 def uninstall(*distributions: str) -> str:

@@ -14,7 +14,7 @@ from llmperf import API_VERSION, hookspecs
 from llmperf.asking import asking, fault_of, supervised
 from llmperf.blame import blamed_items, blaming, of_kind, printing_aside, who
 from llmperf.discovery import Found, discover, find, names, upgrade
-from llmperf.errors import Interrupted, PluginError, Terminated, unknown
+from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load(found: Found) -> ModuleType:
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        raise PluginError(f"{who(found)} cannot be imported: {cause}") from error
+        raise PluginImportError(f"{who(found)} cannot be imported: {cause}") from error
 
 
 class Plugins:

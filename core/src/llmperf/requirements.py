@@ -31,7 +31,7 @@ class Unmet:
     """Its version here; None where it is not installed."""
 
     def __str__(self) -> str:
-        return f"{self.requirement} (found {self.installed})" if self.installed else self.requirement
+        return f"{self.requirement} ({f'found {self.installed}' if self.installed else 'not installed'})"
 
 
 def unmet_requirements(distribution: str) -> list[Unmet]:

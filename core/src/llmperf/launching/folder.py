@@ -59,9 +59,9 @@ def _check_inside(name: str) -> None:
         raise UserError(f"plan.files: {name!r} is not a name inside the run folder")
 
 
-def load_plan(run: Path) -> Plan:
+def load_plan(run: Path | str) -> Plan:
     """The plan of a run folder, for a program that a rank runs by itself; UserError if it cannot be read."""
-    return documents.load(run / rundir.PLAN, Plan)
+    return documents.load(Path(run) / rundir.PLAN, Plan)
 
 
 def release(run: Path) -> None:

@@ -146,7 +146,8 @@ def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[
     """
     from difflib import get_close_matches
 
-    left_out = "".join(f"; left out: {line}" for line in broken)
+    skipped = {line for _, entry in known for line in entry.problems if model.casefold() in line.casefold()}
+    left_out = "".join(f"; left out: {line}" for line in (*broken, *sorted(skipped)))
     if not known:
         none = "the vendors asked have no device in their catalogues"
         return UserError(f"--on: unknown device model {model!r}; {none}{left_out}")
