@@ -45,6 +45,12 @@ def many_folders():
         yield header(f"d{number}/", tarfile.DIRTYPE, 0)
 
 
+def folders_around_files():
+    """Files that each lie in folders of their own, which have no members."""
+    for number in range(3_000):
+        yield header("/".join([f"f{number}", *"abcdefghij", "result.json"]), tarfile.REGTYPE, 0)
+
+
 def pax_chain():
     body = pax([(b"a", b"b")])
     for _ in range(2000):
@@ -87,6 +93,7 @@ BOMBS = {
     "many global pax": (global_headers, "headers of at most 64 KiB"),
     "sum of pax": (many_pax_headers, "headers of at most 64 KiB, and 32 MiB in all"),
     "folders": (many_folders, "more than 20000 members"),
+    "folders around files": (folders_around_files, "more than 20000 folders"),
     "chain": (pax_chain, "headers of at most|cannot be unpacked"),
     "sparse map": (sparse_map, "headers of at most 1024 KiB for a member"),
     "sparse": (lambda: [header("n", tarfile.GNUTYPE_SPARSE, 512), *zeros(1)], "found a sparse one"),

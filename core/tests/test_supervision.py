@@ -61,11 +61,16 @@ ENDINGS = {
     "replaces": ("os.execv('/bin/true', ['true'])", "the process was ended with status 0"),
     "sleeps": ("time.sleep(60)", "gave no answer in 1 s"),
     "loops": ("exec('while True: pass')", "gave no answer in 1 s"),
+    "stops": ("os.kill(os.getpid(), signal.SIGSTOP)", "gave no answer in 1 s"),
     "swallows": ("exec('while True:\\n try: time.sleep(9)\\n except BaseException: pass')", "gave no answer in 1 s"),
     "closes": ("os.closerange(0, 256)", "closed or replaced the standard output of llmperf"),
     "raises": ("raise __import__('asyncio').CancelledError('no')", "CancelledError: no"),
     "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "exits": ("sys.exit(0)", "SystemExit: 0"),
+    "mumbles": (
+        "raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})",
+        "Odd: its message cannot be read",
+    ),
 }
 COMMANDS = {
     "validate": ("IMPORT", "extension"),
@@ -78,7 +83,7 @@ COMMANDS = {
     "doctor": ("PROBE", "vendor"),
     "plan elsewhere": ("CATALOGUE", "vendor"),
 }
-SURVIVED = {"raises", "interrupts", "exits"}
+SURVIVED = {"raises", "interrupts", "exits", "mumbles"}
 """Endings after which the command goes on without the plugin."""
 
 BROKEN = Path(__file__).parent / "broken_plugins"
@@ -291,6 +296,34 @@ def test_time_spent_suspended_is_not_the_plugins(asked):
     os.killpg(process.pid, signal.SIGCONT)
     _, shown = process.communicate(timeout=20)
     assert process.returncode == 1, shown
+
+
+def test_a_supervisor_that_was_paused_goes_on(asked):
+    process, _ = asked("time.sleep(3)")
+    for _ in range(2):
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.7)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.1)
+    _, shown = process.communicate(timeout=20)
+    assert "Traceback" not in shown
+    assert process.returncode == 1
+
+
+def test_a_signal_ends_a_command_that_is_stopped(asked):
+    process, child = asked()
+    os.kill(child, signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+
+
+def test_a_command_goes_on_once_where_a_plugin_forks(site):
+    done = llmperf("devices", "--json", env=site("vendor", "PROBE", "os.fork()"))
+    listed = json.loads(done.stdout)  # one document, not two
+    assert "bad" in [one["vendor"] for one in listed["probes"]]
+    assert done.returncode == 0
 
 
 def test_a_command_that_was_stopped_is_continued(asked):

@@ -258,5 +258,6 @@ def asking(plugin: str, what: str, seconds: float | None = None) -> Iterator[Non
     try:
         yield
     finally:
-        if asker.responsible:  # not where the plugin forked, and this is the fork
-            asker.end(before)
+        if not asker.responsible:  # the plugin forked, and this is the fork: the command goes on in one process only
+            os._exit(0)
+        asker.end(before)

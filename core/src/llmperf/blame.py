@@ -73,8 +73,16 @@ def who(found: Found) -> str:
 def _told(error: BaseException) -> str:
     """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
     place = extract_tb(error.__traceback__)[-1]
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{said} ({Path(place.filename).name}, line {place.lineno})"
+    return f"{named(error)} ({Path(place.filename).name}, line {place.lineno})"
+
+
+def named(error: BaseException) -> str:
+    """An exception of a plugin in one line, `ValueError: no such thing`, also where its message cannot be read."""
+    try:
+        message = str(error)
+    except BaseException:
+        message = "its message cannot be read"
+    return " ".join(f"{type(error).__name__}: {message}".split())
 
 
 def blamed_items(found: Found, hook: str, given: Iterable[Any]) -> Iterator[Any]:

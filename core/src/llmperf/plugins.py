@@ -12,7 +12,7 @@ import pluggy
 
 from llmperf import API_VERSION, hookspecs
 from llmperf.asking import asking, fault_of, supervised
-from llmperf.blame import blamed_items, blaming, of_kind, printing_aside, who
+from llmperf.blame import blamed_items, blaming, named, of_kind, printing_aside, who
 from llmperf.discovery import Found, discover, find, names, upgrade
 from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
@@ -39,8 +39,7 @@ def load(found: Found) -> ModuleType:
     except BaseException as error:  # one that calls sys.exit() must not end us without a word
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
-        raise PluginImportError(f"{who(found)} cannot be imported: {cause}") from error
+        raise PluginImportError(f"{who(found)} cannot be imported: {named(error)}") from error
 
 
 class Plugins:

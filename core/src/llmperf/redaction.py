@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-SECRET_NAME = re.compile(r"TOKEN(?!IZER)|PASS|KEY|SECRET|CREDENTIAL|AUTH", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN(?!IZER)|PASS|KEY|SECRET|CRED|AUTH", re.IGNORECASE)
 """Part of the names of variables that hold secrets. Harmless ones with such a name are not recorded either."""
 SHORTEST_SECRET = 6
 """Characters; shorter values, such as `true`, are part of too much other text to be replaced in it."""

@@ -172,15 +172,14 @@ class _Supervisor:
                 self._pass_on(signalled)
             if (status := self._ended()) is not None:
                 return self._judge(status, mask)
-            if not self._stopped:  # a longer time than a look has been spent suspended
-                self._waited += min(now - seen, 2 * self._look_seconds)
+            self._waited += min(now - seen, 2 * self._look_seconds)  # a longer time has been spent suspended
             seen = now
             if (late := self._late()) is not None:
                 return self._give_up(late)
 
     def _pass_on(self, signalled: signal.struct_siginfo) -> None:
         number = signalled.si_signo
-        if number == signal.SIGCHLD:
+        if number not in PASSED_ON:  # the child's end; or, after a stop, whatever sigtimedwait left there
             return
         if number not in (signal.SIGTSTP, signal.SIGCONT):
             self._received.add(number)
@@ -189,6 +188,9 @@ class _Supervisor:
         if signalled.si_code != _SI_KERNEL and not seen_to:  # the terminal sends to the whole group
             with suppress(ProcessLookupError):
                 os.kill(self._child, number)
+        if self._stopped and number not in (signal.SIGTSTP, signal.SIGCONT):
+            with suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGCONT)  # stopped, it would not see the other signal
         if number == signal.SIGTSTP:
             _suspend()
 

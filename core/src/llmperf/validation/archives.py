@@ -198,6 +198,7 @@ class _Writer:
         self._archive = archive
         self._folder = folder
         self._members = 0
+        self._folders: set[Path] = set()
         self._bytes = 0
 
     def count(self) -> None:
@@ -208,7 +209,7 @@ class _Writer:
     def write(self, name: str, source: IO[bytes], stream: _Metered | None = None) -> None:
         self.count()
         target = self._folder.joinpath(*self._parts(name))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self._make(target.parent)
         if target.exists():
             raise UserError(f"{self._archive}: {_shown(name)} stands twice")
         with target.open("xb") as file:
@@ -223,6 +224,17 @@ class _Writer:
                 if size > MAX_DOCUMENT_BYTES or self._bytes > MAX_TOTAL_BYTES:
                     raise UserError(f"{self._archive}: {_shown(name)}: larger than what is unpacked")
                 file.write(block)
+
+    def _make(self, folder: Path) -> None:
+        """A folder that members lie in, and those around it: each costs as much as a member."""
+        new = [
+            one for one in (folder, *folder.parents) if one.is_relative_to(self._folder) and one not in self._folders
+        ]
+        self._folders.update(new)
+        if len(self._folders) > MAX_MEMBERS:
+            raise UserError(f"{self._archive}: more than {MAX_MEMBERS} folders")
+        if new:
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _parts(self, name: str) -> tuple[str, ...]:
         path = PurePosixPath(name)
