@@ -70,6 +70,7 @@ def test_of_the_environment_only_named_variables_are_kept():
         "HOME": "/h",
         "NCCL_X": "\x1b" * 999,
         "NCCL_TOKEN": "x",
+        "NCCL_CRED": "x",
         "FLAGS_password": "x",
         "TORCH_NCCL_Api_Key": "x",
         "XPU_CREDENTIALS": "x",
