@@ -15,6 +15,8 @@ from llmperf.cli.main import call
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "llmperf-acme"
 UV = os.environ.get("UV") or shutil.which("uv")
+OF_A_BUSY_MACHINE = {"LP209", "LP409"}
+"""Findings that say what else the machine did during a run."""
 NOT_OURS = {"__pycache__", ".pytest_cache", ".venv", "dist", "runs"}
 
 
@@ -66,7 +68,8 @@ def test_a_new_vendor_is_chosen_by_name_runs_the_default_case_and_says_that_it_i
     hardware = result["hardware"]
     assert (hardware["vendor"], hardware["device_model"], hardware["simulated"]) == ("acme", "Acme stand-in", True)
     assert {one["value"] for one in result["mfu"]} == {None}
-    assert [one["code"] for one in result["findings"]] == ["LP605"]
+    codes = [one["code"] for one in result["findings"]]
+    assert [code for code in codes if code not in OF_A_BUSY_MACHINE] == ["LP605"]
     assert "acme_default.toml" in json.dumps(result["fix_hp"])
 
 
