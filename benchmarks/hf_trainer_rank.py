@@ -17,7 +17,7 @@ def main() -> None:
 
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     from llmperf import open_batches
-    from llmperf.documents import load
+    from llmperf.files.json_files import load
     from llmperf.types import Plan
     from llmperf_pytorch.llama import llama_config
     from llmperf_pytorch.weights import fill_weights

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.launching.run import run_plan
+from llmperf.running.launched import run_plan
 from llmperf.planning.draft import Draft
 from ranks import planned, report, run_ranks
 

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from llmperf.documents import load
+from llmperf.files.json_files import load
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.measuring.recorder import Recorder
-from llmperf.plugins import load_for
+from llmperf.runfolder.recorder import Recorder
+from llmperf.plugins.loading import load_for
 from llmperf.types import Device, Plan, Trainer
 
 STEPS = 5

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llmperf.documents import save
+from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import free_port
 from llmperf.planning.build import draft
 from llmperf.planning.draft import Draft
 from llmperf.planning.request import Request
-from llmperf.running import refuse_problems
+from llmperf.running.measure import refuse_problems
 from llmperf.types import Plan
 
 HERE = Path(__file__).parent

@@ -13,9 +13,9 @@ import pytest
 from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call
-from llmperf.discovery import Found
-from llmperf.documents import convert, save
-from llmperf.plugins import Plugins
+from llmperf.plugins.discovery import Found
+from llmperf.files.json_files import convert, save
+from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.types import Plan
 

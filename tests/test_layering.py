@@ -29,7 +29,7 @@ LAYERS = (
 """Each may import itself and what stands before it. `builtin` ties the core's own answers to the hooks, lazily."""
 
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"}
-"""What plugins may import; their tests may import `llmperf.testing` too."""
+"""What plugins may import; their tests may import `llmperf_testing` too."""
 
 SHARED = {"llmperf_pytorch", "llmperf_zero"}
 """Frameworks that others may build on: what torch frameworks share, and what those on DeepSpeed share."""

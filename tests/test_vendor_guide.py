@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import COMMANDS, call
-from llmperf.peaks import PeakTable
+from llmperf.vendorkit.peaks import PeakTable
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "vendors.md"

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from llmperf import documents, rundir
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
 from llmperf.launching.agent import agent_argv
 from llmperf.results.build import build_result
-from llmperf.results.endings import Ending
+from llmperf.runfolder.endings import Ending
 from llmperf.types import (
     Batch,
     Contract,
@@ -155,13 +156,13 @@ def run_folder(tmp_path):
     """The folder of a complete run of two ranks, as `llmperf run` leaves it, its result checked and saved."""
     run = tmp_path / "run"
     (run / "records").mkdir(parents=True)
-    plan = documents.convert(llmperf_schemas.example("plan"), Plan, "plan")
-    documents.save(run / rundir.PLAN, plan)
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")
+    json_files.save(run / filenames.PLAN, plan)
     for rank in range(plan.layout.world_size):
-        lines = [documents.encode(record) + b"\n" for record in _records(plan, rank)]
-        rundir.records_path(run, rank).write_bytes(b"".join(lines))
-    documents.save(run / rundir.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
-    documents.save(run / rundir.RESULT, build_result(run))
+        lines = [json_files.encode(record) + b"\n" for record in _records(plan, rank)]
+        filenames.records_path(run, rank).write_bytes(b"".join(lines))
+    json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
+    json_files.save(run / filenames.RESULT, build_result(run))
     return run
 
 

@@ -10,45 +10,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmperf.accelerator import AcceleratorDevice as AcceleratorDevice
+    from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
-    from llmperf.cachedir import cache_dir as cache_dir
-    from llmperf.choice import of_one_model as of_one_model
-    from llmperf.choice import visible_devices as visible_devices
-    from llmperf.documents import open_regular as open_regular
+    from llmperf.files.cache_dir import cache_dir as cache_dir
+    from llmperf.vendorkit.visible_devices import of_one_model as of_one_model
+    from llmperf.vendorkit.visible_devices import visible_devices as visible_devices
+    from llmperf.files.json_files import open_regular as open_regular
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
-    from llmperf.launching.folder import load_plan as load_plan
-    from llmperf.peaks import PeakEntry as PeakEntry
-    from llmperf.peaks import PeakTable as PeakTable
+    from llmperf.runfolder.create import load_plan as load_plan
+    from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
+    from llmperf.vendorkit.peaks import PeakTable as PeakTable
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.encoders import open_encoder as open_encoder
-    from llmperf.vendor_tool import tool_output as tool_output
+    from llmperf.vendorkit.tool import tool_output as tool_output
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
 
 _HOMES = {
     "hookimpl": "llmperf.hookspecs",
-    "cache_dir": "llmperf.cachedir",
+    "cache_dir": "llmperf.files.cache_dir",
     "agent_argv": "llmperf.launching.agent",
-    "load_plan": "llmperf.launching.folder",
+    "load_plan": "llmperf.runfolder.create",
     "standard_layout": "llmperf.accounting.layout",
-    "open_regular": "llmperf.documents",
+    "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.schedule",
-    "AcceleratorDevice": "llmperf.accelerator",
-    "visible_devices": "llmperf.choice",
-    "of_one_model": "llmperf.choice",
-    "PeakEntry": "llmperf.peaks",
-    "PeakTable": "llmperf.peaks",
+    "AcceleratorDevice": "llmperf.vendorkit.accelerator",
+    "visible_devices": "llmperf.vendorkit.visible_devices",
+    "of_one_model": "llmperf.vendorkit.visible_devices",
+    "PeakEntry": "llmperf.vendorkit.peaks",
+    "PeakTable": "llmperf.vendorkit.peaks",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
-    "tool_output": "llmperf.vendor_tool",
+    "tool_output": "llmperf.vendorkit.tool",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

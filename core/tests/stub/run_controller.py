@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from llmperf import documents
+from llmperf.files import json_files
 from llmperf.errors import UserError
-from llmperf.launching.run import run_plan
-from llmperf.plugins import load_for
+from llmperf.running.launched import run_plan
+from llmperf.plugins.loading import load_for
 from llmperf.types import Plan
 
 if __name__ == "__main__":
-    plan = documents.load(Path(sys.argv[1]), Plan)
+    plan = json_files.load(Path(sys.argv[1]), Plan)
     try:
         result = run_plan(plan, Path(sys.argv[2]), load_for(plan.vendor, plan.spec.tuning.framework))
     except UserError as error:

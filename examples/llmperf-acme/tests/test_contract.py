@@ -1,6 +1,6 @@
 """What llmperf asks of every vendor plugin."""
 
-from llmperf.testing import VendorContract
+from llmperf_testing import VendorContract
 
 
 class TestAcme(VendorContract):

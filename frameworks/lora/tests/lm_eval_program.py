@@ -17,7 +17,7 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 import lm_eval
 import torch
 import yaml
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.types import Model
 from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu.scoring import Ranks, answers, figures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmperf.testing import FrameworkContract
+from llmperf_testing import FrameworkContract
 
 
 class TestLora(FrameworkContract):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.types import Probe
 from llmperf_lora import limits
 from llmperf_lora.plugin import llmperf_plan_workers, llmperf_worker_env

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import llmperf
 import pytest
-from llmperf import documents, rundir
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
 from llmperf.types import Plan, Result
 
 STAND_IN = Path(__file__).with_name("checkout_stand_in")
@@ -69,7 +70,7 @@ def run(tmp_path):
             command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=280, check=False
         )
         (folder,) = out.iterdir()
-        result = documents.load(folder / rundir.RESULT, Result)
+        result = json_files.load(folder / filenames.RESULT, Result)
         assert done.returncode == (0 if result.status == "complete" else 1), done.stderr
         return result, folder
 
@@ -81,7 +82,7 @@ def test_a_run_of_the_stand_in_is_complete_and_on_the_same_tokens_as_any_other(r
     before = source_files(stand_in)
     result, folder = run(stand_in, "tensor_parallel=1", "micro_batch=2")
     assert (result.status, result.failure) == ("complete", None)
-    plan = documents.load(folder / rundir.PLAN, Plan)
+    plan = json_files.load(folder / filenames.PLAN, Plan)
     ranks = [llmperf.open_batches(plan, rank) for rank in range(2)]
     rounds = STEPS * plan.batch.gradient_accumulation
     means = [float(sum(rank.next_micro_batch().mean() for rank in ranks) / 2) / 260 for _ in range(rounds)]
@@ -115,7 +116,7 @@ def test_a_failure_of_the_stand_in_is_named(run, stand_in, fault, reason, rank, 
         assert result.failure.exception == "ValueError"
         assert "in go_wrong" in "\n".join(result.failure.log_tail)
     if fault == "hangs":
-        assert "in go_wrong" in rundir.log_path(folder, 0).read_text()
+        assert "in go_wrong" in filenames.log_path(folder, 0).read_text()
 
 
 @pytest.mark.slow

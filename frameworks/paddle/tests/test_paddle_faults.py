@@ -14,7 +14,7 @@ import pytest
 from llmperf.launching import controller
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
-from llmperf.running import measure
+from llmperf.running.measure import measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 

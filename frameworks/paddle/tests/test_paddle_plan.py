@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
 from llmperf.types import Probe

@@ -12,7 +12,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.types import Plan, RunSpec
 
 PROBE = {
@@ -134,7 +134,7 @@ def make_plan(task, world=1):
 
 def documents_of(document):
     """Plain dicts all the way down."""
-    from llmperf.documents import builtins
+    from llmperf.files.json_files import builtins
 
     return builtins(document)
 

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 import pytest
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.types import Probe
 from llmperf_pytorch.limits import option_problems
 from llmperf_pytorch.plugin import llmperf_plan_workers

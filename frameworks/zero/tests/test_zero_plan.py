@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from llmperf.documents import convert
+from llmperf.files.json_files import convert
 from llmperf.types import Probe
 from llmperf_zero.plugin import llmperf_plan_workers, llmperf_worker_env
 

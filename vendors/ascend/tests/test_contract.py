@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmperf.testing import VendorContract
+from llmperf_testing import VendorContract
 
 
 class TestAscend(VendorContract):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.testing import VendorContract
+from llmperf_testing import VendorContract
 from llmperf_cpu import peak
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 from llmperf_cpu import host
 
 
@@ -76,7 +76,7 @@ def test_threads_are_shared_by_the_ranks_of_a_node() -> None:
 
 def test_plugin_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from llmperf.plugins import load_for; p = load_for('cpu', None); p.ask('llmperf_probe');"
+        "import sys; from llmperf.plugins.loading import load_for; p = load_for('cpu', None); p.ask('llmperf_probe');"
         " sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'paddle')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -120,7 +120,7 @@ def test_probing_and_sampling_need_no_runtime(machines, card):
     machines.play(card())
     code = (
         "import sys; sys.modules['torch'] = sys.modules['paddle'] = sys.modules['numpy'] = None;"
-        " from llmperf.plugins import load_for; p = load_for('kunlunxin', None);"
+        " from llmperf.plugins.loading import load_for; p = load_for('kunlunxin', None);"
         " print(len(p.ask('llmperf_probe').devices), p.ask('llmperf_query_memory', devices=(0,))[0].power_watts)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 
 P800 = (
     "00000000:03:00.0 0 0 02K15K624CV00304 36 0 0 0 86 1450 1450 1450 1450 1450 1450"

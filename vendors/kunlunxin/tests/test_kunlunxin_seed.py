@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 from llmperf.reporting.cells import fix_hp
 
 CASE = "llama2_7b_pretrain_zero"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf import PeakEntry
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 from llmperf.types import PeakFlops
 from llmperf_nvidia import catalogue
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 
 
 def no_gpu() -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 from llmperf_nvidia import sampler
 
 A100 = "0, NVIDIA A100-SXM4-40GB, GPU-aaaa, 40960, 535.129.03, 00000000:07:00.0, 400.00, Enabled"

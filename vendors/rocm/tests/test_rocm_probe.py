@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
-from llmperf.plugins import load_for
+from llmperf.plugins.loading import load_for
 
 MI300X = "AMD Instinct MI300X"
 # amd-smi of ROCm 6 to 10 on MI300X and MI355X, shortened

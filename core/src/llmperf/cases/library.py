@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from llmperf.cases.fields import check_table
-from llmperf.cases.toml_file import read_toml
-from llmperf.discovery import discover
-from llmperf.documents import convert
+from llmperf.files.toml_file import read_toml
+from llmperf.plugins.discovery import discover
+from llmperf.files.json_files import convert
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 from llmperf.types.spec import Case, Model
 
 if TYPE_CHECKING:
-    from llmperf.discovery import Found
+    from llmperf.plugins.discovery import Found
 
 T = TypeVar("T", Case, Model)
 Shelf = Literal["models", "cases", "overlays"]

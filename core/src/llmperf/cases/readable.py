@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmperf.cases.library import library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.settings import from_tables
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 
 
 def check_readable(plugins: Plugins) -> None:

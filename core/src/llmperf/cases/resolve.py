@@ -11,7 +11,7 @@ from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
-from llmperf.documents import builtins, convert
+from llmperf.files.json_files import builtins, convert
 from llmperf.types.plan import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 

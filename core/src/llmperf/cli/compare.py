@@ -12,8 +12,8 @@ from llmperf.cli.colour import painted_severities
 from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
-    from llmperf.baselines import Held
-    from llmperf.results.sides import Side, Sides
+    from llmperf_published.baselines import Held
+    from llmperf.results.comparison_side import Side, Sides
 
 EXAMPLES = """\b
 Examples:
@@ -60,7 +60,7 @@ def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str |
 def _side(path: Path) -> Side:
     """The runs at a path; UserError where none is complete with a throughput."""
     from llmperf.errors import UserError
-    from llmperf.results.sides import side
+    from llmperf.results.comparison_side import side
     from llmperf.validation.reading_results import found_reportable
 
     results, _ = found_reportable([path])
@@ -76,8 +76,8 @@ def _side(path: Path) -> Side:
 def _compared(ours: Side, theirs: Side) -> Sides:
     """The sides held against each other; UserError where a run is on both."""
     from llmperf.errors import UserError
-    from llmperf.results.copies import on_both
-    from llmperf.results.sides import compared
+    from llmperf.results.deduplicate import on_both
+    from llmperf.results.comparison_side import compared
 
     if both := on_both(ours.results, theirs.results):
         count = f"{len(both)} of the {len(ours.results)} runs of A"
@@ -87,7 +87,7 @@ def _compared(ours: Side, theirs: Side) -> Sides:
 
 def _held(side: Side, baseline: str) -> list[Held]:
     """Each kind of runs against the published row that fits."""
-    from llmperf.baselines import SHIPPED, held, published_at
+    from llmperf_published.baselines import SHIPPED, held, published_at
 
     rows = published_at(SHIPPED if baseline == "published" else Path(baseline))
     return [held(group, rows) for group in side.groups]
@@ -110,7 +110,7 @@ def _print_json(sides: Mapping[str, Side], found: Sides | None, published: Mappi
 def _print(sides: Mapping[str, Side], found: Sides | None) -> None:
     from llmperf.reporting import comparison as text
     from llmperf.reporting.cells import counted
-    from llmperf.reporting.sides import side_lines, warning_lines
+    from llmperf.reporting.comparison_text import side_lines, warning_lines
 
     for lines in (side_lines, warning_lines):
         for name, side in sides.items():

@@ -21,7 +21,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     Exits with 1 if an installed plugin cannot be used.
     """
-    from llmperf.doctoring import examine
+    from llmperf.running.doctor import examine
 
     complaints = examine()
     if as_json:

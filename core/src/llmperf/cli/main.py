@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from llmperf.asking import may_be_repeated
+from llmperf.plugins.asking import may_be_repeated
 from llmperf.cli import colour
 from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, unknown

@@ -19,7 +19,7 @@ def command(as_json: bool) -> None:
     """List the models with their exact parameter counts and the source of their facts."""
     from llmperf.accounting.parameters import count_parameters
     from llmperf.cases.library import whole_library
-    from llmperf.documents import builtins
+    from llmperf.files.json_files import builtins
 
     shelf = whole_library()
     models = shelf.readable("models", shelf.model)

@@ -21,7 +21,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
-    from llmperf.documents import encode_pretty
+    from llmperf.files.json_files import encode_pretty
 
     click.echo(encode_pretty(document).decode(), nl=False)
 
@@ -65,7 +65,7 @@ def print_table(
 
 def said_once(found: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
     """The results of different runs; that copies of them are left out is told on standard error."""
-    from llmperf.results.copies import distinct
+    from llmperf.results.deduplicate import distinct
     from llmperf.validation.reading import printable
 
     runs = distinct(found)
@@ -101,6 +101,6 @@ def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for --vendor and --framework."""
-    from llmperf.discovery import discover
+    from llmperf.plugins.discovery import discover
 
     return [one.name for one in discover() if one.role == param.name and one.name.startswith(incomplete)]

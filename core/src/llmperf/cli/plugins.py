@@ -9,7 +9,7 @@ import click
 from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from llmperf.discovery import Found
+    from llmperf.plugins.discovery import Found
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 @json_option
 def command(as_json: bool) -> None:
     """List the installed plugins; a broken one is shown with its reason."""
-    from llmperf.discovery import discover
+    from llmperf.plugins.discovery import discover
 
     found = discover()
     rows = [_state(one, found) for one in found]
@@ -42,15 +42,15 @@ COLUMNS = ("role", "name", "distribution", "version", "state")
 
 
 def _state(one: Found, among: list[Found]) -> dict[str, str]:
-    from llmperf.discovery import find
+    from llmperf.plugins.discovery import find
     from llmperf.errors import PluginError
-    from llmperf.plugins import Plugins
-    from llmperf.requirements import unmet_requirements
+    from llmperf.plugins.loading import Plugins
+    from llmperf.plugins.requirements import unmet_requirements
 
     try:
         find(one.role, one.name, among)
         if unmet_requirements(one.distribution):
-            from llmperf.mending import unmet_problem
+            from llmperf.plugins.mending import unmet_problem
 
             raise PluginError(str(unmet_problem(one)))
         Plugins([one])

@@ -11,9 +11,9 @@ from llmperf.cli.colour import painted, painted_severities, warn
 from llmperf.cli.output import page_width, wide_option
 
 if TYPE_CHECKING:
-    from llmperf.discovery import Found
+    from llmperf.plugins.discovery import Found
     from llmperf.errors import UserError
-    from llmperf.plugins import Plugins
+    from llmperf.plugins.loading import Plugins
     from llmperf.types import Reporter
 
 EXAMPLES = """\b
@@ -44,9 +44,9 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
 
     What `llmperf import` has written is shown too, its tables as they were printed.
     """
-    from llmperf.blame import blaming, of_kind
-    from llmperf.documents import write_bytes
-    from llmperf.plugins import load_for
+    from llmperf.plugins.faults import blaming, of_kind
+    from llmperf.files.json_files import write_bytes
+    from llmperf.plugins.loading import load_for
     from llmperf.validation.reading_results import found_reportable
 
     results, published = found_reportable(paths, _left_out)
@@ -55,12 +55,12 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
         _left_out(line)
     owner, reporter = _named(plugins, wanted)
     if wanted == "terminal":
-        from llmperf.reporting.published import terminal
+        from llmperf_published.reporting.reports import terminal
 
         width = page_width(wide) if output is None else None
         text = painted_severities(terminal(results, published, language, width, painted))
     elif published:
-        from llmperf.reporting.published import render
+        from llmperf_published.reporting.reports import render
 
         text = render(wanted, results, published, language)
     else:
@@ -79,7 +79,7 @@ def _left_out(what: UserError | str) -> None:
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     """The first reporter of a name, with the plugin that has it."""
-    from llmperf.blame import who
+    from llmperf.plugins.faults import who
     from llmperf.errors import PluginError, unknown
 
     known = []

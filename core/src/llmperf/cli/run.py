@@ -73,7 +73,7 @@ def _check_folder(out: Path) -> None:
 def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
     from llmperf.cli.progress_line import ProgressLine
     from llmperf.reporting.summary import result_table
-    from llmperf.running import measure, refuse_problems
+    from llmperf.running.measure import measure, refuse_problems
 
     say_what_was_left_out(sketch)
     refuse_problems(sketch)

@@ -13,10 +13,10 @@ from llmperf.cli.numbers import Finite
 from llmperf.cli.output import json_option, print_json, print_table, said_once, wide_option
 
 if TYPE_CHECKING:
-    from llmperf.baselines import Held
+    from llmperf_published.baselines import Held
     from llmperf.results.groups import Group
     from llmperf.results.standing import Standing
-    from llmperf.types.published import Published
+    from llmperf_published.types.document import Published
 
     Documents = Sequence[tuple[Path, Published]]
     Rows = list[tuple[Group, Held | Standing | None]]
@@ -94,8 +94,8 @@ def _imported(paths: tuple[Path, ...]) -> Documents:
 
 def _summarise(documents: Documents, wide: bool, as_json: bool) -> None:
     """Print imported documents by model, vendor and device."""
-    from llmperf.reporting.published_summary import COLUMNS, kinds, table_rows
-    from llmperf.validation.verdicts import closing
+    from llmperf_published.reporting.summary import COLUMNS, kinds, table_rows
+    from llmperf_published.rules.verdicts import closing
 
     found = kinds(documents)
     if as_json:
@@ -109,7 +109,7 @@ def _rows(groups: list[Group], baseline: str | None) -> Rows:
     """Each kind of run, held against its baseline; UserError where there are neither runs nor published rows."""
     if baseline is None:
         return [(group, None) for group in groups]
-    from llmperf.baselines import SHIPPED, held, published_at
+    from llmperf_published.baselines import SHIPPED, held, published_at
     from llmperf.results.groups import grouped
     from llmperf.results.standing import standing
     from llmperf.validation.reading_results import found_reportable

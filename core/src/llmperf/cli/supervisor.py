@@ -12,7 +12,7 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from llmperf.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
+from llmperf.plugins.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
 from llmperf.errors import Interrupted, Terminated
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)

@@ -14,9 +14,9 @@ import click
 from llmperf.cli.colour import painted_severities, warn
 
 if TYPE_CHECKING:
-    from llmperf.plugins import Plugins
+    from llmperf.plugins.loading import Plugins
     from llmperf.validation.check import FileFindings
-    from llmperf.validation.verdicts import Verdict
+    from llmperf_published.rules.verdicts import Verdict
 
 SEVERITIES = ("error", "warning")
 """Those that are counted in the last line."""
@@ -112,7 +112,7 @@ def _told(files: Iterable[FileFindings]) -> int:
     counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
     click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
     if rows:
-        from llmperf.validation.verdicts import closing
+        from llmperf_published.rules.verdicts import closing
 
         click.echo(closing(rows), err=True)
     return code
@@ -122,7 +122,7 @@ def _tell_rows(file: FileFindings) -> None:
     """On standard error, which rows of a published document agree, are wrong, or were not checked and why."""
     if file.verdicts:
         from llmperf.validation.reading import printable
-        from llmperf.validation.verdicts import by_outcome
+        from llmperf_published.rules.verdicts import by_outcome
 
         for line in by_outcome(file.verdicts):
             click.echo(printable(f"{file.path}: {line}"), err=True)
@@ -162,7 +162,7 @@ def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool
 def _plugins() -> Plugins | None:
     """Installed extensions; a broken one does not keep documents from being checked."""
     from llmperf.errors import PluginError
-    from llmperf.plugins import load_for
+    from llmperf.plugins.loading import load_for
     from llmperf.validation.devices import installed
 
     installed.cache_clear()  # more may have been installed since this process looked last

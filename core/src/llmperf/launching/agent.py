@@ -17,14 +17,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf import documents, rundir
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
 from llmperf.errors import UserError
 from llmperf.launching.guard import guarded
 from llmperf.launching.processes import end_descendants, end_with_parent, send_group
 from llmperf.launching.rank_logs import GrowingLog, shorten
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.reader import read_records
-from llmperf.results.endings import AgentReport, RankExit
+from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.endings import AgentReport, RankExit
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord
 
@@ -107,7 +109,7 @@ class Agent:
                     send_group(process.pid, signal.SIGKILL)
             end_descendants()
             for one in self._exits:
-                shorten(rundir.log_path(self._run, one.rank))
+                shorten(filenames.log_path(self._run, one.rank))
         if wakeup.signal is not None:
             return 128 + wakeup.signal
         return 1 if any(one.bad for one in self._exits) else 0
@@ -133,7 +135,7 @@ class Agent:
             if rank == 0:
                 environment["LLMPERF_STORE_FD"] = str(store.fileno())
                 handed_on = (store.fileno(),)
-        with rundir.log_path(self._run, rank).open("ab") as log:
+        with filenames.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
                 [*python_module(rank_module(self._plan)), "--run-dir", str(self._run)],
                 env={**os.environ, **environment},
@@ -144,7 +146,7 @@ class Agent:
                 pass_fds=handed_on,
                 preexec_fn=end_with_parent(signal.SIGKILL),
             )
-        self._logs.append(GrowingLog(rundir.log_path(self._run, rank)))
+        self._logs.append(GrowingLog(filenames.log_path(self._run, rank)))
         self._processes.append(process)
         self._exits.append(RankExit(rank=rank, pid=process.pid))
 
@@ -193,7 +195,7 @@ class Agent:
     def _report(self) -> None:
         report = AgentReport(node_rank=self._node_rank, pid=os.getpid(), ranks=tuple(self._exits))
         try:
-            documents.save(rundir.agent_report_path(self._run, self._node_rank), report)
+            json_files.save(filenames.agent_report_path(self._run, self._node_rank), report)
         except UserError as error:  # a full disk must not keep the ranks from being stopped
             with suppress(OSError):
                 print(error, file=sys.stderr, flush=True)
@@ -202,7 +204,7 @@ class Agent:
 def unfinished_phase(run: Path, rank: int) -> Phase | None:
     """The phase that a rank which has ended was in; None where it was done."""
     try:
-        records = read_records(rundir.records_path(run, rank))
+        records = read_records(filenames.records_path(run, rank))
     except UserError:  # the result says what is wrong with them
         return None
     phases: list[Phase] = [one.phase for one in records if isinstance(one, PhaseRecord)]
@@ -231,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: argparse.Namespace) -> int:
     with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
         try:
-            plan = documents.load(given.run_dir / rundir.PLAN, Plan)
+            plan = json_files.load(given.run_dir / filenames.PLAN, Plan)
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
             return UserError.exit_code

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from llmperf import rundir
+from llmperf.runfolder import filenames
 from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
@@ -86,7 +86,7 @@ class Controller:
                 raise UserError(f"{where}: cannot start {command.argv[0]}: {error.strerror}") from None
 
     def _started(self, command: NodeCommand) -> subprocess.Popen[bytes]:
-        with rundir.agent_log_path(self._run, command.node_rank).open("ab") as log:
+        with filenames.agent_log_path(self._run, command.node_rank).open("ab") as log:
             return subprocess.Popen(
                 command.argv,
                 env={**os.environ, **command.env},

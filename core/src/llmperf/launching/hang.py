@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmperf import rundir
+from llmperf.runfolder import filenames
 from llmperf.launching.processes import send
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.results.endings import read_reports
+from llmperf.runfolder.endings import read_reports
 
 WAITING = (
     "torch/distributed/",
@@ -68,7 +68,7 @@ def _doing(dump: str) -> str:
 def dump_stacks(run: Path) -> dict[int, str]:
     """What each living rank adds to its log when it is asked for its stacks; empty text if it does not answer."""
     asked = [one for report in read_reports(run) for one in report.ranks if one.at is None]
-    logs = {one.rank: rundir.log_path(run, one.rank) for one in asked}
+    logs = {one.rank: filenames.log_path(run, one.rank) for one in asked}
     before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
     for one in asked:
         send(one.pid, signal.SIGUSR1)

@@ -7,8 +7,8 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmperf.redaction import without_secrets
-from llmperf.results.endings import Host
+from llmperf.files.redaction import without_secrets
+from llmperf.runfolder.endings import Host
 
 ALLOWED_NAMES = (
     "OMP_NUM_THREADS",

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from llmperf import rundir
+from llmperf.runfolder import filenames
 from llmperf.accounting.mfu import HEADLINE, utilisation
 from llmperf.errors import UserError
-from llmperf.measuring.reader import RecordTail
+from llmperf.runfolder.reader import RecordTail
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord
 
@@ -65,8 +65,8 @@ class Follower:
     def __init__(self, run: Path, plan: Plan) -> None:
         world = plan.layout.world_size
         self._plan = plan
-        self._tails = [RecordTail(rundir.records_path(run, rank)) for rank in range(world)]
-        self._memory = RecordTail(run / rundir.MEMORY)
+        self._tails = [RecordTail(filenames.records_path(run, rank)) for rank in range(world)]
+        self._memory = RecordTail(run / filenames.MEMORY)
         self._ranks = [_Rank() for _ in range(world)]
         self._open: dict[int, _Step] = {}
         self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)

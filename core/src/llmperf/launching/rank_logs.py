@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from llmperf import documents
+from llmperf.files import json_files
 from llmperf.errors import UserError
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
@@ -68,4 +68,4 @@ def shorten(path: Path) -> None:
         tail = tail[tail.find(b"\n") + 1 :] or tail
         left_out = size - len(head) - len(tail)
         note = f"[llmperf: {left_out} of {size} bytes are left out here; the first and last 4 MiB of a log are kept]\n"
-        documents.write_bytes(path, head.rstrip(b"\n") + b"\n" + note.encode() + tail)
+        json_files.write_bytes(path, head.rstrip(b"\n") + b"\n" + note.encode() + tail)

@@ -9,7 +9,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from llmperf.asking import new_request
+from llmperf.plugins.asking import new_request
 
 
 class Wakeup:

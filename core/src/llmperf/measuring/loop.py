@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.measuring.moment import Moment
-from llmperf.measuring.recorder import Recorder
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
 

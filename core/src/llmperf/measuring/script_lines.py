@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from llmperf.blame import blaming, of_kind, who
+from llmperf.plugins.faults import blaming, of_kind, who
 from llmperf.errors import PluginError
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep
 
 HOOK = "llmperf_parse_log"

@@ -17,14 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from llmperf import documents, rundir
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
 from llmperf.errors import RunFailed, UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.processes import end_with_parent
-from llmperf.measuring.leaving import fail, failure, leave
+from llmperf.measuring.rank_exit import fail, failure, leave
 from llmperf.measuring.moment import Moment
-from llmperf.measuring.reader import RecordTail
-from llmperf.measuring.recorder import Recorder
+from llmperf.runfolder.reader import RecordTail
+from llmperf.runfolder.recorder import Recorder
 from llmperf.measuring.script_lines import HOOK, ScriptLines, Told
 from llmperf.measuring.script_output import Line, Output
 from llmperf.measuring.script_steps import ScriptSteps
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run-dir", type=Path, required=True)
     run = parser.parse_args(arguments).run_dir
     rank = int(os.environ["RANK"])
-    with Recorder(rundir.records_path(run, rank), run / rundir.RANK_RESERVE) as recorder:
+    with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         try:
             return Watcher(run, rank, recorder).run()
         except BaseException as error:
@@ -76,7 +78,7 @@ class Watcher:
     def run(self) -> int:
         """Start the script, follow it, conclude; its exit code."""
         self._enter("starting")
-        plan = documents.load(self._run / rundir.PLAN, Plan)
+        plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
         plugins, script = plugins_of(plan), plan.script
         if script is None:
@@ -85,7 +87,7 @@ class Watcher:
         self._enter("building")
         began = time.monotonic()
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
-        told = None if script.step_rank == self._rank else RecordTail(rundir.records_path(self._run, script.step_rank))
+        told = None if script.step_rank == self._rank else RecordTail(filenames.records_path(self._run, script.step_rank))
         lines = ScriptLines(plugins)
         self._follow(Output(process, sys.stdout.fileno()), lines, steps, told)
         if code := process.wait() or self._failed:

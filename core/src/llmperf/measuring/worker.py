@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmperf import documents, rundir
-from llmperf.discovery import Found, find
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
+from llmperf.plugins.discovery import Found, find
 from llmperf.errors import PluginError
-from llmperf.measuring.leaving import fail, leave
+from llmperf.measuring.rank_exit import fail, leave
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.packages import loaded_packages
-from llmperf.measuring.recorder import Recorder
-from llmperf.plugins import Plugins
+from llmperf.runfolder.recorder import Recorder
+from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run-dir", type=Path, required=True)
     run = parser.parse_args(arguments).run_dir
     rank = int(os.environ["RANK"])
-    with Recorder(rundir.records_path(run, rank), run / rundir.RANK_RESERVE) as recorder:
+    with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         try:
             Worker(run, rank, recorder).run()
         except BaseException as error:
@@ -59,7 +61,7 @@ class Worker:
     def run(self) -> None:
         """Load, build, train, evaluate; every phase is recorded as it is entered."""
         self._enter("starting")
-        plan = documents.load(self._run / rundir.PLAN, Plan)
+        plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
         plugins = plugins_of(plan)
         with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:

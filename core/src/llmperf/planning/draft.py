@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from llmperf.planning.vendors import Machine
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 from llmperf.types.plan import Batch, FlopCount, Layout, Plan, Problem
 from llmperf.types.spec import RunSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from llmperf.errors import PluginError
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 from llmperf.types.plan import Plan
 
 

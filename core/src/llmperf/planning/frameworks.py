@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmperf.discovery import find, names, published_package
+from llmperf.plugins.discovery import find, names, published_package
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
-from llmperf.mending import unmet_problem
+from llmperf.plugins.mending import unmet_problem
 
 
 def packages_problem(name: str, role: Role = "framework") -> str | None:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.blame import told_if_slow, who
-from llmperf.discovery import Found, find, names, of_this_project
+from llmperf.plugins.faults import told_if_slow, who
+from llmperf.plugins.discovery import Found, find, names, of_this_project
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.mending import install_own
-from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Plugins, catalogue, catalogue_problems
+from llmperf.plugins.mending import install_own
+from llmperf.vendorkit.peaks import device_names, normalised
+from llmperf.plugins.loading import Plugins, catalogue, catalogue_problems
 from llmperf.types.devices import Probe
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.accounting.layout import standard_layout
-from llmperf.blame import who
-from llmperf.plugins import Plugins
+from llmperf.plugins.faults import who
+from llmperf.plugins.loading import Plugins
 from llmperf.types.plan import Layout, Problem, Script, WorkerPlan
 from llmperf.types.spec import RunSpec
 

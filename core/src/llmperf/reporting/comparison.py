@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from llmperf.reporting import cells
 from llmperf.reporting.contract_parts import contract_parts
-from llmperf.reporting.sides import MAX_LINE, kind_devices, share_line
+from llmperf.reporting.comparison_text import MAX_LINE, kind_devices, share_line
 from llmperf.results.comparison import Comparison
-from llmperf.results.sides import Side, Sides, device_throughput, rank_throughput
+from llmperf.results.comparison_side import Side, Sides, device_throughput, rank_throughput
 from llmperf.types import Result
 
 if TYPE_CHECKING:
-    from llmperf.baselines import Held
+    from llmperf_published.baselines import Held
 
 MFU = "MFU (nominal)"
 OF_A_DEVICE = "tokens/s of a whole device"

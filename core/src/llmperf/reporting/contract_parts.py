@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from llmperf.documents import builtins
+from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
 from llmperf.types import Result
 

@@ -31,7 +31,7 @@ def text(files: Files) -> str:
 
 def as_json(files: Files) -> str:
     """A list of files, each with its kind and its findings; of a published document also what is known of each row."""
-    from llmperf.documents import encode_pretty
+    from llmperf.files.json_files import encode_pretty
 
     listed = [
         {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmperf.documents import encode_pretty
+from llmperf.files.json_files import encode_pretty
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import Ranked
 from llmperf.reporting.text_table import Paint
@@ -81,7 +81,7 @@ def json(results: Results, language: str) -> str:
 
 def html_page(results: Results, language: str) -> str:
     """One file that opens in a browser without a network."""
-    from llmperf.reporting.html import html
+    from llmperf_html.page import html
 
     return html(results, language)
 

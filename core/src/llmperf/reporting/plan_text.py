@@ -9,7 +9,7 @@ from typing import Any
 
 from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
-from llmperf.redaction import WITHHELD, without_secrets
+from llmperf.files.redaction import WITHHELD, without_secrets
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import in_order, model_text, ranked_run
-from llmperf.reporting.sides import disturbed_lines, kind_changes, kind_devices, kind_text
+from llmperf.reporting.comparison_text import disturbed_lines, kind_changes, kind_devices, kind_text
 from llmperf.reporting.text_table import Column
 from llmperf.results.comparison import Comparison
 from llmperf.results.groups import Group
 from llmperf.results.standing import Standing
 
 if TYPE_CHECKING:
-    from llmperf.baselines import Held
+    from llmperf_published.baselines import Held
 
 T = TypeVar("T")
 

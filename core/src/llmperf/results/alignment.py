@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from llmperf.errors import UserError
-from llmperf.results.copies import one_run
+from llmperf.results.deduplicate import one_run
 from llmperf.types.result import Result
 from llmperf.types.spec import Model
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from llmperf import rundir
+from llmperf.runfolder import filenames
 from llmperf.errors import UserError
-from llmperf.results.run_records import read_run
+from llmperf.runfolder.contents import read_run
 
 
 def how_far(folder: Path) -> str | None:
@@ -15,8 +15,8 @@ def how_far(folder: Path) -> str | None:
 
     None where it is no such folder, or its records cannot be read.
     """
-    begun = (folder / rundir.PLAN).is_file() and (folder / rundir.RECORDS).is_dir()
-    if not begun or os.path.lexists(folder / rundir.RESULT):
+    begun = (folder / filenames.PLAN).is_file() and (folder / filenames.RECORDS).is_dir()
+    if not begun or os.path.lexists(folder / filenames.RESULT):
         return None
     try:
         records = read_run(folder)

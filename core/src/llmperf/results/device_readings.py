@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from llmperf.results.statistics import finite_mean
 
 if TYPE_CHECKING:
-    from llmperf.results.run_records import RunRecords
+    from llmperf.runfolder.contents import RunRecords
     from llmperf.types.records import MemorySample
 
 Span = tuple[float, float]

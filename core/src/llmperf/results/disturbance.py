@@ -8,7 +8,7 @@ from llmperf.measuring.host_load import other_share
 from llmperf.results import device_readings
 
 if TYPE_CHECKING:
-    from llmperf.results.run_records import RunRecords
+    from llmperf.runfolder.contents import RunRecords
 
 
 def other_cpu_share(records: RunRecords) -> float | None:

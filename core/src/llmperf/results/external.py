@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.results.run_records import RunRecords
+from llmperf.runfolder.contents import RunRecords
 
 MAX_DISAGREEMENT = 0.1
 """Of the window: more than lines that come late can explain."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf import rundir
-from llmperf.documents import open_regular
+from llmperf.runfolder import filenames
+from llmperf.files.json_files import open_regular
 from llmperf.errors import PluginError
-from llmperf.redaction import redacted
-from llmperf.results.endings import Ending, RankExit
-from llmperf.results.run_records import RunRecords
+from llmperf.files.redaction import redacted
+from llmperf.runfolder.endings import Ending, RankExit
+from llmperf.runfolder.contents import RunRecords
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure
@@ -106,7 +106,7 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
             message, reason = f"the agent of node {node} ended with status {code}", "exited"
         else:
             message, reason = f"the agent of node {node} was killed{_by_signal(code)}", "killed"
-        tail = log_tail(rundir.agent_log_path(records.run, node), LOG_LINES, records.secrets)
+        tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
         return Failure(rank=None, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
     return None
 
@@ -153,7 +153,7 @@ def _framework(plan: Plan) -> str:
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
     lines = STACK_LINES if reason == "hung" else LOG_LINES
-    tail = () if rank is None else log_tail(rundir.log_path(records.run, rank), lines, records.secrets)
+    tail = () if rank is None else log_tail(filenames.log_path(records.run, rank), lines, records.secrets)
     return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
 
 

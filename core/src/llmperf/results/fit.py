@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmperf.types.devices import Precision
-from llmperf.types.published import PublishedRow
+from llmperf_published.types.document import PublishedRow
 from llmperf.types.result import Result
 
 

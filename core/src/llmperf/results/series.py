@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from llmperf.results.device_readings import window
-from llmperf.results.run_records import RunRecords, read_run
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.results.statistics import quantile
 from llmperf.types.devices import DeviceSample
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmperf.results import device_readings, disturbance
-from llmperf.results.run_records import RunRecords
+from llmperf.runfolder.contents import RunRecords
 from llmperf.results.statistics import finite_mean, step_statistics
 from llmperf.types.result import LossPoint, Metrics, RankMemory
 

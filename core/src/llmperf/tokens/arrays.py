@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from llmperf.documents import open_regular
+from llmperf.files.json_files import open_regular
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from llmperf.errors import UserError
 from llmperf.tokens.entropy import known_entropy
-from llmperf.tokens.packing import position
+from llmperf.tokens.sample_order import position
 from llmperf.tokens.sources import Samples, check_ids, open_samples
 
 if TYPE_CHECKING:

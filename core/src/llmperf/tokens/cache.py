@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from llmperf.cachedir import cache_dir
-from llmperf.documents import open_regular
+from llmperf.files.cache_dir import cache_dir
+from llmperf.files.json_files import open_regular
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from llmperf.documents import read_bytes
+from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
 from llmperf.tokens.problems import DataError
 

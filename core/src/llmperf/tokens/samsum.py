@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from llmperf.documents import read_bytes
+from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
 from llmperf.tokens.problems import DataError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llmperf.documents import open_regular
+from llmperf.files.json_files import open_regular
 from llmperf.tokens.cache import READ_BYTES, cached_tokens, file_digest
 from llmperf.tokens.encoders import Encoder
 from llmperf.tokens.problems import DataError

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmperf.documents import convert, read_bytes
+from llmperf.files.json_files import convert, read_bytes
 from llmperf.errors import PluginError, UserError
 from llmperf.types import Case, Finding, Model, Plan, Result
-from llmperf.validation.archives import unpacked
+from llmperf.submissions.archives import unpacked
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
@@ -21,9 +21,9 @@ from llmperf.validation.rules.files import BROKEN_VENDOR, PLUGIN_FAILED
 from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
-    from llmperf.plugins import Plugins
-    from llmperf.types.published import Published
-    from llmperf.validation.verdicts import Verdict
+    from llmperf.plugins.loading import Plugins
+    from llmperf_published.types.document import Published
+    from llmperf_published.rules.verdicts import Verdict
 
 _TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
 
@@ -74,7 +74,7 @@ def plan_findings(plan: Plan) -> tuple[Finding, ...]:
 
 def published_findings(published: Published) -> tuple[Finding, ...]:
     """Every semantic rule over an imported document."""
-    from llmperf.validation.verdicts import judged
+    from llmperf_published.rules.verdicts import judged
 
     return judged(published)[0]
 
@@ -144,7 +144,7 @@ class Validator:
     def _submission(self, folder: Path) -> Iterator[FileFindings]:
         """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
         try:
-            from llmperf.validation.submission import manifest_findings
+            from llmperf.submissions.manifest import manifest_findings
 
             told = tuple(manifest_findings(folder))
         except UserError as error:
@@ -176,7 +176,7 @@ class Validator:
 
     def _readme(self, document: Document) -> Iterator[FileFindings]:
         """A published document; of other Markdown nothing, unless somebody named it, which is a UserError."""
-        from llmperf.validation.imported import line_of, read_readme
+        from llmperf_published.rules.imported import line_of, read_readme
 
         published = read_readme(document.path)
         if published.rows and (document.named or _is_handed_in(published)):
@@ -235,7 +235,7 @@ class Validator:
 
     def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
         """Every finding of an imported document."""
-        from llmperf.validation.verdicts import judged
+        from llmperf_published.rules.verdicts import judged
 
         told, self.verdicts = judged(published)
         yield from told
@@ -262,7 +262,7 @@ def _is_handed_in(published: Published) -> bool:
 
 
 def _rendering(folder: Path) -> Iterator[FileFindings]:
-    from llmperf.validation.submission import rendering_findings
+    from llmperf.submissions.manifest import rendering_findings
 
     for path, line, told in rendering_findings(folder):
         yield FileFindings(path=path, kind="readme", findings=(told,), lines={told.path: line})
@@ -282,7 +282,7 @@ def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings
 def _type_of(kind: Kind) -> type:
     """The dataclass of a kind of document; that of published ones, which takes its time, only where there are any."""
     if kind == "published":
-        from llmperf.types.published import Published
+        from llmperf_published.types.document import Published
 
         return Published
     return _TYPES[kind]
@@ -290,7 +290,7 @@ def _type_of(kind: Kind) -> type:
 
 def _parsed(document: Document) -> Parsed:
     if document.path.suffix == ".toml":
-        from llmperf.cases.toml_file import read_toml
+        from llmperf.files.toml_file import read_toml
 
         # a file that gives no name has its own, as for `llmperf run`
         table = {"name": document.path.stem, **read_toml(document.path)}

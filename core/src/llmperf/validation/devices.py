@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from llmperf.discovery import Found, discover, find, names
+from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.errors import LlmperfError
-from llmperf.peaks import device_names, normalised
-from llmperf.plugins import Plugins, catalogue
+from llmperf.vendorkit.peaks import device_names, normalised
+from llmperf.plugins.loading import Plugins, catalogue
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 
 MEMORY_SLACK = 0.08

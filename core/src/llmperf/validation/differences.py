@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from llmperf.documents import builtins
+from llmperf.files.json_files import builtins
 from llmperf.types import Result
 
 NOT_REBUILT = ("findings", "files")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf import rundir
-from llmperf.documents import open_regular
+from llmperf.runfolder import filenames
+from llmperf.files.json_files import open_regular
 from llmperf.errors import UserError
-from llmperf.validation.archives import is_archive
+from llmperf.submissions.archives import is_archive
 
 Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published", "readme", "unread"]
 """`unread`: a file or a folder that may hold documents, but may not be opened."""
@@ -74,7 +74,7 @@ def _documents_in(path: Path) -> Iterator[Document]:
 
 def _check_syntax(path: Path) -> None:
     """UserError for what is no TOML at all, which says more than that it is no case and no model."""
-    from llmperf.cases.toml_file import read_toml
+    from llmperf.files.toml_file import read_toml
 
     read_toml(path)
 
@@ -99,7 +99,7 @@ def _in_folder(root: Path) -> Iterator[Document]:
 
 def _is_ours(path: Path) -> bool:
     """Lines of JSON are common; in a folder those count that a run leaves under their names."""
-    return path.name == rundir.MEMORY or (path.parent.name == rundir.RECORDS and path.name.startswith("rank-"))
+    return path.name == filenames.MEMORY or (path.parent.name == filenames.RECORDS and path.name.startswith("rank-"))
 
 
 def _is_handed_in(path: Path) -> bool:
@@ -121,11 +121,11 @@ def _at_most(path: Path, size: int) -> bytes:
 
 def _is_written(path: Path) -> bool:
     """Whether llmperf wrote the file: a report in a run folder, or the README that the results below it give."""
-    if path.name == rundir.REPORT and any((path.parent / name).is_file() for name in (rundir.RESULT, rundir.PLAN)):
+    if path.name == filenames.REPORT and any((path.parent / name).is_file() for name in (filenames.RESULT, filenames.PLAN)):
         return True
     if path.name != "README.md" or not (path.parent / MANIFEST).is_file():
         return False
-    from llmperf.validation.rendered import is_rendered
+    from llmperf.submissions.rendered import is_rendered
 
     return is_rendered(path)
 
@@ -154,9 +154,9 @@ def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Pa
 
 def kind_of(path: Path) -> Kind | None:
     """By name where that says it, else by how the file begins; None for anything else. OSError if it cannot be read."""
-    if path.name == rundir.RESULT:
+    if path.name == filenames.RESULT:
         return "result"
-    if path.name == rundir.PLAN:
+    if path.name == filenames.PLAN:
         return "plan"
     if is_archive(path):
         return "archive"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmperf.documents import read_bytes
+from llmperf.files.json_files import read_bytes
 from llmperf.validation.codes import whole
 
 FOLDER = Path(__file__).parents[1] / "data" / "rules"

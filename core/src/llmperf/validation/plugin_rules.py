@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf import documents
+from llmperf.files import json_files
 from llmperf.errors import PluginError
-from llmperf.plugins import Plugins
+from llmperf.plugins.loading import Plugins
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import printable
 from llmperf.validation.rules.files import PLUGIN_FAILED
@@ -31,4 +31,4 @@ def _checked(told: object, who: str) -> Finding:
     """What a plugin gave as a finding; PluginError if it is none or has fields of another type."""
     if not isinstance(told, Finding):
         raise PluginError(f"{who}: expected a Finding of llmperf_check_result, found {type(told).__name__}")
-    return documents.convert(documents.builtins(told), Finding, who)
+    return json_files.convert(json_files.builtins(told), Finding, who)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from llmperf.documents import read_bytes
+from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
 from llmperf.validation.reading import pointer as pointer_of
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.errors import UserError
-from llmperf.rundir import RESULT
+from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Result
 from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
 from llmperf.validation.typed import read_published, read_result
 
 if TYPE_CHECKING:
-    from llmperf.types.published import Published
+    from llmperf_published.types.document import Published
 
 
 def found_results(path: Path) -> list[tuple[Path, Result]]:

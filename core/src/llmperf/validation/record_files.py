@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.documents import read_bytes
+from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
 from llmperf.types import Finding
 from llmperf.validation.reading import parse_json

@@ -11,7 +11,7 @@ from llmperf.types import Finding, Result
 from llmperf.validation.rules.documents import REPEATED_RESULT
 
 if TYPE_CHECKING:
-    from llmperf.types.published import Published, PublishedMemory, PublishedRow
+    from llmperf_published.types.document import Published, PublishedMemory, PublishedRow
 
 
 Figures = tuple[str, ...]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from llmperf import rundir
-from llmperf.documents import read_bytes, sha256
+from llmperf.runfolder import filenames
+from llmperf.files.json_files import read_bytes, sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation.differences import differences
@@ -35,7 +35,7 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     """
     if submitted and not result.files:
         return [NOT_SUBMITTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")]
-    if not _regular(folder / rundir.PLAN):
+    if not _regular(folder / filenames.PLAN):
         return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
     if not any(_is_link(path) for path in _sources(folder)):
@@ -45,7 +45,7 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
 
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
     """What is wrong among the records of a run that has just ended; UserError if they cannot be read."""
-    from llmperf.results.run_records import read_run
+    from llmperf.runfolder.contents import read_run
     from llmperf.validation.run_records import record_findings
 
     return tuple(islice(record_findings(read_run(folder)), MAX_DIFFERENCES))
@@ -53,13 +53,13 @@ def recorded_findings(folder: Path) -> tuple[Finding, ...]:
 
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     """Whether the result lies beside a plan where a run has been."""
-    begun = any((folder / name).exists() for name in (rundir.RECORDS, rundir.REPORT))
-    if begun and not os.path.lexists(folder / rundir.RESULT):
+    begun = any((folder / name).exists() for name in (filenames.RECORDS, filenames.REPORT))
+    if begun and not os.path.lexists(folder / filenames.RESULT):
         from llmperf.results.cut_off import how_far
 
         far = how_far(folder)
         why = "the run has not ended, was cut off, or its result was taken away" + (f"; {far}" if far else "")
-        yield RESULTLESS.finding("", f"expected {rundir.RESULT} beside the plan of a run, found none: {why}")
+        yield RESULTLESS.finding("", f"expected {filenames.RESULT} beside the plan of a run, found none: {why}")
 
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
@@ -75,7 +75,7 @@ def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding
 def _has_traces(result: Result, folder: Path) -> bool:
     """Whether anything of the run lies beside its result."""
     listed = any(_path_problem(name, folder) is None for name in result.files)
-    return listed or any(os.path.lexists(folder / name) for name in (rundir.PLAN, rundir.RECORDS))
+    return listed or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
 
 
 def _regular(path: Path) -> bool:
@@ -90,8 +90,8 @@ def _is_link(path: Path) -> bool:
 
 
 def _sources(folder: Path) -> list[Path]:
-    single = [folder / name for name in (rundir.PLAN, rundir.MEMORY, rundir.ENDING, rundir.MACHINE)]
-    records = folder / rundir.RECORDS
+    single = [folder / name for name in (filenames.PLAN, filenames.MEMORY, filenames.ENDING, filenames.MACHINE)]
+    records = folder / filenames.RECORDS
     # a folder that is a link is itself among them, so that it is seen and not entered
     return [*single, records] if records.is_symlink() else [*single, *sorted(records.glob("*"))]
 
@@ -130,7 +130,7 @@ def _path_problem(name: str, folder: Path) -> str | None:
 
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     from llmperf.results.build import result_of
-    from llmperf.results.run_records import read_run
+    from llmperf.runfolder.contents import read_run
     from llmperf.validation.run_records import record_findings
 
     try:
@@ -156,9 +156,9 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
 def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Finding]:
     """Configuration files that are there and are not the plan's; they may have been left out."""
     for name, text in files.items():
-        inside = f"{rundir.FILES}/{name}"
+        inside = f"{filenames.FILES}/{name}"
         if _path_problem(inside, folder) is None and not _holds(folder / inside, text.encode("utf-8", "replace")):
-            path = pointer(["files", rundir.PLAN])
+            path = pointer(["files", filenames.PLAN])
             yield PLAN_FILE.finding(path, f"expected {shown(inside)} as the plan has it, found another text")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from llmperf import rundir
+from llmperf.runfolder import filenames
 from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.comparing import figure
 from llmperf.validation.reading import pointer
@@ -23,7 +23,7 @@ from llmperf.validation.rules.files import (
 )
 
 if TYPE_CHECKING:
-    from llmperf.results.run_records import RunRecords
+    from llmperf.runfolder.contents import RunRecords
 
 EDGE_SECONDS = 0.001
 """The window and the edges of its phases are the same two readings of one clock: only rounding lies between them."""
@@ -74,7 +74,7 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
     script = records.plan.script
     teller = next((one for one in records.ranks if script is not None and one.rank == script.step_rank), None)
     for rank in records.ranks:
-        path = pointer(["files", f"{rundir.RECORDS}/rank-{rank.rank:05d}.jsonl"])
+        path = pointer(["files", f"{filenames.RECORDS}/rank-{rank.rank:05d}.jsonl"])
         own = Own(rank, steps[rank.rank], phases[rank.rank])
         yield from (STEP_TOKENS.finding(path, one) for one in _miscounted(own))
         yield from (OTHER_WINDOW.finding(path, one) for one in _other_window(own, teller))
@@ -103,7 +103,7 @@ def _same_ranks(records: RunRecords, steps: dict[int, list[StepRecord]]) -> Iter
         times = tuple(one.step_seconds for one in steps[rank.rank] if one.measured)
         first = seen.setdefault(times, rank.rank)
         if len(times) >= FEWEST_STEPS and first != rank.rank:
-            path = pointer(["files", f"{rundir.RECORDS}/rank-{rank.rank:05d}.jsonl"])
+            path = pointer(["files", f"{filenames.RECORDS}/rank-{rank.rank:05d}.jsonl"])
             yield SAME_RANKS.finding(
                 path, f"expected step_seconds of rank {rank.rank}'s own, found those of rank {first}"
             )

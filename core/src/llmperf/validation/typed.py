@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from llmperf.documents import convert, read_bytes
+from llmperf.files.json_files import convert, read_bytes
 from llmperf.errors import UserError
-from llmperf.rundir import RESULT
+from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Finding, Result
-from llmperf.validation.archives import is_archive
+from llmperf.submissions.archives import is_archive
 from llmperf.validation.reading import parse_json, printable
 from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
-    from llmperf.types.published import Published
+    from llmperf_published.types.document import Published
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def read_result(path: Path) -> Result:
 
 def read_published(path: Path) -> Published:
     """An imported document, held against its schema; UserError with the first thing that is wrong."""
-    from llmperf.types.published import Published
+    from llmperf_published.types.document import Published
 
     return _read(path, "published", Published)
 

@@ -6,7 +6,7 @@ import sys
 
 import llmperf_schemas
 
-from llmperf import documents
+from llmperf.files import json_files
 from llmperf.validation.rendering.documents import render, target
 
 
@@ -14,13 +14,13 @@ def main(arguments: list[str]) -> int:
     """Render all schemas."""
     stale = 0
     for name in llmperf_schemas.names():
-        rendered, path = documents.encode_pretty(render(name)), target(name)
+        rendered, path = json_files.encode_pretty(render(name)), target(name)
         if path.exists() and path.read_bytes() == rendered:
             continue
         stale += 1
         print(path.name)
         if "--check" not in arguments:
-            documents.write_bytes(path, rendered)
+            json_files.write_bytes(path, rendered)
     return 1 if stale and "--check" in arguments else 0
 
 

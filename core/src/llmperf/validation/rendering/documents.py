@@ -7,7 +7,9 @@ from typing import Any
 
 import llmperf_schemas
 
-from llmperf.types import plan, published, records, result, spec, submission
+from llmperf.types import plan, records, result, spec, submission
+
+from llmperf_published.types import document
 from llmperf.validation.rendering.docstrings import class_description
 from llmperf.validation.rendering.fields import Definitions, Schema
 
@@ -18,7 +20,7 @@ KINDS: dict[str, type] = {
     "case": spec.Case,
     "model": spec.Model,
     "manifest": submission.Manifest,
-    "published": published.Published,
+    "published": document.Published,
 }
 RECORDS: tuple[type, ...] = (
     records.PhaseRecord,

@@ -1,4 +1,4 @@
-"""A submission against its manifest; applied by `llmperf.validation.submission`."""
+"""A submission against its manifest; applied by `llmperf.submissions.manifest`."""
 
 from __future__ import annotations
 

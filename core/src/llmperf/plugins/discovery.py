@@ -1,0 +1,121 @@
+"""Finding the installed plugins by their distributions' metadata; nothing of them is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+from llmperf import API_VERSION
+from llmperf.errors import PluginError, unknown
+from llmperf.hookspecs import PROJECT, Role
+
+ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plugin as its distribution's metadata announces it; nothing of it is imported."""
+
+    name: str
+    role: Role
+    module: str
+    distribution: str
+    version: str
+    api_version: int = API_VERSION
+
+
+def discover() -> list[Found]:
+    """Every plugin installed in this environment, of any API version, by role and name."""
+    found = {one for distribution in metadata.distributions() for one in _announced(distribution)}
+    return sorted(found, key=lambda one: (ROLES.index(one.role), one.name, one.distribution))
+
+
+def _announced(distribution: metadata.Distribution) -> Iterator[Found]:
+    """The plugins of one distribution. Most have none, and are not parsed, which takes most of the time."""
+    if f"{PROJECT}." not in (distribution.read_text("entry_points.txt") or ""):
+        return
+    name, version = _name_and_version(distribution)
+    for entry in distribution.entry_points:
+        if (parsed := _group(entry.group)) is not None:
+            role, api_version = parsed
+            yield Found(entry.name, role, entry.value, name, version, api_version)
+
+
+def head(distribution: metadata.Distribution) -> list[str]:
+    """The lines of its metadata, without the description: parsing all of it takes ten times as long."""
+    return (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
+
+
+def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
+    told = dict(line.split(": ", 1) for line in head(distribution) if line.startswith(("Name: ", "Version: ")))
+    if len(told) == 2:
+        return told["Name"].strip(), told["Version"].strip()
+    return distribution.metadata["Name"], distribution.version
+
+
+def _group(group: str) -> tuple[Role, int] | None:
+    parts = group.split(".")
+    if len(parts) != 3 or parts[0] != PROJECT or parts[1] not in ROLES or parts[2][:1] != "v":
+        return None
+    return (parts[1], int(parts[2][1:])) if parts[2][1:].isdigit() else None
+
+
+def names(role: Role, among: Iterable[Found] | None = None) -> list[str]:
+    """Names of the installed plugins of one role that speak this API version."""
+    found = discover() if among is None else among
+    return sorted({one.name for one in found if one.role == role and one.api_version == API_VERSION})
+
+
+def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
+    """The one installed plugin of that name; PluginError if there is none, two, or only one for another API."""
+    of_role = [one for one in (discover() if among is None else among) if one.role == role]
+    same = [one for one in of_role if one.name == name]
+    current = [one for one in same if one.api_version == API_VERSION]
+    if len(current) > 1:
+        both = " and ".join(f"{one.distribution} {one.version}" for one in current)
+        raise PluginError(f"{role} {name!r} is claimed by {both}; uninstall one of them")
+    if current:
+        return current[0]
+    if same:
+        raise PluginError(
+            f"{role} {name!r} ({same[0].distribution} {same[0].version}) is for plugin API v{same[0].api_version};"
+            f" this llmperf speaks v{API_VERSION}; {upgrade(same[0])}"
+        )
+    if (package := published_package(role, name)) is not None:
+        from llmperf.plugins.mending import install_own
+
+        raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own()}")
+    known = {one.name for one in of_role} | {published for kind, published in PUBLISHED if kind == role}
+    raise PluginError(str(unknown("", role, name, known)))
+
+
+def upgrade(found: Found) -> str:
+    """Which of two to upgrade so that a plugin of another API version can be used."""
+    newer = f"{PROJECT}-core" if found.api_version > API_VERSION else found.distribution
+    return f"upgrade {newer}"
+
+
+PUBLISHED = {
+    ("vendor", "cpu"): "llmperf-cpu",
+    ("vendor", "nvidia"): "llmperf-nvidia",
+    ("vendor", "kunlunxin"): "llmperf-kunlunxin",
+    ("vendor", "rocm"): "llmperf-rocm",
+    ("vendor", "ascend"): "llmperf-ascend",
+    ("framework", "pytorch"): "llmperf-pytorch",
+    ("framework", "zero"): "llmperf-zero",
+    ("framework", "megatron_deepspeed"): "llmperf-megatron-deepspeed",
+    ("framework", "lora"): "llmperf-lora",
+    ("framework", "paddle"): "llmperf-paddle",
+}
+"""The project's own plugins, so that a missing one can be named."""
+
+
+def of_this_project(found: Found) -> bool:
+    """Whether a plugin is the one that this project carries under its role and name."""
+    return found.distribution == published_package(found.role, found.name)
+
+
+def published_package(role: str, name: str) -> str | None:
+    """The distribution of the project that carries a plugin, installed or not."""
+    return PUBLISHED.get((role, name))

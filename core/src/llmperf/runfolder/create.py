@@ -1,0 +1,72 @@
+"""Making a run folder: the plan, the framework's files, and space kept back for the end."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
+from llmperf.errors import UserError
+from llmperf.files.redaction import without_secrets
+from llmperf.types.plan import Plan
+
+RANK_RESERVE_BYTES = 256 * 1024
+RESULT_RESERVE_BYTES = 1024 * 1024
+BYTES_PER_LOSS_POINT = 200
+"""Upper bound of a step's part in the result."""
+
+
+def create_run_folder(run: Path, plan: Plan) -> None:
+    """Create the folder with all that the workers read; UserError if it exists, cannot be written or has no space."""
+    for name in plan.files:
+        _check_inside(name)
+    try:
+        run.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{run.parent}: cannot create: {error.strerror}") from None
+    try:
+        run.mkdir()
+    except FileExistsError:
+        raise UserError(f"{run}: already exists; choose another folder with --out") from None
+    except OSError as error:
+        raise UserError(f"{run}: cannot create: {error.strerror}") from None
+    try:
+        _fill(run, plan)
+    except BaseException as error:
+        shutil.rmtree(run, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{run}: cannot create: {error.strerror}") from None
+        raise
+
+
+def _fill(run: Path, plan: Plan) -> None:
+    for name in (filenames.RECORDS, filenames.LOGS, filenames.FILES):
+        (run / name).mkdir()
+    json_files.write_bytes(run / filenames.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
+    reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
+    json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
+    json_files.save(run / filenames.PLAN, replace(plan, env=without_secrets(plan.env)))  # ranks inherit the others
+    for name, text in plan.files.items():
+        path = run / filenames.FILES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        json_files.write_bytes(path, text.encode())
+
+
+def _check_inside(name: str) -> None:
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
+        raise UserError(f"plan.files: {name!r} is not a name inside the run folder")
+
+
+def load_plan(run: Path | str) -> Plan:
+    """The plan of a run folder, for a program that a rank runs by itself; UserError if it cannot be read."""
+    return json_files.load(Path(run) / filenames.PLAN, Plan)
+
+
+def release(run: Path) -> None:
+    """Give back the space that was kept for the end."""
+    for name in (filenames.RANK_RESERVE, filenames.RESULT_RESERVE):
+        (run / name).unlink(missing_ok=True)

@@ -1,0 +1,105 @@
+"""How a run ended, as its agents and its controller saw it: files, so that a result can be computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
+from llmperf.errors import UserError
+from llmperf.types.records import Phase
+from llmperf.types.units import Count, NonNegative, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExit:
+    """One rank process."""
+
+    rank: Count
+    pid: Count
+    exit_code: int | None = None
+    """None while it runs and when a signal ended it."""
+    signal: str | None = None
+    """Such as `SIGKILL`."""
+    at: NonNegative | None = None
+    """Seconds since the epoch when it ended; None while it runs."""
+    stopped: bool = False
+    """Whether the agent told it to end before it did."""
+    unfinished_phase: Phase | None = None
+    """The phase it was in when it ended with status 0 before it was done."""
+
+    @property
+    def bad(self) -> bool:
+        """Whether it ended of itself, with another status than 0 or before it was done."""
+        ended = self.at is not None and not self.stopped
+        return ended and (self.exit_code != 0 or self.unfinished_phase is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """`records/agent-NNN.json`: the ranks of one node."""
+
+    node_rank: Count
+    pid: Count
+    ranks: tuple[RankExit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """`ending.json`: why the controller stopped watching."""
+
+    cause: Literal["ended", "hung", "interrupted", "controller"]
+    """`ended`: the agents ended by themselves, well or not; `controller`: llmperf itself failed."""
+    rank: Count | None = None
+    """The rank that hangs, where that can be told."""
+    exception: str | None = None
+    message: str = ""
+    at: str
+    """UTC, ISO 8601."""
+    agents: tuple[int | None, ...] = ()
+    """Exit codes of the agents by node, negative for signals; None where one had to be killed."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """`machine.json`: the host of the controller."""
+
+    os: str
+    kernel: str
+    python: str
+    cpu: str | None
+    memory_bytes: Positive | None
+    environment: Mapping[str, str]
+    """Variables the ranks see, from an allow-list."""
+    other_cpu_share: NonNegative | None = None
+    """Share of the cores that other processes had just before the start; None where unknown."""
+    other_processes: Count | None = None
+    """Processes on the devices just before the start; None where unknown."""
+
+
+def read_reports(run: Path) -> list[AgentReport]:
+    """The reports of all agents that left a readable one, by node."""
+    reports = []
+    for path in sorted((run / filenames.RECORDS).glob("agent-*.json")):
+        try:
+            reports.append(json_files.load(path, AgentReport))
+        except UserError:
+            continue
+    return reports
+
+
+def read_ending(run: Path) -> Ending | None:
+    """What the controller saw at the end; None if it never got there."""
+    path = run / filenames.ENDING
+    return json_files.load(path, Ending) if path.exists() else None
+
+
+def read_host(run: Path) -> Host | None:
+    """The host; None if the run never got that far."""
+    path = run / filenames.MACHINE
+    return json_files.load(path, Host) if path.exists() else None

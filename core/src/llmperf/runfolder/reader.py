@@ -1,0 +1,91 @@
+"""Reading records back, whole files at the end or only what is new while the run goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from llmperf.files import json_files
+from llmperf.errors import UserError
+from llmperf.types.records import (
+    FailureRecord,
+    MemorySample,
+    PhaseRecord,
+    RankRecord,
+    Record,
+    StepRecord,
+)
+
+MAX_LINE_BYTES = 2**20
+MAX_FILE_BYTES = 2**30
+"""Larger record files are refused."""
+BLOCK_BYTES = 2**20
+"""What is asked for at once: memory for all of it is taken before the first byte is read."""
+
+_KINDS: dict[str, type[Record]] = {
+    "phase": PhaseRecord,
+    "step": StepRecord,
+    "rank": RankRecord,
+    "failure": FailureRecord,
+    "memory": MemorySample,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    kind: str
+
+
+def decode_record(line: bytes, where: str) -> Record:
+    """One line as the record it says it is; UserError that names `where` if it is none."""
+    kind = json_files.decode(line, _Kind, where).kind
+    if kind not in _KINDS:
+        raise UserError(f"{where}: unknown kind of record {kind[:40]!r}; expected one of: {', '.join(_KINDS)}")
+    return json_files.decode(line, _KINDS[kind], where)
+
+
+def read_records(path: Path) -> list[Record]:
+    """All records in a file, none if there is no file; a torn last line is left out.
+
+    UserError for a file that cannot be read, is too large, or holds a line that is no record.
+    """
+    if not path.exists():
+        return []
+    return list(_records(json_files.read_bytes(path, MAX_FILE_BYTES), path))
+
+
+def _records(data: bytes, path: Path) -> Iterator[Record]:
+    whole = data[: data.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.splitlines(), start=1):
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes")
+        yield decode_record(line, f"{path}:{number}")
+
+
+class RecordTail:
+    """Follows a file that is being written: each call gives the records that have come since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def new(self) -> list[Record]:
+        """Records added since the last call; empty while there is no file."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                return list(self._read(file))
+        except FileNotFoundError:
+            return []
+
+    def _read(self, file: IO[bytes]) -> Iterator[Record]:
+        rest = b""
+        while block := file.read(BLOCK_BYTES):
+            data = rest + block
+            whole, rest = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+            self._offset += len(whole)
+            yield from _records(whole, self.path)
+            if len(rest) > MAX_LINE_BYTES:
+                raise UserError(f"{self.path}: a line longer than {MAX_LINE_BYTES} bytes")

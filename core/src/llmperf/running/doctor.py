@@ -1,0 +1,96 @@
+"""What is missing on this machine for which plugin, and what mends it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from llmperf.cases.readable import check_readable
+from llmperf.plugins.discovery import PUBLISHED, Found, discover, find
+from llmperf.errors import PluginImportError, UserError
+from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
+from llmperf.planning.vendors import asked
+from llmperf.plugins.loading import Plugins, catalogue_problems
+from llmperf.plugins.requirements import unmet_requirements
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at."""
+
+    subject: str
+    state: Literal["ok", "missing", "broken"]
+    message: str
+    mend: str | None = None
+    """The command that mends it."""
+
+
+def examine() -> list[Diagnosis]:
+    """Every installed plugin, every plugin of the project that is not, and the host's tools."""
+    found = discover()
+    installed = {(one.role, one.name) for one in found}
+    looked = [diagnosis for one in found for diagnosis in _plugin(one)]
+    for role, name in PUBLISHED:
+        if (role, name) not in installed:
+            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
+    return looked + list(_host())
+
+
+def _plugin(found: Found) -> Iterator[Diagnosis]:
+    subject = f"{found.role} {found.name}"
+    unmet = unmet_requirements(found.distribution)
+    if unmet:  # which is why it may not load
+        message = f"{found.distribution} needs {', '.join(map(str, unmet))}"
+        yield Diagnosis(subject, "broken", message, install(unmet))
+        return
+    try:
+        find(found.role, found.name)
+        plugins = Plugins([found])
+        check_readable(plugins)
+    except UserError as error:
+        gone = moved(found)
+        message = f"{error}; {gone}" if gone else str(error)
+        yield Diagnosis(subject, "broken", message, _mend(found, error))
+        return
+    if found.role == "vendor":
+        yield from _devices(subject, found, plugins)
+    else:
+        yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
+
+
+def _mend(found: Found, error: UserError) -> str | None:
+    """The command that mends a plugin, if any: installing it again mends no mistake in its source."""
+    rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
+    if len(rivals) > 1:
+        return uninstall(*(one.distribution for one in rivals))
+    return reinstall(found.distribution) if isinstance(error, PluginImportError) else None
+
+
+def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
+    try:
+        probe = asked(found, plugins)
+    except UserError as error:
+        yield Diagnosis(subject, "broken", str(error))
+        return
+    if probe.devices:
+        yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
+    elif not probe.problems:
+        yield Diagnosis(subject, "missing", "sees no device")
+    for runtime, reason in probe.offers.runtime_problems.items() if probe.devices else ():
+        yield Diagnosis(f"{subject}, {runtime}", "missing", reason)
+    for problem in probe.problems:
+        yield Diagnosis(subject, "missing", problem)
+    for problem in catalogue_problems(found, plugins):
+        yield Diagnosis(f"{subject}, catalogue", "missing", problem)
+
+
+def _host() -> Iterator[Diagnosis]:
+    if any(one.name == "zero" for one in discover()) and shutil.which("g++") is None:
+        yield Diagnosis(
+            "host compiler",
+            "missing",
+            "no g++: framework.optimizer=deepspeed cannot be built",
+            "apt-get install g++",
+        )

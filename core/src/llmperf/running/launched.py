@@ -1,0 +1,164 @@
+"""One run: folder, launch, watch, result. Whatever happens, nothing is left running and a result says what it was."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
+from llmperf.plugins.asking import asking
+from llmperf.plugins.faults import blaming, who
+from llmperf.plugins.discovery import Found
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.launching.controller import Controller
+from llmperf.runfolder.create import create_run_folder, release
+from llmperf.launching.host import this_host
+from llmperf.launching.progress import Progress
+from llmperf.launching.rank_logs import shorten
+from llmperf.launching.second_start import port_was_taken
+from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.moment import Moment
+from llmperf.measuring.sampler import Sampler
+from llmperf.plugins.loading import Plugins
+from llmperf.files.redaction import secret_values
+from llmperf.results.build import build_result
+from llmperf.runfolder.endings import Ending
+from llmperf.types.devices import DeviceSample
+from llmperf.types.plan import Launcher, Plan
+from llmperf.types.result import Result
+
+SAMPLE_SECONDS = 1.0
+
+
+def run_plan(
+    plan: Plan,
+    run_dir: Path,
+    plugins: Plugins,
+    watch: Callable[[Progress], None] | None = None,
+    warn: Callable[[str], None] | None = None,
+    sample_seconds: float = SAMPLE_SECONDS,
+) -> Result:
+    """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
+
+    `watch` is called about five times a second with how far the run has come, `warn` before the start with a line for
+    each thing that disturbs it. SIGINT, SIGTERM and SIGHUP end the run
+    as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not there.
+    """
+    if plan.problems:
+        raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
+    if not plan.agent:
+        raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
+    owner, launcher = find_launcher(plugins, plan.launcher)
+    began = Moment.now()
+    run = _absolute(run_dir)
+    create_run_folder(run, plan)
+    with blaming(owner, f"launcher {plan.launcher!r}"):
+        controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
+    sampler = _sampler(run, plan, plugins, sample_seconds)
+    with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
+        try:
+            ending = _watched(run, plan, controller, sampler, wakeup, watch, warn, began)
+        except BaseException as error:
+            codes = controller.stop()
+            failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
+            with suppress(UserError):  # the error that matters is the one being raised
+                _conclude(run, plan, failed)
+            raise
+        return _conclude(run, plan, ending)
+
+
+def _absolute(folder: Path) -> Path:
+    """A folder from the root on; UserError if the working directory is gone."""
+    try:
+        return folder.absolute()
+    except FileNotFoundError:
+        raise UserError(f"{folder}: the working directory does not exist any more") from None
+
+
+def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
+    """The launcher of that name, with the plugin that has it; UserError if no loaded plugin has it, or two have."""
+    found: dict[str, list[tuple[str, Launcher]]] = {}
+    for owner, launcher in plugins.collect_items("llmperf_launchers"):
+        if not isinstance(getattr(launcher, "name", None), str):
+            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
+        found.setdefault(launcher.name, []).append((owner, launcher))
+    if name not in found:
+        raise unknown("launcher", "launcher", name, found)
+    if len(found[name]) > 1:
+        raise UserError(
+            f"launcher {name!r} comes from {' and '.join(owner for owner, _ in found[name])}; uninstall one"
+        )
+    provider, launcher = found[name][0]
+    return plugins.found(provider), launcher
+
+
+def _watched(
+    run: Path,
+    plan: Plan,
+    controller: Controller,
+    sampler: Sampler,
+    wakeup: Wakeup,
+    watch: Callable[[Progress], None] | None,
+    warn: Callable[[str], None] | None,
+    began: Moment,
+) -> Ending:
+    before = sampler.look()
+    json_files.save(run / filenames.MACHINE, replace(this_host(plan.env), **before._asdict()))
+    if warn is not None:
+        for line in before.lines:
+            warn(line)
+    controller.start()
+    sampler.start()
+    try:
+        cause = controller.watch(wakeup, watch)
+        codes = controller.stop(wakeup)
+        if cause == "ended" and any(codes) and port_was_taken(run, plan):
+            controller.start_again()
+            cause = controller.watch(wakeup, watch)
+            codes = controller.stop(wakeup)
+    finally:
+        sampler.stop()
+    notes = controller.notes
+    if sampler.problem:
+        notes += (sampler.problem,)
+    return _ending(cause, began, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
+
+
+def _ending(cause: str, began: Moment, **known: object) -> Ending:
+    """An ending now, by the wall clock as it was when the run began: one that is set meanwhile moves no time of it."""
+    seconds = began.at + time.monotonic() - began.monotonic
+    at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")
+    return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
+
+
+def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
+    release(run)
+    for log in sorted((run / filenames.LOGS).glob("*.log")):  # of ranks whose agent was killed, and of the agents
+        shorten(log)
+    json_files.save(run / filenames.ENDING, ending)
+    result = build_result(run, secret_values({**os.environ, **plan.env}))
+    json_files.save(run / filenames.RESULT, result)
+    return result
+
+
+def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sampler:
+    here = plan.launcher == "local" and plan.layout.nodes == 1
+    if not plugins.answers("llmperf_query_memory"):
+        return Sampler(run / filenames.MEMORY, lambda _: (), (), interval, here)
+    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
+    hook = "llmperf_query_memory"
+
+    def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+        with asking(who(plugins.owner(hook)), hook):
+            return tuple(plugins.ask(hook, devices=devices))
+
+    return Sampler(run / filenames.MEMORY, query, tuple(device.index for device in used), interval, here)

@@ -1,0 +1,67 @@
+"""From a draft to checked results: the whole of `llmperf run` but its printing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmperf.files.json_files import save, write_bytes
+from llmperf.errors import Refused, UserError
+from llmperf.planning.build import now, run_id
+from llmperf.planning.draft import Draft
+from llmperf.runfolder.filenames import REPORT, RESULT
+
+if TYPE_CHECKING:
+    from llmperf.launching.progress import Progress
+    from llmperf.plugins.loading import Plugins
+    from llmperf.types.result import Result
+
+Watch = Callable[["Progress"], None]
+
+
+def refuse_problems(draft: Draft) -> None:
+    """Refused with every problem of a draft, a line each, if it has any."""
+    if draft.problems or draft.plan is None:
+        told = (f"{problem.where}: {problem.message}" for problem in draft.problems)
+        raise Refused(f"case {draft.spec.case} cannot run here:", told)
+    if not draft.machine.here:
+        raise UserError("a machine named with --on can be planned for, not run on")
+
+
+def measure(
+    draft: Draft, out: Path, repeat: int, watch: Watch | None, warn: Callable[[str], None] | None = None
+) -> Iterator[tuple[Path, Result]]:
+    """Run a draft's plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
+
+    Raises UserError before anything is started if the draft has problems or the folder cannot be written.
+    """
+    from llmperf.running.launched import run_plan
+
+    refuse_problems(draft)
+    assert draft.plan is not None
+    assert draft.plugins is not None
+    for _ in range(repeat):
+        name = run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework)
+        plan = replace(draft.plan, run_id=name, created=now())
+        folder = out / plan.run_id
+        result = check(run_plan(plan, folder, draft.plugins, watch, warn), folder, draft.plugins)
+        yield folder, result
+        if result.status == "aborted":
+            return
+
+
+def check(result: Result, folder: Path, plugins: Plugins) -> Result:
+    """The result with the findings of the core and of the run's plugins in it, saved beside its Markdown report.
+
+    They are those that `validate` gives on the same folder, of the records too.
+    """
+    from llmperf.reporting.markdown import render_markdown
+    from llmperf.validation.check import findings
+    from llmperf.validation.run_folder import recorded_findings
+
+    checked = replace(result, findings=(*findings(result, plugins), *recorded_findings(folder)))
+    save(folder / RESULT, checked)
+    write_bytes(folder / REPORT, render_markdown(checked).encode())
+    return checked

@@ -1,0 +1,116 @@
+"""`llmperf pack`: run folders as one archive with a manifest and a README."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from llmperf import __version__
+
+from llmperf.runfolder import filenames
+from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
+from llmperf.errors import Refused, UserError
+from llmperf.types.result import Result
+from llmperf.types.submission import Manifest
+from llmperf.validation.finding_files import MANIFEST
+from llmperf.submissions.members import README, SINGLE, configured_files, is_packed
+
+FOLDERS = (filenames.RECORDS, filenames.FILES)
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every member, so that the same runs give the same members."""
+
+
+def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bool = False) -> Manifest:
+    """Write the archive of some run folders, whole or not at all.
+
+    Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
+    a file cannot be read.
+    """
+    if output.exists():
+        raise UserError(f"{output}: is there already; choose another name with -o")
+    if not output.name.endswith(".zip"):
+        raise UserError(f"{output}: expected a name that ends with .zip")
+    results = [_checked(run) for run in runs]
+    names = [run.resolve().name for run in runs]
+    hidden = next((name for name in names if name.startswith(".")), None)
+    if hidden is not None:
+        raise UserError(f"expected the name of a run folder, found the hidden {hidden!r}: rename it")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"two run folders are called {twice[0]!r}: give each once")
+    members = {README: _readme(results, language).encode("utf-8", "backslashreplace")}
+    for name, run in zip(names, runs, strict=True):
+        members |= {f"{name}/{path.relative_to(run).as_posix()}": read_bytes(path) for path in _files(run, with_logs)}
+    manifest = _manifest(names, members)
+    write_bytes(output, _zipped({MANIFEST: encode_pretty(manifest), **dict(sorted(members.items()))}))
+    return manifest
+
+
+def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
+    """One line for each run that failed or was simulated: part of the story, but no figure to hand in."""
+    from llmperf.validation.typed import read_run_result
+
+    for run in runs:
+        result = read_run_result(run)
+        if result.status != "complete":
+            yield f"{run.name} is {result.status}"
+        elif result.hardware.simulated:
+            yield f"{run.name} ran on a simulated device"
+
+
+def _checked(run: Path) -> Result:
+    from llmperf.validation.check import Validator
+    from llmperf.validation.typed import read_run_result
+
+    if not (run / filenames.RESULT).is_file():
+        raise UserError(f"{run}: expected a run folder with {filenames.RESULT}, found none")
+    judged = Validator(submitted=True).validated(run)
+    told = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
+    if told:
+        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in told)
+        raise Refused(f"{run}: not valid, so not packed:", lines)
+    return read_run_result(run)
+
+
+def _files(run: Path, with_logs: bool) -> Iterator[Path]:
+    """The regular files of a run that its result rests on; logs only if asked for, as they may hold anything."""
+    configured = configured_files(run)
+    yield from (run / name for name in SINGLE if (run / name).is_file())
+    for folder in (*FOLDERS, filenames.LOGS) if with_logs else FOLDERS:
+        for path in sorted((run / folder).rglob("*")):
+            inside = is_packed(path.relative_to(run).as_posix(), configured)
+            if inside and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _readme(results: Sequence[Result], language: str) -> str:
+    from llmperf.reporting.markdown_runs import render_runs
+
+    return render_runs(results, language)
+
+
+def _manifest(runs: Sequence[str], members: dict[str, bytes]) -> Manifest:
+    from llmperf_schemas import MANIFEST_SCHEMA
+
+    return Manifest(
+        schema=MANIFEST_SCHEMA,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        llmperf_version=__version__,
+        runs=tuple(sorted(runs)),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(members.items())},
+    )
+
+
+def _zipped(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+    return buffer.getvalue()

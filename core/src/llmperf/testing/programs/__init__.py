@@ -1,1 +1,0 @@
-"""What the kit runs in processes of its own: each writes one document of `llmperf.testing.observations`."""

@@ -1,0 +1,178 @@
+"""A vendor's table of devices, `peaks.toml`: what each can do at best, by its exact name and by nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from llmperf.files.toml_file import read_toml
+from llmperf.files.json_files import convert
+from llmperf.errors import UserError, unknown
+from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Probe
+
+Amount = Annotated[float, msgspec.Meta(gt=0)]
+Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
+"""In 1e12 FLOP/s; no device does a hundredth of the upper limit with 16 bits, so more are FLOP/s by mistake."""
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}(-\d{2}){0,2}$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakEntry:
+    """One `[[device]]` of the table."""
+
+    model: Text
+    """The name that the vendor's library shows."""
+    aliases: tuple[Text, ...] = ()
+    """Other names for exactly this device."""
+    memory_gib: Amount | None = None
+    """Of the whole device; left out where unknown."""
+    memory_gb_per_second: Amount | None = None
+    """Bandwidth of that memory."""
+    interconnect: Text | None = None
+    """Between devices, such as `NVLink 600 GB/s`."""
+    dense_tflops: Mapping[Precision, Tflops]
+    """By dtype, in 1e12 FLOP/s; without sparsity."""
+    source: Text
+    """The document, and the place in it, or how the figure was come by."""
+    date: Date
+    """Of the document: a year, month or day in ISO form."""
+    confidence: Literal["datasheet", "measured", "low"] = "datasheet"
+    """How much the source is worth."""
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What else the vendor's plugin wants to know of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeakTable:
+    """The devices a vendor knows; read it once and keep it."""
+
+    vendor: str
+    """Name of the vendor plugin; before a device's name it is left out of comparisons."""
+    entries: tuple[PeakEntry, ...]
+    """In the order of the file."""
+    by_name: Mapping[str, PeakEntry]
+    """Each entry under its normalised model and aliases."""
+    problems: tuple[str, ...] = ()
+    """One line for each entry or figure that was skipped: where, what was expected, what was found."""
+
+    @classmethod
+    def read(cls, path: Path, vendor: str) -> PeakTable:
+        """The table in a file.
+
+        An entry with unknown or missing keys, or with figures that are not positive, is skipped with a line in
+        `problems`; so is a figure of an unknown dtype, and a name that two entries give. UserError, with the file and
+        the place in it, if no entry is left, and for a file that is no such table.
+        """
+        document = read_toml(path)
+        for key in document.keys() - {"device"}:
+            raise unknown(str(path), "key", key, ["device"])
+        listed = document.get("device", [])
+        if not isinstance(listed, list):
+            raise UserError(f"{path}: device: expected [[device]] tables, found {listed!r}")
+        entries: list[PeakEntry] = []
+        problems: list[str] = []
+        for place, table in enumerate(listed):
+            try:
+                entries.append(_entry(table, f"{path}: device[{place}]", problems))
+            except UserError as error:
+                problems.append(f"{error}; the entry is skipped")
+        by_name = _by_name(entries, vendor, path, problems)
+        if problems and not by_name:
+            raise UserError(problems[0])
+        return cls(vendor, tuple(entries), by_name, tuple(problems))
+
+    def find(self, device_model: str) -> PeakEntry | None:
+        """The entry whose model or alias is this name, compared whole; None for any other device."""
+        return self.by_name.get(normalised(device_model, self.vendor))
+
+    def peak_flops(self, device_model: str, dtype: Precision) -> PeakFlops | None:
+        """What `llmperf_peak_flops` answers; None if the device, or its figure for `dtype`, is not in the table."""
+        entry = self.find(device_model)
+        if entry is None or dtype not in entry.dense_tflops:
+            return None
+        return PeakFlops(
+            device_model=device_model,
+            dtype=dtype,
+            flops_per_second=float(round(entry.dense_tflops[dtype] * 1e12)),
+            source=entry.source,
+            date=entry.date,
+            confidence=entry.confidence,
+        )
+
+    def catalogue(self, offers: Callable[[PeakEntry], Offers]) -> list[Probe]:
+        """What `llmperf_catalogue` answers: one simulated device for each entry, with what `offers` says of it."""
+        return [
+            Probe(
+                vendor=self.vendor,
+                devices=(_device(entry),),
+                offers=offers(entry),
+                interconnect=entry.interconnect,
+                simulated=True,
+                problems=self.problems,
+            )
+            for entry in self.entries
+        ]
+
+
+def normalised(model: str, vendor: str) -> str:
+    """A device's name without case, spaces, dashes, underscores and the vendor's name before it."""
+    return re.sub(r"[\s_-]+", "", model).lower().removeprefix(vendor)
+
+
+def device_names(device: DeviceInfo) -> list[str]:
+    """What a device is called: its model, and the aliases its vendor gives (`details["aliases"]`, comma separated)."""
+    aliases = [alias.strip() for alias in device.details.get("aliases", "").split(",")]
+    return [device.model, *(alias for alias in aliases if alias)]
+
+
+def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
+    if isinstance(table, dict):
+        known = [one.name for one in fields(PeakEntry)]
+        for key in table.keys() - set(known):
+            raise unknown(where, "key", key, known)
+        where = f"{where} ({table.get('model')})"
+        if isinstance(table.get("dense_tflops"), dict):
+            table = {**table, "dense_tflops": _of_known_dtypes(table["dense_tflops"], where, problems)}
+    return convert(table, PeakEntry, where)
+
+
+def _of_known_dtypes(figures: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """The figures of dtypes that this llmperf knows; a newer one may know more."""
+    dtypes = get_args(Precision)
+    for dtype in figures.keys() - set(dtypes):
+        fault = unknown(f"{where}: dense_tflops", "dtype", dtype, dtypes)
+        problems.append(f"{fault}; the figure is skipped")
+    return {dtype: figure for dtype, figure in figures.items() if dtype in dtypes}
+
+
+def _by_name(entries: list[PeakEntry], vendor: str, path: Path, problems: list[str]) -> dict[str, PeakEntry]:
+    """Each entry under its names; under one that two entries give, neither. Of two of one model the second goes."""
+    found: dict[str, PeakEntry] = {}
+    shared: set[str] = set()
+    for entry in list(entries):
+        for name in (entry.model, *entry.aliases):
+            other = found.setdefault(normalised(name, vendor), entry)
+            if other is not entry:
+                shared.add(normalised(name, vendor))
+                fault = f"expected names of one device each, found {name!r} for {other.model} too"
+                problems.append(f"{path}: ({entry.model}): {fault}; neither has that name")
+        if normalised(entry.model, vendor) in shared:
+            entries.remove(entry)
+    return {name: entry for name, entry in found.items() if name not in shared}
+
+
+def _device(entry: PeakEntry) -> DeviceInfo:
+    bandwidth = entry.memory_gb_per_second
+    details = {
+        **({"aliases": ", ".join(entry.aliases)} if entry.aliases else {}),
+        **({} if bandwidth is None else {"memory_bandwidth": f"{bandwidth:g} GB/s"}),
+        **entry.details,
+    }
+    memory = None if entry.memory_gib is None else round(entry.memory_gib * 2**30)
+    return DeviceInfo(index=0, model=entry.model, memory_bytes=memory, details=details)

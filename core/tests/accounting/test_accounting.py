@@ -1,0 +1,273 @@
+"""Parameters, FLOPs, MFU and model states: known totals, formulas that compute to what they say, unknown stays None."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import llmperf
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf.accounting.flops import count_flops
+from llmperf.accounting.lora import lora_parameters
+from llmperf.accounting.memory import stage_parameters, stage_state_bytes, state_bytes
+from llmperf.accounting.mfu import utilisation
+from llmperf.accounting.parameters import count_parameters
+from llmperf.files.json_files import convert
+from llmperf.errors import UserError
+from llmperf.plugins.loading import Plugins
+from llmperf.types import Layout, Lora, Model, PeakFlops, Workload
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+GIB = 2**30
+
+
+def model(name: str) -> Model:
+    path = Path(llmperf.__file__).parent / "data" / "models" / f"{name}.toml"
+    return convert(tomllib.loads(path.read_text(encoding="utf-8")), Model, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("llama1_7b", 6_738_415_616),
+        ("llama1_13b", 13_015_864_320),
+        ("llama2_7b", 6_738_415_616),
+        ("llama2_70b", 68_976_648_192),
+        ("llama3_8b", 8_030_261_248),
+        ("baichuan2_7b", 7_505_973_248),
+        ("baichuan2_13b", 13_896_668_160),
+        ("aquila2_7b", 7_295_537_152),
+    ],
+)
+def test_published_totals(name: str, total: int) -> None:
+    assert count_parameters(model(name)).total == total
+
+
+def test_parts_of_a_model_by_hand() -> None:
+    """Two layers, width 8, 4 heads of 2, 2 of them for keys and values, MLP 20, 10 tokens."""
+    facts = replace(
+        model("llama_tiny"),
+        vocab_size=10,
+        hidden_size=8,
+        intermediate_size=20,
+        layers=2,
+        attention_heads=4,
+        kv_heads=2,
+    )
+    parts = count_parameters(facts)
+    assert parts.input_embedding == 10 * 8
+    assert parts.attention == 2 * (8 * 8 + 8 * 4 + 8 * 4 + 8 * 8)
+    assert parts.mlp == 2 * 3 * 8 * 20
+    assert parts.norms == 2 * 2 * 8 + 8
+    assert parts.head == 10 * 8
+    assert parts.total == parts.looked_up + parts.norms + parts.multiplied
+
+
+def test_tied_embedding_is_counted_once_and_multiplied() -> None:
+    free = model("llama3_8b")
+    tied = replace(free, tied_embeddings=True)
+    embedding = free.vocab_size * free.hidden_size
+    assert count_parameters(free).total - count_parameters(tied).total == embedding
+    assert count_flops(tied, Workload(seq_len=1)).embedding_parameters == 0
+    assert count_flops(free, Workload(seq_len=1)).embedding_parameters == embedding
+    # the device multiplies the same matrices either way
+    assert count_parameters(tied).multiplied == count_parameters(free).multiplied
+
+
+def value_of(formula: str) -> float:
+    """What a formula string computes to: sums of products, one difference in brackets; a note after a semicolon."""
+    text = formula.partition(";")[0].replace(",", "")
+    text = re.sub(r"\((\d+) - (\d+)\)", lambda found: str(int(found[1]) - int(found[2])), text)
+    return sum(prod(int(factor) for factor in term.split(" x ")) for term in text.split(" + "))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("adapters", [None, 4_194_304])
+@pytest.mark.parametrize("name", ["llama2_7b", "baichuan2_13b", "llama_tiny"])
+def test_formulas_compute_to_their_figure(name: str, adapters: int | None, checkpointing: bool) -> None:
+    workload = Workload(seq_len=2048, gradient_checkpointing=checkpointing, lora_parameters=adapters)
+    for entry in count_flops(model(name), workload).per_token:
+        assert value_of(entry.formula) == entry.flops
+
+
+def test_conventions_of_llama2_7b() -> None:
+    """By hand: N = 6,738,415,616, embedding 131,072,000, L = 32, H = 4096, S = 4096."""
+    flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
+    parameters, embedding, square = 6_738_415_616, 131_072_000, 32 * 4096 * 4096
+    assert flops.of("nominal").flops == 42e9
+    assert flops.of("exact").flops == 6 * parameters
+    assert flops.of("palm").flops == 6 * parameters + 12 * square
+    assert flops.of("causal").flops == 6 * (parameters - embedding) + 6 * square
+    assert flops.of("hfu").flops == flops.of("palm").flops
+    with pytest.raises(KeyError):
+        flops.of("guessed")
+
+
+def test_only_hfu_counts_what_checkpointing_computes_again() -> None:
+    plain = count_flops(model("llama2_7b"), Workload(seq_len=4096))
+    again = count_flops(model("llama2_7b"), Workload(seq_len=4096, gradient_checkpointing=True))
+    for before, after in zip(plain.per_token, again.per_token, strict=True):
+        recomputed = any("recomputed" in term for term in after.leaves_out)
+        if after.convention == "hfu":
+            assert after.flops == pytest.approx(before.flops * 4 / 3)
+            assert not recomputed
+        else:
+            assert after.flops == before.flops
+            assert recomputed
+
+
+def test_every_convention_says_what_it_leaves_out() -> None:
+    flops = count_flops(model("llama3_8b"), Workload(seq_len=4096))
+    left_out = {entry.convention: " ".join(entry.leaves_out) for entry in flops.per_token}
+    assert "beyond the nominal size: 6 x 30,261,248" in left_out["nominal"]
+    assert "attention" in left_out["nominal"]
+    assert "attention scores" in left_out["exact"]
+    assert "attention" not in left_out["palm"]
+    assert "masked half of attention" in left_out["causal"]
+    assert all("element-wise" in text for text in left_out.values())
+
+
+def test_lora_trains_two_thirds_and_the_adapters() -> None:
+    facts = model("llama2_7b")
+    adapters = lora_parameters(facts, Lora(rank=8, target_modules=("q_proj", "v_proj")))
+    assert adapters == 4_194_304  # 32 layers x 2 projections x 8 x (4096 + 4096)
+    full = count_flops(facts, Workload(seq_len=512))
+    lora = count_flops(facts, Workload(seq_len=512, lora_parameters=adapters))
+    assert lora.of("nominal").flops == 4 * 7e9
+    assert lora.of("exact").flops == pytest.approx(full.of("exact").flops * 2 / 3 + 6 * adapters)
+    attention = full.of("palm").flops - full.of("exact").flops
+    assert lora.of("palm").flops - lora.of("exact").flops == attention  # scores have no weights to freeze
+
+
+def test_grouped_heads_make_smaller_adapters() -> None:
+    everywhere = Lora(rank=1, target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "down_proj"))
+    per_layer = 8192 + (4096 + 1024) * 2 + 8192 + (4096 + 14336) * 2
+    assert lora_parameters(model("llama3_8b"), everywhere) == 32 * per_layer
+
+
+def test_baichuan_has_one_packed_projection() -> None:
+    assert lora_parameters(model("baichuan2_7b"), Lora(rank=8, target_modules=("W_pack",))) == 32 * 8 * 4 * 4096
+    with pytest.raises(UserError, match="unknown projection 'q_proj'"):
+        lora_parameters(model("baichuan2_7b"), Lora())
+
+
+def test_unknown_lora_target_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'q_proj'"):
+        lora_parameters(model("llama2_7b"), Lora(target_modules=("q_prj",)))
+
+
+def test_core_answers_the_flop_hook() -> None:
+    facts, workload = model("llama_mini"), Workload(seq_len=256)
+    assert Plugins().ask("llmperf_count_flops", model=facts, workload=workload) == count_flops(facts, workload)
+
+
+PEAK = PeakFlops(device_model="A", dtype="bf16", flops_per_second=312e12, source="datasheet", date="2021-06")
+
+
+def test_mfu_is_throughput_times_flops_over_the_share_of_the_peak() -> None:
+    flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
+    whole = utilisation(flops, 2868, PEAK, 1.0)
+    half = utilisation(flops, 1434, PEAK, 0.5)
+    assert [one.convention for one in whole if one.headline] == ["nominal"]
+    for one, other, entry in zip(whole, half, flops.per_token, strict=True):
+        assert one.value == pytest.approx(2868 * entry.flops / 312e12)
+        assert other.value == pytest.approx(one.value)
+        assert (one.peak_dtype, one.peak_source, one.formula) == ("bf16", "datasheet", entry.formula)
+        assert other.peak_flops_per_second == 156e12
+
+
+def test_mfu_is_null_without_peak_or_throughput() -> None:
+    flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
+    for one in utilisation(flops, 2868, None, 1.0):
+        assert (one.value, one.peak_flops_per_second, one.peak_source) == (None, None, None)
+        assert one.flops_per_token > 0
+    assert all(one.value is None for one in utilisation(flops, None, PEAK, 1.0))
+    assert all(one.value is None for one in utilisation(flops, 2868, replace(PEAK, flops_per_second=0.0), 1.0))
+    assert all(one.value == 0 for one in utilisation(flops, 0.0, PEAK, 1.0))
+
+
+def layout(stage: int, data_parallel: int = 1, tensor_parallel: int = 1, pipeline_parallel: int = 1) -> Layout:
+    return Layout(
+        nodes=1,
+        devices_per_node=data_parallel * tensor_parallel * pipeline_parallel,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        data_parallel=data_parallel,
+        sharding_stage=stage,  # type: ignore[arg-type]
+        sharding_degree=data_parallel if stage else 1,
+    )
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.88)])
+def test_states_are_those_of_the_zero_paper(stage: int, gigabytes: float) -> None:
+    """Figure 1 of the ZeRO paper: 7.5B parameters, 64-way data parallel, mixed precision."""
+    assert state_bytes(7_500_000_000, layout(stage, 64), "fp16") / 1e9 == pytest.approx(gigabytes, rel=0.01)
+
+
+def test_what_the_update_holds_is_divided_as_optimiser_states_are() -> None:
+    assert state_bytes(1000, layout(0), "bf16", update_bytes=4) == (16 + 4) * 1000
+    assert state_bytes(1000, layout(1, 2), "bf16", update_bytes=6) == 4 * 1000 + (12 + 6) * 500
+    assert state_bytes(1000, layout(1, 2), "bf16", trainable=100, update_bytes=6) == 2 * 1000 + 2 * 100 + (12 + 6) * 50
+
+
+def test_fp32_states_have_no_second_copy() -> None:
+    assert state_bytes(1000, layout(0), "fp32") == 16 * 1000
+    assert state_bytes(1000, layout(1, 2), "tf32") == 8 * 1000 + 8 * 500
+
+
+def test_tensor_parallel_divides_all_states() -> None:
+    assert state_bytes(8_000_000, layout(0, 1, 4), "bf16") == 16 * 2_000_000
+
+
+def test_stages_hold_equal_layers_and_the_ends_hold_more() -> None:
+    facts = model("llama1_7b")
+    embedding, hidden = 32_000 * 4096, 4096
+    layer = (count_parameters(facts).total - 2 * embedding - hidden) // 32
+    first, second, third, last = stage_parameters(facts, 4)
+    assert (first, second, third, last) == (
+        8 * layer + embedding,
+        8 * layer,
+        8 * layer,
+        8 * layer + embedding + hidden,
+    )
+    assert stage_state_bytes(facts, layout(0, 1, 2, 4), "fp16") == tuple(8 * n for n in stage_parameters(facts, 4))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_stages_share_a_model_and_both_ends_hold_tied_embeddings(stages: int) -> None:
+    facts = model("llama_tiny")
+    assert sum(stage_parameters(facts, stages)) == count_parameters(facts).total
+    tied = replace(facts, tied_embeddings=True)
+    twice = tied.vocab_size * tied.hidden_size if stages > 1 else 0
+    assert sum(stage_parameters(tied, stages)) == count_parameters(tied).total + twice
+
+
+def test_frozen_weights_have_no_gradients_or_states() -> None:
+    facts = model("llama2_7b")
+    total, adapters = count_parameters(facts).total, 4_194_304
+    assert state_bytes(total, layout(0), "fp32", adapters) == 4 * total + 12 * adapters
+    assert state_bytes(total, layout(0), "fp32", adapters) < 26 * GIB  # fits where training all of it does not
+    assert state_bytes(total, layout(0), "fp32") > 100 * GIB
+
+
+@given(
+    parameters=st.integers(1, 10**12),
+    stage=st.integers(0, 3),
+    ranks=st.integers(1, 4096),
+    precision=st.sampled_from(["fp32", "tf32", "bf16", "fp16"]),
+)
+def test_sharding_never_needs_more(parameters: int, stage: int, ranks: int, precision: str) -> None:
+    here = state_bytes(parameters, layout(stage, ranks), precision)
+    assert here <= 16 * parameters
+    assert here * ranks >= 16 * parameters
+    if stage:
+        assert here <= state_bytes(parameters, layout(stage - 1, ranks), precision)

@@ -1,0 +1,146 @@
+"""Every convention against the matrix products that PyTorch's own FLOP counter sees on the meta device.
+
+The counter sees products only, all of S x S in eager attention, and no input embedding. So the conventions are compared
+after the terms that they leave out are added and the terms that they add are taken away; each test names them.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import llmperf
+import pytest
+from llmperf.accounting.flops import attention_forward, count_flops
+from llmperf.accounting.lora import lora_parameters
+from llmperf.accounting.parameters import count_parameters
+from llmperf.files.json_files import convert
+from llmperf.types import Lora, Model, Workload
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("llmperf_pytorch")
+pytestmark = pytest.mark.slow
+
+NAMES = ("llama2_7b", "llama3_8b", "baichuan2_13b")
+SEQ_LEN = 4096
+
+
+@cache
+def facts(name: str) -> Model:
+    path = Path(llmperf.__file__).parent / "data" / "models" / f"{name}.toml"
+    return convert(tomllib.loads(path.read_text(encoding="utf-8")), Model, name)
+
+
+def on_meta(model: Model, checkpointing: bool = False) -> torch.nn.Module:
+    from llmperf_pytorch.baichuan import Baichuan
+    from llmperf_pytorch.llama import Llama
+
+    with torch.device("meta"):
+        kind = Baichuan if model.family == "baichuan" else Llama
+        return kind(model, "eager", checkpointing).train()
+
+
+def counted(module: torch.nn.Module, seq_len: int) -> float:
+    """FLOPs per token of one forward and backward pass, batch 1."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    ids = torch.zeros(1, seq_len, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        logits(module, ids).sum().backward()
+    return counter.get_total_flops() / seq_len
+
+
+def logits(module: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    """Of Llama with its mask given: transformers would look into the ids for it, and meta tensors have no content."""
+    from transformers import LlamaForCausalLM
+
+    if not isinstance(module, LlamaForCausalLM):
+        return module(ids)
+    mask = torch.zeros(1, 1, ids.shape[1], ids.shape[1], device="meta")
+    return LlamaForCausalLM.forward(module, input_ids=ids, attention_mask=mask, use_cache=False).logits
+
+
+@cache
+def counted_model(name: str, checkpointing: bool = False) -> float:
+    return counted(on_meta(facts(name), checkpointing), SEQ_LEN)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "baichuan2_7b", "llama1_13b"])
+def test_parameters_are_those_of_the_definition(name: str) -> None:
+    real = sum(parameter.numel() for parameter in on_meta(facts(name)).parameters())
+    assert count_parameters(facts(name)).total == real
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conventions_against_the_counter(name: str) -> None:
+    model = facts(name)
+    parts, flops = count_parameters(model), count_flops(model, Workload(seq_len=SEQ_LEN))
+    attention = 3 * attention_forward(model, SEQ_LEN)
+    looked_up, norms = 6 * parts.looked_up, 6 * parts.norms
+    beyond_nominal = 6 * (parts.total - model.nominal_parameters)
+    left_out = {
+        "nominal": beyond_nominal + attention,
+        "exact": attention,
+        "palm": 0,
+        "causal": attention / 2,  # the eager kernel computes the masked half too
+        "hfu": 0,
+    }
+    added = {
+        "nominal": looked_up + norms,
+        "exact": looked_up + norms,
+        "palm": looked_up + norms,
+        "causal": norms,
+        "hfu": looked_up + norms,
+    }
+    for entry in flops.per_token:
+        comparable = entry.flops + left_out[entry.convention] - added[entry.convention]
+        assert comparable == pytest.approx(counted_model(name), rel=0.001), entry
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recomputed_forward_against_the_counter(name: str) -> None:
+    model = facts(name)
+    parts = count_parameters(model)
+    flops = count_flops(model, Workload(seq_len=SEQ_LEN, gradient_checkpointing=True))
+    extra = flops.of("hfu").flops - flops.of("palm").flops
+    # the head is outside the checkpointed layers, and torch stops before a layer's last product, whose result no
+    # gradient needs; the input embedding and the norms are no matrix products
+    last_products = model.layers * model.hidden_size * model.intermediate_size
+    not_recomputed = 2 * (parts.head + last_products + parts.looked_up + parts.norms)
+    recomputed = counted_model(name, checkpointing=True) - counted_model(name)
+    assert extra - not_recomputed == pytest.approx(recomputed, rel=0.01)
+
+
+class Adapted(torch.nn.Module):
+    """A frozen projection with an adapter beside it."""
+
+    def __init__(self, frozen: torch.nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.down = torch.nn.Linear(frozen.in_features, rank, bias=False, device="meta")
+        self.up = torch.nn.Linear(rank, frozen.out_features, bias=False, device="meta")
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.frozen(hidden) + self.up(self.down(hidden))
+
+
+def test_lora_against_the_counter() -> None:
+    model, lora, seq_len = facts("llama2_7b"), Lora(rank=8), 512
+    module = on_meta(model).requires_grad_(False)
+    for layer in module.model.layers:
+        for name in lora.target_modules:
+            setattr(layer.self_attn, name, Adapted(getattr(layer.self_attn, name), lora.rank))
+    adapters = sum(one.numel() for one in module.parameters() if one.requires_grad)
+    assert adapters == lora_parameters(model, lora)
+
+    flops = count_flops(model, Workload(seq_len=seq_len, lora_parameters=adapters))
+    parts = count_parameters(model)
+    comparable = flops.of("palm").flops - 4 * (parts.looked_up + parts.norms)
+    assert comparable == pytest.approx(counted(module, seq_len), rel=0.01)
+    assert flops.of("nominal").flops == 4 * 7e9

@@ -1,0 +1,312 @@
+"""Cases, overlays and --set: what a user gets, and what a user is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf.cases import fields
+from llmperf.cases.library import Library, library, read_named, whole_library
+from llmperf.cases.overlays import Facts, matching
+from llmperf.cases.resolve import Available, resolve
+from llmperf.cases.settings import Setting, from_command_line, known_paths
+from llmperf.files.toml_file import read_toml
+from llmperf.cli.main import call
+from llmperf.errors import UserError
+from llmperf.types.spec import Case, Model
+from llmperf.validation.rendering import fields as rendering_fields
+
+HERE = Available(1, None)
+"""One node whose device can be divided at will."""
+
+
+def spec_of(name: str, *sets: str, available: Available = HERE):
+    shelf = library()
+    return resolve(shelf.case(name), shelf, from_command_line(sets), available)
+
+
+def test_every_shipped_case_resolves_without_a_change_or_a_problem():
+    shelf = library()
+    for name in shelf.paths("cases"):
+        case = shelf.case(name)
+        spec, problems = resolve(case, shelf, [], Available(None, None))
+        assert problems == []
+        assert spec.changes == ()
+        assert not spec.variant
+
+
+@pytest.mark.parametrize(
+    ("case", "layout", "global_batch", "tokens"),
+    [
+        ("llama2_7b_pretrain_megatron", (4, 1, 2), 64, 262_144),
+        ("llama2_7b_lora", (1, 1, 1), 2, 1024),
+        ("baichuan2_13b_pretrain_zero", (1, 1, 16), 128, 262_144),
+        ("llama2_7b_pretrain_zero", (1, 1, 8), 8, 32_768),
+        ("llama1_7b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
+        ("llama1_13b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
+    ],
+)
+def test_published_systems_multiply_out(case, layout, global_batch, tokens):
+    spec, problems = spec_of(case, available=Available(None, None))
+    tuning = spec.tuning
+    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
+    assert problems == []
+    assert (tuning.tensor_parallel, tuning.pipeline_parallel, data_parallel) == layout
+    assert spec.contract.global_batch == global_batch
+    assert tuning.micro_batch * tuning.gradient_accumulation * data_parallel == global_batch
+    assert global_batch * spec.contract.seq_len == tokens
+
+
+def test_accumulation_alone_gives_the_global_batch_as_the_published_row_does():
+    spec, problems = spec_of("llama2_7b_pretrain_megatron", "gradient_accumulation=512")
+    assert problems == []
+    assert spec.contract.global_batch == 1024
+    assert spec.contract.global_batch * spec.contract.seq_len == 4 * 2**20
+    assert spec.variant
+    assert {change.path for change in spec.changes} == {"contract.global_batch", "tuning.gradient_accumulation"}
+
+
+def test_fewer_devices_keep_the_contract_and_accumulate_more():
+    spec, _ = spec_of("llama2_7b_pretrain_megatron", "devices=4")
+    assert spec.tuning.gradient_accumulation == 64
+    assert not spec.variant
+
+
+def test_a_variant_is_said_and_its_change_has_both_values():
+    spec, _ = spec_of("default", "seq_len=128")
+    (change,) = spec.changes
+    assert (change.path, change.case_value, change.value, change.origin) == ("contract.seq_len", 256, 128, "--set")
+    assert spec.variant
+
+
+def test_a_set_that_changes_nothing_is_no_change():
+    spec, _ = spec_of("default", "seq_len=256")
+    assert spec.changes == ()
+
+
+def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
+    spec, problems = spec_of("baichuan2_13b_pretrain_zero", available=Available(1, 8))
+    assert problems == []
+    assert (spec.tuning.nodes, spec.tuning.devices, spec.tuning.gradient_accumulation) == (1, 8, 16)
+    assert "this machine has 1" in {change.origin for change in spec.changes}
+    asked, _ = spec_of("baichuan2_13b_pretrain_zero", "nodes=2", available=Available(1, 8))
+    assert asked.tuning.nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("mirco_batch=2", "--set: unknown path 'mirco_batch'; did you mean 'micro_batch'?"),
+        ("force_sum=true", "; an option of the framework is set as framework.force_sum"),
+        ("contract.seqlen=2", "--set: unknown path 'contract.seqlen'; did you mean 'contract.seq_len'?"),
+        ("micro_batch", "--set micro_batch: expected path=value, such as --set micro_batch=4"),
+        ("micro_batch=two", "--set: tuning.micro_batch: expected a whole number, found 'two'"),
+        ("micro_batch=1.5", "--set: tuning.micro_batch: expected a whole number, found 1.5"),
+        ("micro_batch=0", "--set: tuning.micro_batch: expected at least 1, found 0"),
+        ("seq_len=4k", "--set: contract.seq_len: expected a whole number, found '4k'"),
+        ("lr=3e-4s", "--set: contract.optimizer.lr: expected a number, found '3e-4s'"),
+        ("lr=nan", "--set: contract.optimizer.lr: expected a finite number, found nan"),
+        ("beta1=1", "--set: contract.optimizer.beta1: expected at least 0 and below 1, found 1.0"),
+        ("beta2=-0.1", "--set: contract.optimizer.beta2: expected at least 0 and below 1, found -0.1"),
+        (
+            "precision=fp8",
+            "--set: contract.precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'",
+        ),
+        ("seed=9007199254740992", "--set: contract.seed: expected at most 9007199254740991, found 9007199254740992"),
+        (f"seed={'9' * 400}", "--set: contract.seed: expected at most 9007199254740991, found a longer one"),
+        (f"seed={'9' * 5000}", "--set: contract.seed: expected a whole number, found '999"),
+        (f"seed={'[' * 5000}", "--set: contract.seed: expected a whole number, found '[[["),
+        (f"lr={'9' * 400}", "--set: contract.optimizer.lr: expected a number, found 999"),
+        ("gradient_checkpointing=yes", "expected true or false, found 'yes'"),
+    ],
+)
+def test_bad_settings_are_one_line_that_says_what_was_expected(given, line):
+    with pytest.raises(UserError) as caught:
+        from_command_line([given])
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["true", "True", "TRUE"])
+def test_a_boolean_may_be_written_as_python_does(text):
+    given = from_command_line([f"framework.force_sum={text}", f"gradient_checkpointing={text}"])
+    assert [one.value for one in given] == [True, True]
+    assert from_command_line(["framework.force_sum='True'"])[0].value == "True"
+
+
+def test_none_clears_what_may_be_unset():
+    spec, _ = spec_of("default", "clip_norm=none")
+    assert spec.contract.optimizer.clip_norm is None
+
+
+@given(st.text(max_size=40))
+def test_no_text_after_set_is_ever_a_traceback(text):
+    try:
+        settings = from_command_line([text])
+    except UserError:
+        return
+    assert settings[0].path in known_paths() or settings[0].path.startswith("framework.")
+
+
+def test_unknown_model_and_case_offer_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'llama_tiny'"):
+        spec_of("default", "model=lama_tiny")
+    with pytest.raises(UserError, match="unknown case 'defualt'; did you mean 'default'"):
+        library().case("defualt")
+
+
+def test_a_layout_that_does_not_divide_names_the_nearest():
+    _, problems = spec_of("default", "tensor_parallel=3", "devices=8")
+    told = " ".join(problem.message for problem in problems)
+    assert "= 3 does not divide 1 x 8 = 8 ranks; the nearest number of ranks that works is 9" in told
+    assert "4 attention heads, which tensor parallel 3 does not divide; the nearest that does is 2" in told
+
+
+def test_a_global_batch_that_does_not_divide_says_what_would():
+    _, (problem,) = spec_of("default", "micro_batch=3")
+    assert "no multiple of micro batch 3 x data parallel 2 = 6" in problem.message
+    assert "--set micro_batch=2" in problem.message
+    assert "--set global_batch=6" in problem.message
+
+
+@given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 8))
+def test_what_resolves_always_multiplies_out(global_batch, micro_batch, devices):
+    spec, problems = spec_of(
+        "default", f"global_batch={global_batch}", f"micro_batch={micro_batch}", f"devices={devices}"
+    )
+    product = micro_batch * devices * (spec.tuning.gradient_accumulation or 0)
+    assert bool(problems) == (product != global_batch)
+
+
+def case_file(folder: Path, text: bytes) -> Path:
+    path = folder / "mine.toml"
+    path.write_bytes(text)
+    return path
+
+
+def test_binary_and_broken_toml_are_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"mine\.toml: expected a TOML file in UTF-8"):
+        read_toml(case_file(tmp_path, b"\x80\xff\x00"))
+    with pytest.raises(UserError, match=r"mine\.toml: no valid TOML: .*line 1"):
+        read_toml(case_file(tmp_path, b"a = = 1"))
+    with pytest.raises(UserError, match="No such file"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(UserError, match="larger than"):
+        read_toml(case_file(tmp_path, b"#" * (2**20 + 1)))
+
+
+def test_a_misspelt_key_in_a_case_file_names_file_place_and_nearest(tmp_path):
+    source = library().paths("cases")["default"].read_text()
+    path = case_file(tmp_path, source.replace("seq_len", "seq_length").encode())
+    with pytest.raises(UserError, match=r"mine\.toml: contract: unknown key 'seq_length'; did you mean 'seq_len'"):
+        read_named(path, Case)
+
+
+def test_a_number_that_a_result_could_not_keep_is_refused_in_a_case_file(tmp_path):
+    source = library().paths("cases")["default"].read_text()
+    path = case_file(tmp_path, source.replace("[contract]", f"[contract]\nseed = {2**53}").encode())
+    with pytest.raises(UserError, match=r"mine\.toml: contract\.seed: expected at most 9007199254740991, found 90"):
+        read_named(path, Case)
+    assert fields.LARGEST_INTEGER == rendering_fields.LARGEST_INTEGER
+
+
+def test_a_wrong_type_in_a_model_file_names_file_and_place(tmp_path):
+    source = library().paths("models")["llama_tiny"].read_text()
+    path = case_file(tmp_path, source.replace("layers = 4", 'layers = "four"').encode())
+    with pytest.raises(UserError, match=r"mine\.toml: Expected `int`, got `str` - at `\$\.layers`"):
+        read_named(path, Model)
+
+
+def overlay(folder: Path, text: str) -> Library:
+    (folder / "overlays").mkdir()
+    (folder / "overlays" / "acme.toml").write_text(text)
+    return Library([("acme", folder)])
+
+
+def facts(device: str, **more: object) -> Facts:
+    return Facts(case="default", device=device, framework="zero", **more)  # type: ignore[arg-type]
+
+
+def test_an_overlay_can_ask_for_a_model_a_kind_and_a_number_of_ranks(tmp_path):
+    shelf = overlay(tmp_path, '[when]\nmodel = "m"\nkind = "cpu"\nranks = [1, 2]\n[tuning]\nmicro_batch = 1\n')
+    assert matching(shelf, facts("A1", model="m", kind="cpu", ranks=2))
+    for other in ({"model": "n"}, {"kind": "accelerator"}, {"ranks": 4}, {"ranks": None}):
+        assert matching(shelf, facts("A1", **{"model": "m", "kind": "cpu", "ranks": 2} | other)) == []
+
+
+def test_an_overlay_applies_where_it_says_and_is_recorded(tmp_path):
+    shelf = overlay(tmp_path, '[when]\ncase = "default"\ndevice = ["A1", "A2"]\n[tuning]\nmicro_batch = 1\n')
+    found = matching(shelf, facts("A1"))
+    assert found == [Setting("tuning.micro_batch", 1, "overlay acme.toml")]
+    assert matching(shelf, facts("B1")) == []
+    own = library()
+    spec, _ = resolve(own.case("default"), own, found, HERE)
+    assert "overlay acme.toml" in {change.origin for change in spec.changes}
+
+
+def test_an_overlay_may_be_for_a_number_of_ranks_in_all(tmp_path):
+    shelf = overlay(tmp_path, "[when]\nranks = [1, 2]\n[tuning]\nmicro_batch = 1\n")
+    assert matching(shelf, facts("A1", ranks=2)) != []
+    assert matching(shelf, facts("A1", ranks=16)) == matching(shelf, facts("A1")) == []
+
+
+def test_a_bad_overlay_is_told(tmp_path):
+    shelf = overlay(tmp_path, '[when]\ncases = "default"\n')
+    with pytest.raises(UserError, match="unknown condition 'cases'; did you mean 'case'"):
+        matching(shelf, facts("A1"))
+
+
+def test_two_folders_with_one_case_name_are_both_named(tmp_path):
+    for owner in ("a", "b"):
+        (tmp_path / owner / "cases").mkdir(parents=True)
+        (tmp_path / owner / "cases" / "same.toml").write_text("")
+    with pytest.raises(UserError, match="case 'same' is in"):
+        Library([("a", tmp_path / "a"), ("b", tmp_path / "b")]).paths("cases")
+
+
+def test_command_line_wins_over_overlay():
+    shelf = library()
+    case = shelf.case("default")
+    settings = [Setting("tuning.micro_batch", 1, "overlay x"), *from_command_line(["micro_batch=2"])]
+    spec, _ = resolve(replace(case), shelf, settings, HERE)
+    assert spec.tuning.micro_batch == 2
+
+
+def test_the_whole_library_has_the_core_shelf():
+    assert "default" in whole_library().paths("cases")
+
+
+SHIPS = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_resources():\n    return [{}]\n"
+
+
+def test_a_plugin_with_bad_folders_is_left_out_of_the_lists(install, capsys):
+    install("llmperf-odd", "odd", SHIPS.format("7"), role="extension")
+    for words in (["cases"], ["models"]):
+        assert call(words) == 0
+        out, err = capsys.readouterr()
+        assert "llama_mini" in out
+        assert err == "left out: extension 'odd' (llmperf-odd): expected folders of llmperf_resources, found 7\n"
+
+
+def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_case(install, capsys, tmp_path):
+    for folder, name in (("one", "default"), ("one", "mine"), ("two", "bad")):
+        (tmp_path / folder / "cases").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "cases" / f"{name}.toml").write_bytes(b"\xff")
+        if name != "mine":
+            install(f"llmperf-{folder}", folder, SHIPS.format(repr(str(tmp_path / folder))))
+    assert call(["cases"]) == 0
+    out, err = capsys.readouterr()
+    assert "default" in out
+    assert "left out: case 'default' is in" in err
+    assert "bad.toml: expected a TOML file in UTF-8" in err
+    assert call(["plan", "mine"]) == 2
+    assert "case 'mine' is in" in capsys.readouterr().err
+
+
+def test_a_changed_list_is_told_as_text():
+    spec, _ = spec_of("default", 'fused_ops=["rms_norm", "rope"]')
+    (change,) = spec.changes
+    assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "", "rms_norm, rope")

@@ -1,0 +1,252 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import COMMANDS, call
+
+ON_A100 = ["--on", "A100-SXM4-40GB:1x8"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of one command line."""
+    code = call(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run", "runs: cannot create: the working directory does not exist any more"),
+        ("validate .", "the working directory does not exist any more"),
+        ("report .", "; the working directory does not exist any more"),
+        ("pack runs/a -o x.zip", "; the working directory does not exist any more"),
+        ("summary .", "; the working directory does not exist any more"),
+        ("new vendor zephyr", "; the working directory does not exist any more"),
+    ],
+)
+def test_a_working_directory_that_was_deleted_is_said_in_one_line(tmp_path, words, said):
+    program = "import os, sys; os.rmdir(os.getcwd()); from llmperf.cli.main import main; main(sys.argv[1:])"
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = [sys.executable, "-c", program, *words.split()]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("llmperf: ")]
+    assert done.returncode == 2
+    assert len(errors) == 1
+    assert errors[0].endswith(said)
+
+
+def test_help_and_version(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(name in out for name in COMMANDS)
+    assert "Examples:" in out
+    assert run(capsys, "--version")[1].startswith("llmperf 0.")
+
+
+def test_no_command_is_bad_input_that_is_told_the_commands(capsys):
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: llmperf [OPTIONS] COMMAND")
+    assert err.count("\n") > len(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_examples(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert "Examples:" in out
+    assert f"llmperf {command}" in out
+
+
+@pytest.mark.parametrize("command", ["plugins", "devices", "cases", "models", "doctor"])
+def test_lists_are_also_json(capsys, command):
+    code, out, _ = run(capsys, command, "--json")
+    assert code == 0
+    assert json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["rum"], "llmperf: unknown command 'rum'; did you mean 'run'?"),
+        (["plan", "defualt"], "llmperf: unknown case 'defualt'; did you mean 'default'?"),
+        (["plan", "--vendor", "cpuu"], "llmperf: unknown vendor 'cpuu'; did you mean 'cpu'?"),
+        (["plan", "--set", "mirco_batch=1"], "did you mean 'micro_batch'?"),
+        (["plan", "--on", "A100-SXM4-40G:1x8"], "did you mean 'NVIDIA A100-SXM4-40GB'?"),
+        (
+            ["plan", "--on", "A100:1x8"],
+            "expected one of: NVIDIA A100 80GB PCIe, NVIDIA A100-PCIE-40GB, NVIDIA A100-SXM4",
+        ),
+        (["plan", "--on", "H801:1x8"], "did you mean 'NVIDIA H800'?"),
+        (["plan", "--on", "abacus:1x8"], "unknown device model 'abacus'; expected one of: AMD Instinct MI210, "),
+        (["plan", "--on", "A100-SXM4-40GB"], "expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8"),
+        (["plan", "--stall-timeout", "nan"], "nan is no number of seconds"),
+        (["run", "--startup-timeout", "inf"], "inf is no number of seconds"),
+        (["run", "llama2_70b"], "that is a model; choose a case, and add --set model=llama2_70b"),
+        (["plan", "--devices", "0"], "0 is not in the range"),
+        (["run", "--repeat", "many"], "'many' is not a valid integer range"),
+        (["plan", "--vendor", "nvidia"], "llmperf: vendor 'nvidia' sees no device here"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(capsys, words, line):
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert line in err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def test_a_plan_shows_what_would_run(capsys):
+    code, out, _ = run(capsys, "plan", "default", "--framework", "pytorch", "--devices", "1")
+    assert code == 0
+    for wanted in (
+        "1 rank = TP1 x PP1 x DP1",
+        "micro 2 x accumulation 2 x DP 1 = 4 sequences x 256 = 1,024 tokens a step",
+        "5,261,568 parameters",
+        "llmperf.launching.agent",
+        "OMP_NUM_THREADS=",
+        "changed from the case: tuning.devices 2 -> 1 (--devices)",
+    ):
+        assert wanted in out
+
+
+def test_a_plan_that_does_not_fit_lists_every_reason(capsys):
+    code, out, _ = run(capsys, "plan", "default", "--set", "precision=fp16", "--set", "framework.optimiser=torch")
+    assert code == 2
+    assert "nearest: --set precision=bf16 (a variant)" in out
+    assert "optimizer" in out.split("does not fit together:")[1]
+
+
+def test_a_machine_elsewhere_is_planned_from_the_catalogue(capsys):
+    code, out, _ = run(capsys, "plan", "llama2_7b_pretrain_zero", *ON_A100, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["problems"] == []
+    assert document["runnable"] is False
+    plan = document["plan"]
+    assert plan["layout"]["data_parallel"] == 8
+    assert plan["peak"]["flops_per_second"] == 312e12
+    assert plan["batch"]["tokens_per_step"] == 8 * 4096
+    assert plan["probe"]["simulated"] is True
+
+
+@pytest.mark.parametrize(("nodes", "told"), [(1, []), (3, []), (4, ["nodes 2 to 3"]), (16, ["nodes 2 to 15"])])
+def test_a_plan_for_many_nodes_does_not_repeat_itself(capsys, nodes, told):
+    words = ("plan", "default", "--on", f"A100-SXM4-40GB:{nodes}x1", "--set", f"global_batch={2 * nodes}")
+    out = run(capsys, *words)[1]
+    shown = [line.split("  ")[0].removeprefix("launch, ") for line in out.splitlines() if line.startswith("launch, ")]
+    assert shown == ([f"node {rank}" for rank in range(nodes)] if nodes <= 3 else ["node 0", "node 1", *told])
+    assert len(json.loads(run(capsys, *words, "--json")[1])["launch"]) == nodes
+
+
+@pytest.mark.parametrize(
+    ("case", "on", "package"),
+    [
+        ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8", "llmperf-megatron-deepspeed"),
+        ("llama2_7b_lora", "A100-SXM4-40GB:1x1", "llmperf-lora"),
+        ("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8", "llmperf-paddle"),
+        ("llama1_13b_pretrain_paddle", "A100-SXM4-80GB:1x8", "llmperf-paddle"),
+    ],
+)
+def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(capsys, monkeypatch, case, on, package):
+    from llmperf.plugins.loading import discovery
+
+    role, name = next(key for key, value in discovery.PUBLISHED.items() if value == package)
+    left = [one for one in discovery.discover() if (one.role, one.name) != (role, name)]
+    for module in ("discovery", "plugins"):
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
+    code, out, _ = run(capsys, "plan", case, "--on", on)
+    assert code == 2
+    assert f"({package}) is not installed; install it with: uv sync --inexact" in out
+    assert "tokens a step" in out
+    code, _, err = run(capsys, "run", case)
+    assert code == 2
+    assert f"({package}) is not installed; install it with: uv sync --inexact" in err
+
+
+def test_a_dry_run_starts_nothing(capsys, tmp_path):
+    code, out, _ = run(capsys, "run", "--dry-run", "--out", str(tmp_path / "runs"))
+    assert code == 0
+    assert "tokens a step" in out
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(capsys, shell):
+    assert "_LLMPERF_COMPLETE" in run(capsys, "completion", shell)[1]
+
+
+def complete(*words: str) -> list[str]:
+    env = {
+        **os.environ,
+        "_LLMPERF_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    argv = [str(Path(sys.executable).with_name("llmperf"))]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=30)
+    return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
+
+
+def test_completion_knows_commands_cases_and_plugins():
+    assert complete("llmperf", "val") == ["validate"]
+    assert "llama2_7b_lora" in complete("llmperf", "run", "llama2")
+    assert complete("llmperf", "run", "--framework", "ze") == ["zero"]
+
+
+def test_a_bug_keeps_its_traceback():
+    program = (
+        "import llmperf.cli.main as m, llmperf.cli.cases as c;c.command.callback = lambda **_: 1 / 0; m.main(['cases'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert "ZeroDivisionError" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+def test_output_cut_short_is_no_error():
+    argv = f"{sys.executable} -m llmperf models | head -1"
+    done = subprocess.run(["bash", "-c", argv], capture_output=True, text=True, timeout=30)
+    assert "Traceback" not in done.stderr
+
+
+def test_no_colour_where_there_is_no_terminal():
+    done = subprocess.run([sys.executable, "-m", "llmperf", "rum"], capture_output=True, text=True, timeout=30)
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["cases"], ["validate", "cases"], ["--help"], ["models", "--json"]])
+def test_a_full_disk_is_told_in_a_line(words, tmp_path):
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "wrong.toml").write_text("name = 1\n")
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "llmperf", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        silent = subprocess.run(command, stdout=full, stderr=full, cwd=tmp_path)
+    assert done.stderr == "llmperf: cannot write the output: No space left on device\n"
+    assert (done.returncode, silent.returncode) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--out", ""], "expected a folder, found an empty name"),
+        (["--out", os.fsdecode(b"d\xff")], r"'d\udcff' is not UTF-8 text"),
+        (["--set", os.fsdecode(b"data.path=d\xff.txt")], r"'data.path=d\udcff.txt' is not UTF-8 text"),
+        ([os.fsdecode(b"d\xff")], r"'d\udcff' is not UTF-8 text"),
+    ],
+)
+def test_a_name_that_cannot_be_written_down_is_refused_before_the_run(capsys, words, told):
+    code, out, err = run(capsys, "run", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert told in err

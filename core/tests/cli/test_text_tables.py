@@ -1,0 +1,128 @@
+"""Tables of many runs: what they show first, and that they fit the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import wcwidth
+from llmperf.files import json_files
+from llmperf.cli.main import call
+from llmperf.reporting.text_table import Column, laid_out, wrapped_cell
+from llmperf.types import Result
+
+PUBLISHED = str(Path(__file__).parents[2] / "published")
+
+
+@pytest.fixture
+def runs(tmp_path, example):
+    """A folder of runs of two models, the small one far faster, on two contracts."""
+    made = [("llama_tiny", 4, 9000.0), ("llama2_7b", 4, 10.0), ("llama2_7b", 4, 30.0), ("llama2_7b", 8, 20.0)]
+    for number, (model, batch, figure) in enumerate(made):
+        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "variant": model == "llama_tiny"}
+        document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        document["model"]["name"] = document["contract"]["model"] = model
+        document["contract"]["global_batch"] = batch
+        change = {"path": "contract.global_batch", "case_value": 1, "value": batch, "origin": "--set"}
+        document["fix_hp"] = [change]
+        document["metrics"]["tokens_per_second_per_device"] = figure
+        (tmp_path / document["run_id"]).mkdir()
+        (tmp_path / document["run_id"] / "result.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def column(text, name):
+    """The words of one column, found by its header."""
+    header, _, *rows = text.splitlines()
+    start = header.index(name)
+    return [row[start:].split("  ")[0].strip() for row in rows if row.strip()]
+
+
+@pytest.mark.parametrize("command", ["report", "summary"])
+def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, capsys, command):
+    assert call([command, str(runs)]) == 0
+    models = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert models == sorted(models)
+    assert models[0] == "llama2_7b"
+
+
+def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, capsys):
+    assert call(["report", str(runs)]) == 0
+    out = capsys.readouterr().out
+    assert column(out, "run") == ["run-2", "run-1", "run-3", "run-0"]
+    assert column(out, "case")[-1] == "default (variant)"
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize(
+    "words", [["report"], ["report", PUBLISHED], ["summary"], ["summary", "--baseline", PUBLISHED]]
+)
+def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
+    lines = on_a_terminal(*words, ".", cwd=runs, columns=columns, NO_COLOR="1").splitlines()
+    table = lines[: lines.index("")] if "" in lines else lines
+    assert max(map(wcwidth.wcswidth, table)) <= columns
+    assert table[0].split()[0] == "model"
+    assert any("llama2_7b" in line for line in table)
+
+
+def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_terminal):
+    narrow = on_a_terminal("report", ".", cwd=runs, columns=80, NO_COLOR="1")
+    (told,) = [line for line in narrow.splitlines() if line.startswith("left out to fit the terminal: ")]
+    assert "run" in told
+    assert told.endswith("(--wide, --format csv)")
+    wide = on_a_terminal("report", ".", "--wide", cwd=runs, columns=80, NO_COLOR="1")
+    assert "left out" not in wide
+    assert "run-0" in wide
+    assert "未显示：" in on_a_terminal("report", ".", "--lang", "zh", cwd=runs, columns=80, NO_COLOR="1")
+
+
+def test_a_pipe_gets_one_line_a_run(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert call(["report", str(runs)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 4
+
+
+def test_a_reason_that_holds_for_all_kinds_is_said_once(runs, capsys):
+    assert call(["summary", str(runs), "--baseline", "published"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("published rows are of whole devices") == 1
+
+
+def test_long_names_break_at_their_joints():
+    assert wrapped_cell("llama2_7b_pretrain_megatron", 14) == ["llama2_7b_", "pretrain_", "megatron"]
+    assert wrapped_cell("昆仑芯AI加速卡", 6) == ["昆仑芯", "AI加速", "卡"]
+    assert wrapped_cell("", 4) == [""]
+
+
+def test_columns_that_say_nothing_go_first():
+    columns = [Column(title=name, importance=place) for place, name in enumerate(["a", "empty", "b"], start=1)]
+    table = laid_out(columns, [["1" * 6, "-", "2" * 6]], 15)
+    assert table.left_out == ("empty",)
+
+
+def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, monkeypatch):
+    finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
+    results = []
+    for number, figure in enumerate((100.0, 104.0, 102.0)):
+        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "findings": [finding] * (number == 2)}
+        document["metrics"]["tokens_per_second_per_device"] = figure
+        results.append((Path(f"runs/run-{number}"), json_files.convert(document, Result, "result")))
+    monkeypatch.setattr("llmperf.running.measure.measure", lambda *_: iter(results))
+    assert call(["run", "--repeat", "3", "--out", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    header, _, *rows, _gap, told, _, spread = out.splitlines()
+    assert header.split()[:2] == ["run", "folder"]
+    assert [row.split()[:2] for row in rows] == [["runs/run-0", "100"], ["runs/run-1", "104"], ["runs/run-2", "102"]]
+    assert told == "run-2: LP302 error /mfu/0/value: expected less"
+    assert spread == "3 runs: token/p/s median 102.0, 100.0 to 104.0, spread 3.9 % of the median"
+    assert "run 2 of 3: 104.0 token/p/s" in err
+    assert "peak" not in out
+
+
+def test_long_cells_are_cut_after_some_lines_and_that_is_said():
+    columns = [Column(title="a", importance=1, wraps=8), Column(title="b", importance=2)]
+    table = laid_out(columns, [["word " * 20, "x"]], 12)
+    assert table.cut
+    assert [line.split("  ")[0].strip() for line in table.text.splitlines()[2:]] == ["word word"] * 3 + ["word w..."]
+    assert not laid_out(columns, [["word " * 20, "x"]], None).cut

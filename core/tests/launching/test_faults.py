@@ -1,0 +1,452 @@
+"""Faults done for real: each ends the run within 15 s, leaves no process, and leaves a result that says what it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
+from llmperf.launching.hang import is_waiting
+from llmperf.runfolder.reader import read_records
+from llmperf.results.build import build_result
+from llmperf.runfolder.endings import read_ending, read_reports
+from llmperf.types import Result, StepRecord
+from llmperf.validation.check import validate_path
+
+CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
+LIMIT_SECONDS = 15
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+class Run:
+    """A controller process on a plan."""
+
+    def __init__(self, plan, tmp_path, run=None):
+        self.plan = plan
+        self.run = run or tmp_path / "run"
+        json_files.save(tmp_path / "plan-in.json", plan)
+        self.process = subprocess.Popen(
+            [sys.executable, str(CONTROLLER), str(tmp_path / "plan-in.json"), str(self.run)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait(self):
+        """Exit status and result, after the run has ended in time and nothing is left of it."""
+        begin = time.monotonic()
+        self.out, self.err = self.process.communicate(timeout=LIMIT_SECONDS)
+        self.seconds = time.monotonic() - begin
+        assert processes_of(self.plan) == []
+        return self.process.returncode, json_files.load(self.run / filenames.RESULT, Result)
+
+    def wait_for_steps(self, count, ranks=(0, 1)):
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while any(len(steps_of(self.run, rank)) < count for rank in ranks):
+            assert time.monotonic() < deadline, self.process.poll()
+            time.sleep(0.02)
+
+
+def processes_of(plan):
+    """Living processes of a run, by the variable that all of them carry."""
+    mark = f"LLMPERF_RUN_ID={plan.run_id}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes():
+                found.append((entry.name, (entry / "cmdline").read_bytes()))
+        except OSError:
+            continue
+    return found
+
+
+def steps_of(run, rank):
+    return [one for one in read_records(filenames.records_path(run, rank)) if isinstance(one, StepRecord)]
+
+
+@pytest.fixture
+def start(tmp_path):
+    runs = []
+
+    def start_run(plan, run=None):
+        runs.append(Run(plan, tmp_path, run))
+        return runs[-1]
+
+    yield start_run
+    for one in runs:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def test_a_rank_that_raises(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="raises"))
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "exception")
+    assert result.failure.exception == "ValueError"
+    assert result.failure.message == "rank 1 has had enough"
+    assert "ValueError: rank 1 has had enough" in result.failure.log_tail
+    assert len(steps_of(run.run, 1)) == 5
+    assert len(steps_of(run.run, 0)) >= 4
+    assert len(result.loss_curve) >= 4
+    assert result.metrics.tokens_per_second_per_device is None
+
+
+def test_a_rank_that_cannot_build_its_trainer(start, stub_plan):
+    status, result = start(stub_plan(fault="raise at build", fault_rank=0)).wait()
+    assert (status, result.failure.rank, result.failure.exception) == (1, 0, "RuntimeError")
+    assert result.loss_curve == ()
+
+
+def test_secrets_in_the_environment_reach_no_file_but_the_log(start, stub_plan, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_VerySecret")
+    monkeypatch.setenv("NCCL_API_KEY", "OtherSecret")
+    plan = stub_plan(fault="tells secrets", fault_rank=0, env={"STUB_PASSWORD": "OpenSesame", "STUB_MODE": "fast"})
+    run = start(plan)
+    status, result = run.wait()
+    assert (status, result.failure.message) == (1, "denied: [withheld] and [withheld]")
+    assert "RuntimeError: denied: [withheld] and [withheld]" in result.failure.log_tail
+    assert result.software.environment["STUB_MODE"] == "fast"
+    for path in [one for one in run.run.rglob("*") if one.is_file() and "logs" not in one.parts]:
+        found = {one for one in ("hf_VerySecret", "OtherSecret", "OpenSesame") if one in path.read_text()}
+        assert not found, path
+    differing = [one for file in validate_path(run.run) for one in file.findings if one.path.startswith("/failure")]
+    assert differing == []
+
+
+def test_a_rank_that_is_killed(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="killed"))
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "killed")
+    assert result.failure.message == "rank 1 was killed by SIGKILL"
+    assert result.failure.log_tail == ("rank 1: ready",)
+    assert len(steps_of(run.run, 1)) == 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("vanishes", "rank 1 ended with status 7"), ("exits", "sys.exit(0) before the last step")],
+    ids=["status 7", "sys.exit(0)"],
+)
+def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, message):
+    status, result = start(stub_plan(steps=5000, fault=fault)).wait()
+    assert (status, result.failure.rank, result.failure.message) == (1, 1, message)
+
+
+@pytest.mark.parametrize(
+    ("options", "phase"),
+    [({"fault": "leave at build", "waits_at_build": True}, "building"), ({"fault": "leaves"}, "measuring")],
+    ids=["building", "measuring"],
+)
+def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once(start, stub_plan, options, phase):
+    run = start(stub_plan(steps=5000, stall_seconds=600.0, startup_seconds=600.0, **options))
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "exited")
+    assert result.failure.message == f"rank 1 ended with status 0 while {phase}, before it was done"
+
+
+def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, step_seconds=0.02, in_step=False))
+    run.wait_for_steps(30, ranks=(0,))  # the other rank goes on for a while
+    os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 0), signal.SIGSTOP)
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "hung")
+    assert "rank 1 has finished 5 steps" in result.failure.message
+    assert any("in hangs" in line for line in result.failure.log_tail)
+
+
+def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
+    assert "rank 1: going to sleep" in result.failure.log_tail
+    assert "in barrier" in filenames.log_path(run.run, 0).read_text()
+    assert len(steps_of(run.run, 0)) == 5
+
+
+def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=4.0, in_step="device", step_seconds=0.2))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
+    assert "loop.py" in filenames.log_path(run.run, 0).read_text()
+    assert len(steps_of(run.run, 0)) == 5
+
+
+def test_a_stopped_process_is_named_though_its_peers_are_seen_in_the_middle_of_a_step(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, ranks=3, in_step="host", fault="stops"))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert "rank 1 does not even show its stack; the others do" in result.failure.message
+
+
+def test_a_stopped_process_is_named_though_it_shows_though_it_shows_no_stack(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0))
+    run.wait_for_steps(5)
+    os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+
+
+def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
+    run = start(stub_plan(steps=5000, stall_seconds=1.0, fault="waits for nobody", fault_rank="all"))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, None, "hung")
+    assert "which rank hangs cannot be told" in result.failure.message
+
+
+def test_a_hang_before_the_first_step(start, stub_plan):
+    plan = stub_plan(fault="hangs", fault_step=0, startup_seconds=1.5)
+    status, result = start(plan).wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    assert result.failure.message.startswith("no rank moved on for 2 s (limit 1.5 s: --startup-timeout); rank 1 ")
+
+
+def test_steps_that_take_longer_than_the_stall_timeout_are_no_hang(start, stub_plan):
+    status, result = start(stub_plan(steps=4, warmup_steps=1, step_seconds=1.5, stall_seconds=0.5)).wait()
+    assert (status, result.status, result.failure) == (0, "complete", None)
+
+
+def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
+    run = start(stub_plan(steps=50, fault="hangs", fault_step=3, step_seconds=0.6, stall_seconds=0.5))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
+    limit = re.search(r"\(limit ([0-9.]+) s: 3 x the longest step so far\)", result.failure.message)
+    assert 3 * 0.6 <= float(limit[1]) < 3 * 0.6 + 3
+
+
+def test_a_first_step_as_long_as_its_plan_expects_is_no_hang(start, stub_plan):
+    plan = stub_plan(steps=3, warmup_steps=1, step_seconds=2.0, startup_seconds=1.0)
+    many_flops = replace(plan.flops.per_token[0], flops=1e10)
+    plan = replace(plan, flops=replace(plan.flops, per_token=(many_flops,)))
+    assert plan.slow_step_seconds == 1e10 * 32 / (0.05 * 1e12)
+    status, result = start(plan).wait()
+    assert (status, result.status, result.failure) == (0, "complete", None)
+
+
+def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):
+    status, result = start(stub_plan(steps=5000, fault="deaf", stall_seconds=1.0)).wait()
+    assert (status, result.failure.rank) == (1, 1)
+
+
+def test_a_loss_that_is_no_number(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="nan"))
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (1, "nonfinite loss")
+    assert result.failure.message == "the loss of step 6 is nan"
+    assert steps_of(run.run, 1)[-1].nonfinite == "nan"
+    assert [(point.loss, point.nonfinite) for point in result.loss_curve if point.step == 6] == [(None, "nan")]
+    assert "NaN" not in (run.run / filenames.RESULT).read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_aborted(start, stub_plan, number):
+    run = start(stub_plan(steps=5000, child=True))
+    run.wait_for_steps(5)
+    run.process.send_signal(number)
+    status, result = run.wait()
+    assert (status, result.status) == (130, "aborted")
+    assert (result.failure.rank, result.failure.reason) == (None, "interrupted")
+    assert result.failure.message == f"interrupted by {number.name}"
+    assert len(result.loss_curve) >= 5
+    assert run.seconds < 5
+
+
+def test_a_second_interrupt_does_not_wait_for_ranks_that_will_not_end(start, stub_plan):
+    run = start(stub_plan(steps=5000, fault="deaf", fault_rank="all"))
+    run.wait_for_steps(5)
+    time.sleep(0.3)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    run.process.send_signal(signal.SIGINT)
+    status, result = run.wait()
+    assert (status, result.status) == (130, "aborted")
+    assert read_ending(run.run).agents == (None,)  # it was killed while it still asked its ranks
+
+
+def test_an_agent_that_fails(start, stub_plan):
+    plan = replace(stub_plan(), agent=(sys.executable, "-c", "import sys; sys.exit('no such cluster')"))
+    status, result = start(plan).wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, None, "exited")
+    assert result.failure.message == "the agent of node 0 ended with status 1"
+    assert result.failure.log_tail == ("no such cluster",)
+
+
+def test_the_agent_is_killed(start, stub_plan):
+    run = start(stub_plan(steps=5000, child=True))
+    run.wait_for_steps(5)
+    os.kill(read_reports(run.run)[0].pid, signal.SIGKILL)
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert (result.failure.rank, result.failure.reason) == (None, "killed")
+    assert result.failure.message == "the agent of node 0 was killed by SIGKILL"
+    assert len(result.loss_curve) >= 5
+
+
+def test_the_controller_is_killed(start, stub_plan):
+    run = start(stub_plan(steps=5000))
+    run.wait_for_steps(5)
+    run.process.kill()
+    run.process.communicate(timeout=LIMIT_SECONDS)
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while processes_of(run.plan) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_of(run.plan) == []
+    result = build_result(run.run)
+    assert (result.status, result.failure.reason) == ("failed", "controller")
+    assert len(result.loss_curve) >= 5
+
+
+def agent_of(run):
+    return read_reports(run.run)[0].pid
+
+
+def guard_of(run):
+    return int(Path(f"/proc/{agent_of(run)}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "victim", "how"),
+    [
+        ({"steps": 20}, None, None),
+        ({"fault": "raises"}, None, None),
+        ({"fault": "killed"}, None, None),
+        ({}, lambda run: run.process.pid, signal.SIGINT),
+        ({}, lambda run: run.process.pid, signal.SIGKILL),
+        ({}, agent_of, signal.SIGKILL),
+        ({}, guard_of, signal.SIGKILL),
+    ],
+    ids=["complete", "rank raises", "rank killed", "interrupted", "controller killed", "agent killed", "guard killed"],
+)
+def test_no_process_of_a_rank_outlives_its_run(start, stub_plan, options, victim, how):
+    """One with an empty environment and a session of its own."""
+    run = start(stub_plan(**{"steps": 5000, "hidden_child": True, **options}))
+    if victim is not None:
+        run.wait_for_steps(5)
+        os.kill(victim(run), how)
+    run.process.communicate(timeout=LIMIT_SECONDS)
+    hidden = [int((run.run / f"hidden-{rank}").read_text()) for rank in (0, 1)]
+    deadline = time.monotonic() + (LIMIT_SECONDS if how == signal.SIGKILL else 0)
+    while (any(map(alive, hidden)) or processes_of(run.plan)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in hidden if alive(pid)] == []
+    assert processes_of(run.plan) == []
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 4 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_up(start, stub_plan, small_disk):
+    run = start(stub_plan(steps=5000, fault="fills disk"), small_disk / "run")
+    status, result = run.wait()
+    assert (status, result.status) == (1, "failed")
+    assert result.failure.reason == "exception", result.failure
+    assert "No space left on device" in result.failure.message
+    assert len(steps_of(run.run, 1)) >= 5
+    for path in filenames.record_files(run.run):
+        assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_disk_that_is_full_before_the_run(start, stub_plan, small_disk):
+    (small_disk / "filler").write_bytes(bytes(4 * 2**20 - 65536))
+    run = start(stub_plan(), small_disk / "run")
+    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
+    assert run.process.returncode == 2
+    assert err.count("\n") == 1
+    assert err.endswith("cannot write: No space left on device\n")
+    assert not (small_disk / "run").exists()
+
+
+def test_an_output_folder_that_cannot_be_made(start, stub_plan, tmp_path):
+    (tmp_path / "file").write_text("")
+    run = start(stub_plan(), tmp_path / "file" / "run")
+    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
+    assert run.process.returncode == 2
+    assert err == f"{tmp_path}/file: cannot create: File exists\n"
+
+
+def test_an_output_folder_on_a_disk_that_is_read_only(start, stub_plan, small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    run = start(stub_plan(), small_disk / "run")
+    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
+    assert run.process.returncode == 2
+    assert err == f"{small_disk}/run: cannot create: Read-only file system\n"
+
+
+def test_an_output_folder_that_exists(start, stub_plan, tmp_path):
+    (tmp_path / "run").mkdir()
+    run = start(stub_plan())
+    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
+    assert run.process.returncode == 2
+    assert err == f"{tmp_path}/run: already exists; choose another folder with --out\n"
+
+
+def test_another_version_of_a_plugin_in_the_ranks_environment(start, stub_plan, stub_site):
+    plan = stub_plan()
+    metadata = stub_site / "llmperf_stub-1.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.1"))
+    status, result = start(plan).wait()
+    assert (status, result.failure.exception) == (1, "llmperf.errors.PluginError")
+    assert result.failure.message == (
+        "vendor 'stub': the plan was made with llmperf-stub 1.0,"
+        " this rank's environment has llmperf-stub 1.1; install the same on both"
+    )
+
+
+DUMP = """Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "{innermost}
+  File "/x/deepspeed/runtime/engine.py", line 2 in step
+  File "/x/llmperf_zero/trainer.py", line 3 in train_step
+"""
+
+
+@pytest.mark.parametrize(
+    ("innermost", "waiting"),
+    [
+        ('/x/torch/distributed/distributed_c10d.py", line 1 in all_reduce', True),
+        ('/x/torch/autograd/graph.py", line 1 in _engine_run_backward', True),
+        ('/x/torch/cuda/__init__.py", line 1 in synchronize', True),
+        ('/x/torch/utils/data/dataset.py", line 1 in __getitem__', False),
+    ],
+)
+def test_a_stack_tells_who_waits(innermost, waiting):
+    assert is_waiting(DUMP.format(innermost=innermost)) is waiting

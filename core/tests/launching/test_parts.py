@@ -1,0 +1,188 @@
+"""The parts of a launch that need no training: commands, variables, folders, how far a run is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import llmperf
+import pytest
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
+from llmperf.plugins.discovery import Found
+from llmperf.errors import UserError
+from llmperf.launching.agent import rank_environment
+from llmperf.launching.controller import node_commands
+from llmperf.runfolder.create import create_run_folder
+from llmperf.launching.host import recorded_environment, this_host
+from llmperf.launching.local import LocalLauncher
+from llmperf.launching.progress import Follower
+from llmperf.running.launched import find_launcher, run_plan
+from llmperf.runfolder.recorder import Recorder
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.types import DeviceSample, MemorySample, PhaseRecord, Result, StepRecord
+
+
+def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
+    (command,) = LocalLauncher().commands(node_commands(tmp_path, stub_plan(env={"A": "{rank}"}), "tag", 4321))
+    assert command.argv[0] == sys.executable
+    words = dict(zip(command.argv[-8::2], command.argv[-7::2], strict=True))
+    assert words["--run-dir"] == str(tmp_path)
+    assert (words["--node-rank"], words["--master-addr"]) == ("0", "127.0.0.1")
+    assert words["--master-port"] == "4321"
+    assert command.env == {"A": "{rank}", "LLMPERF_RUN_ID": "tag"}
+
+
+def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
+    plan = stub_plan()
+    two = replace(plan, layout=replace(plan.layout, nodes=2))
+    with pytest.raises(UserError, match="runs 1 node, not 2"):
+        LocalLauncher().commands(node_commands(tmp_path, two, "tag", 4321))
+
+
+def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):
+    plan = replace(
+        stub_plan(env={"OMP_NUM_THREADS": "1"}),
+        rank_env={"OWN": "{rank}/{local_rank}/{world_size}/{node_rank} {other} {run_dir}", "MASTER_PORT": "9"},
+    )
+    given = rank_environment(tmp_path, plan, 1, 1, "host", 77)
+    assert given["OWN"] == f"3/1/2/1 {{other}} {tmp_path}"
+    assert (given["RANK"], given["LOCAL_RANK"], given["WORLD_SIZE"], given["LOCAL_WORLD_SIZE"]) == ("3", "1", "2", "2")
+    assert (given["NODE_RANK"], given["GROUP_RANK"], given["MASTER_ADDR"]) == ("1", "1", "host")
+    assert given["MASTER_PORT"] == "9"
+    assert given["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("name", ["../out.json", "/etc/out.json", "a/../../out", "", "a\\b", "a\0b"])
+def test_a_framework_writes_nothing_outside_the_run_folder(stub_plan, tmp_path, name):
+    plan = replace(stub_plan(), files={name: "{}"})
+    with pytest.raises(UserError, match="is not a name inside the run folder"):
+        create_run_folder(tmp_path / "run", plan)
+    assert not (tmp_path / "run").exists()
+
+
+def test_of_the_environment_only_named_variables_are_kept():
+    environment = {
+        "NCCL_DEBUG": "INFO",
+        "OMP_NUM_THREADS": "4",
+        "SECRET_TOKEN": "x",
+        "HOME": "/h",
+        "NCCL_X": "\x1b" * 999,
+        "NCCL_TOKEN": "x",
+        "NCCL_CRED": "x",
+        "FLAGS_password": "x",
+        "TORCH_NCCL_Api_Key": "x",
+        "XPU_CREDENTIALS": "x",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    kept = recorded_environment(environment)
+    expected = {"NCCL_DEBUG": "INFO", "NCCL_X": "?" * 200, "OMP_NUM_THREADS": "4", "TOKENIZERS_PARALLELISM": "false"}
+    assert kept == expected
+
+
+def test_what_plugins_set_for_the_ranks_is_recorded_whatever_its_name(monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    planned = {"ZEPHYR_FAST_MATH": "1", "OMP_NUM_THREADS": "2", "ZEPHYR_AUTH": "x"}
+    kept = this_host(planned).environment
+    assert (kept["ZEPHYR_FAST_MATH"], kept["OMP_NUM_THREADS"]) == ("1", "2")
+    assert not {"SECRET_TOKEN", "ZEPHYR_AUTH"} & kept.keys()
+
+
+def test_an_unknown_launcher_is_told_with_the_nearest(stub_site):
+    with pytest.raises(UserError, match="unknown launcher 'locl'; did you mean 'local'"):
+        find_launcher(load_for("stub", "stub"), "locl")
+
+
+def test_two_launchers_of_one_name_are_told():
+    class Other:
+        @llmperf.hookimpl
+        def llmperf_launchers(self):
+            return [LocalLauncher()]
+
+    plugins = Plugins([])
+    plugins.register(Other(), Found("other", "extension", "other", "llmperf-other", "1"))
+    with pytest.raises(UserError, match=r"'local' comes from core:llmperf\.builtin and extension:other"):
+        find_launcher(plugins, "local")
+
+
+def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_path):
+    plan = replace(stub_plan(), agent=("no-such-agent",))
+    with pytest.raises(UserError, match="launcher 'local': cannot start no-such-agent: No such file"):
+        run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = json_files.load(tmp_path / "run" / filenames.RESULT, Result)
+    assert (result.status, result.failure.reason) == ("failed", "controller")
+
+
+def test_an_error_in_the_display_stops_the_run_and_is_not_hidden(stub_plan, tmp_path):
+    def watch(progress):
+        raise BrokenPipeError("the terminal is gone")
+
+    with pytest.raises(BrokenPipeError):
+        run_plan(stub_plan(steps=5000), tmp_path / "run", load_for("stub", "stub"), watch)
+    result = json_files.load(tmp_path / "run" / filenames.RESULT, Result)
+    assert (result.failure.reason, result.failure.message) == ("controller", "the terminal is gone")
+
+
+def test_a_vendor_that_cannot_read_its_devices_does_not_end_the_run(stub_plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMPERF_STUB_SAMPLER", "raise")
+    result = run_plan(stub_plan(), tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == "complete"
+    assert result.notes == ("reading the devices failed: RuntimeError: the management library is gone",)
+    assert result.metrics.device_memory_used_bytes is None
+
+
+def test_the_run_needs_no_tensor_library_in_the_controller():
+    code = "import sys, llmperf.running.launched, llmperf.results.build; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
+    plan = stub_plan(steps=10, warmup_steps=2)
+    (tmp_path / filenames.RECORDS).mkdir()
+    follower = Follower(tmp_path, plan)
+    assert not follower.look()
+    assert follower.progress().phase == "starting"
+    assert follower.progress().tokens_per_second_per_device is None
+    with (
+        Recorder(filenames.records_path(tmp_path, 0)) as first,
+        Recorder(filenames.records_path(tmp_path, 1)) as second,
+        Recorder(tmp_path / filenames.MEMORY) as memory,
+    ):
+        devices = (DeviceSample(index=0, memory_used_bytes=5, memory_total_bytes=9),)
+        memory.write(MemorySample(at=1.0, monotonic=1.0, query_seconds=0.0, devices=devices))
+        for rank, recorder in enumerate((first, second)):
+            recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1.0, monotonic=1.0))
+            for step in range(1, 5 + rank):
+                seconds = 9.0 if step <= 2 else 0.5
+                recorder.write(
+                    StepRecord(
+                        rank=rank,
+                        step=step,
+                        measured=step > 2,
+                        at=1.0,
+                        monotonic=1.0,
+                        step_seconds=seconds,
+                        tokens=16,
+                        loss=float(rank),
+                    )
+                )
+        first.write(PhaseRecord(rank=0, phase="evaluating", at=2.0, monotonic=2.0))
+        assert follower.look()
+    now = follower.progress()
+    assert (now.phase, now.step, now.steps, now.loss, now.memory_used_bytes) == ("measuring", 4, 10, 0.5, 5)
+    assert now.tokens_per_second_per_device == 32 / 0.5 / 2
+    assert now.mfu == pytest.approx(32 * 6000 / 5e11)
+    assert now.seconds_left == 6 * 0.5
+    assert not follower.look()
+
+
+def test_a_working_directory_that_is_gone_is_one_line(stub_plan, tmp_path, monkeypatch):
+    plan, plugins = stub_plan(), load_for("stub", "stub")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="runs/x: the working directory does not exist any more"):
+        run_plan(plan, Path("runs/x"), plugins)

@@ -1,0 +1,152 @@
+"""What others take of the host and its devices is seen, and what a run's own processes take is not counted as that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from llmperf.running.launched import run_plan
+from llmperf.measuring import host_load, sampler
+from llmperf.measuring.host_load import busy_ticks, host_sample, other_share, own_processes
+from llmperf.runfolder.reader import read_records
+from llmperf.plugins.loading import load_for
+from llmperf.types import DeviceSample
+from llmperf.types.records import HostSample
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
+
+BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+DETACHED = f"""import subprocess, sys
+print(subprocess.Popen([sys.executable, '-c', {BURN!r}], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def stranger():
+    """A process that computes and is no descendant of this one: its parent has ended."""
+    pid = int(subprocess.run([sys.executable, "-c", DETACHED], capture_output=True, text=True, check=True).stdout)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def test_busy_time_is_that_of_the_cores_that_a_run_may_use():
+    text = "cpu 9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 4 8 16 32 64 128 7 7\ncpu1 5 0 0 100 0 0 0 0 0 0\nintr 1\n"
+    assert busy_ticks(text, [0]) == 1 + 2 + 4 + 32 + 64 + 128
+    assert busy_ticks(text, [0, 1]) == 231 + 5
+
+
+def test_own_children_count_as_own_while_they_run_and_after(stranger):
+    child = subprocess.Popen([sys.executable, "-c", BURN])
+    try:
+        before = own_processes(os.getpid())
+        assert child.pid in before.pids
+        assert stranger not in before.pids
+        had, others = cpu_seconds(child.pid), cpu_seconds(stranger)
+        while cpu_seconds(child.pid) < had + 0.3 or cpu_seconds(stranger) < others + 0.3:
+            time.sleep(0.05)
+        spent = cpu_seconds(child.pid) - had
+    finally:
+        child.kill()
+        child.wait()
+    after = own_processes(os.getpid())
+    assert child.pid not in after.pids
+    seconds = (after.ticks - before.ticks) / TICKS
+    assert spent <= seconds + 2 / TICKS
+    mine = sum(os.times()[:2])
+    assert seconds <= spent + mine  # of the stranger's time there is none in it
+
+
+def host(busy, own, cores=2):
+    return HostSample(cores=cores, busy_seconds=busy, own_seconds=own)
+
+
+@pytest.mark.parametrize(
+    ("samples", "share"),
+    [
+        ([(0.0, host(10, 5)), (10.0, host(30, 25))], 0.0),
+        ([(0.0, host(10, 5)), (10.0, host(30, 15))], 0.5),
+        ([(0.0, host(10, 5)), (5.0, host(15, 1)), (10.0, host(25, 6))], 0.5),  # own processes were lost in between
+        ([(0.0, host(10, 5)), (10.0, host(30, 15, cores=4))], None),
+        ([(0.0, host(10, 5))], None),
+    ],
+)
+def test_the_share_of_others_is_what_the_run_has_not_had(samples, share):
+    assert other_share(samples) == share
+
+
+def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(stub_plan, tmp_path, stranger):
+    """As `llmperf run` does it: one line before the start, two figures and a finding afterwards."""
+    from llmperf.validation.check import findings
+
+    told, plugins = [], load_for("stub", "stub")
+    plan = stub_plan(steps=30, step_seconds=0.05)
+    had, began = cpu_seconds(stranger), time.monotonic()
+    result = run_plan(plan, tmp_path / "run", plugins, warn=told.append, sample_seconds=0.2)
+    least = (cpu_seconds(stranger) - had) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
+    assert len(told) == 1
+    assert told[0].startswith("other processes have ")
+    assert 0.1 < result.metrics.other_cpu_share_before <= 1
+    assert f" {100 * result.metrics.other_cpu_share_before:.0f} % of the host's cores" in told[0]
+    assert result.metrics.other_cpu_share > least / 2
+    if result.metrics.other_cpu_share > 0.1:
+        assert "LP409" in [one.code for one in findings(result, plugins)]
+
+
+def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    ids = {0: (os.getpid(), child.pid), 1: (child.pid, 1)}
+    namespace = [host_load.INITIAL_PID_NAMESPACE]
+    monkeypatch.setattr(host_load.os, "readlink", lambda path: namespace[0])
+
+    def device(index, pids):
+        return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None, process_ids=pids)
+
+    try:
+        devices = [device(index, pids) for index, pids in ids.items()]
+        assert host_sample(devices).other_processes == 1
+        assert host_sample(devices[:1]).other_processes == 0
+        assert host_sample([device(0, None)]).other_processes is None
+        namespace[0] = "pid:[1]"  # a container's: the driver counts otherwise, and own ranks would seem strangers
+        assert host_sample(devices).other_processes is None
+        watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: tuple(devices), (0, 1), interval=0.01)
+        assert watching.look(0.0).other_processes == 3
+        assert "other processes compute on the devices: 3; the run will be disturbed" in watching.look(0.0).lines
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_first_reading_that_hangs_or_raises_does_not_keep_a_run_from_starting(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler, "FIRST_READING_SECONDS", 0.1)
+    for query in (lambda _: time.sleep(30) or (), lambda _: 1 / 0):
+        begin = time.monotonic()
+        before = sampler.Sampler(tmp_path / "m.jsonl", query, (0,)).look(0.0)
+        assert before.other_processes is None
+        assert time.monotonic() - begin < 5
+
+
+def test_a_reading_of_the_host_is_cheap(tmp_path):
+    begin = time.process_time()
+    for _ in range(20):
+        host_sample()
+    assert (time.process_time() - begin) / 20 < 0.05
+
+
+def test_a_run_on_other_hosts_has_no_reading_of_this_one(tmp_path):
+    watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: (), (), interval=0.01, host=False)
+    assert watching.look() == (None, None)
+    watching.start()
+    while not (tmp_path / "m.jsonl").exists() or not read_records(tmp_path / "m.jsonl"):
+        time.sleep(0.01)
+    watching.stop()
+    assert {one.host for one in read_records(tmp_path / "m.jsonl")} == {None}

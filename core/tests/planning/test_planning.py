@@ -1,0 +1,589 @@
+"""From a request to a plan: which machine, what fits, what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.plugins.discovery import find
+from llmperf.files.json_files import MAX_DOCUMENT_BYTES
+from llmperf.errors import PluginError, UserError
+from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
+from llmperf.running.launched import find_launcher
+from llmperf.vendorkit.peaks import normalised
+from llmperf.planning.build import draft, run_id
+from llmperf.planning.checks import MOST_STEPS, memory_problems, padding_problems
+from llmperf.planning.environment import worker_env
+from llmperf.planning.needs import unmet
+from llmperf.planning.request import Request
+from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
+from llmperf.plugins.loading import Plugins
+from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
+from llmperf.validation import devices
+
+VENDOR = """
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, Offers, Probe
+
+@hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32", "fp16"), runtimes=("torch",), collective_backend="gloo")
+    devices = tuple(DeviceInfo(index=i, model="Acme A1", memory_bytes=2**34) for i in range({count}))
+    return Probe(vendor="{name}", devices=devices, offers=offers, problems=({problems}))
+"""
+
+ENVIRONMENT = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_worker_env(plan):
+    return {{"OMP_NUM_THREADS": {value}}}
+"""
+
+
+def vendor(name: str, count: int, problems: str = "") -> str:
+    return VENDOR.format(name=name, count=count, problems=problems)
+
+
+FRAMEWORK = """
+from dataclasses import replace
+from llmperf import agent_argv, hookimpl, standard_layout
+from llmperf.types import Needs, Script, WorkerPlan
+
+@hookimpl
+def llmperf_plan_workers(spec, probe):
+    worker = WorkerPlan(layout=standard_layout(spec), agent=agent_argv(),
+                        needs=Needs(precision=spec.contract.precision, runtime="torch"))
+    return replace(worker, {change})
+
+@hookimpl
+def llmperf_{answers}(plan, device):
+    return None
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            "layout=replace(worker.layout, data_parallel=7)",
+            "layout.data_parallel: expected 2, as llmperf.standard_layout",
+        ),
+        ("agent=()", "agent: expected the argv that starts a node's ranks, such as llmperf.agent_argv(), found none"),
+        ("script=Script(command=('x',), step_rank=0)", "a script needs llmperf_parse_log, which it does not answer"),
+        ("script=Script(command=('x',), step_rank=9)", "script.step_rank: expected one of the ranks 0 to 1, found 9"),
+        ("script=Script(command=(), step_rank=0)", "script.command: expected the argv of one rank, found none"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, capsys, change, told):
+    source = FRAMEWORK.format(change=change, answers="build_trainer")
+    install("llmperf-abacus", "abacus", source, role="framework")
+    assert call(["plan", "--vendor", "cpu", "--framework", "abacus"]) == 2
+    out = "".join(capsys.readouterr())
+    line = next(line for line in out.splitlines() if told in line)
+    assert "framework 'abacus' (llmperf-abacus): llmperf_plan_workers: " in line
+
+
+def abacus(install, name="abacus", **more):
+    """A framework that plans, under a name."""
+    source = FRAMEWORK.format(change="padding=True", answers="build_trainer")
+    install(f"llmperf-{name}", name, source, role="framework", **more)
+
+
+def refused(capsys, tmp_path, *words):
+    """What `llmperf run` says of a run that it refuses; no run folder is made."""
+    assert call(["run", "default", "--vendor", "cpu", "--out", str(tmp_path / "runs"), *words]) == 2
+    assert not (tmp_path / "runs").exists()
+    return capsys.readouterr().err
+
+
+def test_a_framework_whose_packages_are_missing_is_refused_before_ranks_start(install, capsys, tmp_path):
+    abacus(install, requires=("beads>=2.6", "llmperf-rods", "msgspec", 'frames ; extra == "fast"'))
+    install("llmperf-rods", "rods", "", role="extension", requires=("wires~=1.0",))
+    told = refused(capsys, tmp_path, "--framework", "abacus")
+    (line,) = [line for line in told.splitlines() if "tuning.framework" in line]
+    assert "framework 'abacus' (llmperf-abacus) needs beads>=2.6 (not installed), wires~=1.0 (not installed)" in line
+    assert "install with: uv pip install 'beads>=2.6' 'wires~=1.0'" in line
+    assert call(["plan", "default", "--framework", "abacus", "--on", "A100-SXM4-40GB:1x2"]) == 0  # it need not be here
+
+
+def test_what_is_installed_and_plans_is_offered_instead(install, capsys, tmp_path, monkeypatch):
+    from llmperf.plugins.loading import discovery
+
+    frameworks = [one for one in discovery.discover() if one.role == "framework"]
+    there = [one for one in discovery.discover() if one not in frameworks]
+    abacus(install, requires=("beads>=2.6",))
+    abacus(install, "sliderule")
+    there += [one for one in discovery.discover() if one.name in ("abacus", "sliderule")]
+    for module in ("discovery", "plugins"):
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: there)
+    (missing,) = [line for line in refused(capsys, tmp_path).splitlines() if "tuning.framework" in line]
+    assert "framework 'zero' (llmperf-zero) is not installed; install it with: uv sync --inexact" in missing
+    assert missing.endswith("; what is installed can run it by --framework sliderule")
+    needy = refused(capsys, tmp_path, "--set", "tuning.framework=abacus")
+    assert "by --framework sliderule" in needy
+    misspelt = refused(capsys, tmp_path, "--framework", "sliderul")
+    assert "did you mean 'sliderule'?" in misspelt
+    assert "can run it" not in misspelt
+
+
+def test_a_framework_that_has_neither_trainer_nor_script_is_refused(install, capsys):
+    source = FRAMEWORK.format(change="", answers="build_trainer").replace("@hookimpl\ndef llmperf_build", "def build")
+    install("llmperf-abacus", "abacus", source, role="framework")
+    assert call(["run", "--vendor", "cpu", "--framework", "abacus"]) == 2
+    assert "ranks without a script need llmperf_build_trainer, which it does not answer" in capsys.readouterr().err
+
+
+def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
+    spec = stub_plan().spec
+    padded = replace(spec, contract=replace(spec.contract, packing="padded"))
+    layout = Layout(nodes=1, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=1)
+    worker = WorkerPlan(layout=layout, needs=Needs(precision="fp32", runtime="torch"), agent=())
+    assert padding_problems(spec, worker) == []
+    assert padding_problems(padded, replace(worker, padding=True)) == []
+    (problem,) = padding_problems(padded, worker)
+    assert problem.where == "contract.packing"
+    assert problem.message.endswith("trains on packed sequences only: expected packed, found padded")
+
+
+def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, capsys, monkeypatch):
+    install("llmperf-acme", "acme", vendor("acme", 2).replace("vendor=", "simulated=True, vendor="))
+    assert this_machine(None).vendor == "cpu"
+    assert this_machine("acme").probe.simulated
+    assert call(["devices"]) == 0
+    assert "Acme A1 (simulated)" in capsys.readouterr().out
+    assert call(["plan", "--vendor", "acme"]) == 0
+    assert "Acme A1 (acme, simulated on this machine)" in capsys.readouterr().out
+    only = [one for one in probe_all()[0] if one.vendor == "acme"]
+    monkeypatch.setattr("llmperf.planning.vendors.probe_all", lambda: (only, []))
+    with pytest.raises(UserError, match="no device found: acme only plays one: --vendor acme takes it"):
+        this_machine(None)
+
+
+def test_an_accelerator_is_preferred_to_the_host(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    assert this_machine(None).vendor == "acme"
+    assert this_machine("cpu").vendor == "cpu"
+
+
+def test_two_vendors_with_accelerators_have_to_be_chosen_between(install):
+    install("llmperf-acme", "acme", vendor("acme", 1))
+    install("llmperf-bolt", "bolt", vendor("bolt", 1))
+    with pytest.raises(UserError, match="several vendors have devices here: acme, bolt; choose one with --vendor"):
+        this_machine(None)
+
+
+def test_a_broken_or_empty_vendor_does_not_stop_the_others(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('boom')")
+    install("llmperf-empty", "empty", vendor("empty", 0, "'driver not loaded',"))
+    assert this_machine(None).vendor == "cpu"
+    with pytest.raises(UserError, match="sees no device here: driver not loaded"):
+        this_machine("empty")
+
+
+PROBES = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_probe():\n    {}\n"
+BAD_VENDORS = {
+    "raises RuntimeError('boom')": ("raise RuntimeError('boom')", "cannot be imported: RuntimeError: boom"),
+    "leaves": ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+    "raises when asked": (
+        PROBES.format("raise OSError('no\\ndriver')"),
+        "raised OSError: no driver (llmperf_odd.py, line 4)",
+    ),
+    "leaves when asked": (PROBES.format("raise SystemExit(3)"), "raised SystemExit: 3 (llmperf_odd.py, line 4)"),
+    "answers nonsense": (PROBES.format("return {}"), "expected a Probe of llmperf_probe, found dict"),
+    "answers a Probe of nonsense": (
+        vendor("odd", 1).replace("index=i", "index='a'"),
+        "llmperf_probe: Expected `int`, got `str` - at `$.devices[0].index`",
+    ),
+    "answers a Probe of what is no data": (
+        vendor("odd", 1).replace("problems=()", "problems=(object(),)"),
+        "llmperf_probe: Encoding objects of type object is unsupported",
+    ),
+    "answers nothing": ("", "does not answer llmperf_probe"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_VENDORS.values(), ids=BAD_VENDORS)
+def test_what_one_vendor_gets_wrong_is_told_and_stops_only_its_own_runs(install, capsys, source, reason):
+    install("llmperf-odd", "odd", source)
+    for words, code in ((["devices"], 0), (["doctor"], 1), (["plan"], 0), (["plan", "--vendor", "odd"], 2)):
+        assert call(words) == code
+        out, err = capsys.readouterr()
+        assert "vendor 'odd' (llmperf-odd)" in out + err
+        assert reason in out + err
+    assert this_machine(None).vendor == "cpu"
+
+
+CATALOGUE = vendor("odd", 0) + "\n@hookimpl\ndef llmperf_catalogue():\n    {}\n"
+BAD_CATALOGUES = {
+    "raises": ("raise OSError('gone')", "llmperf_catalogue raised OSError: gone (llmperf_odd.py, line 13)"),
+    "raises half way": ("yield llmperf_probe(); raise OSError('gone')", "llmperf_catalogue raised OSError: gone"),
+    "is none": ("return None", "expected a list of llmperf_catalogue, found NoneType"),
+    "has a number": ("yield 1", "expected a Probe of llmperf_catalogue, found int"),
+    "has no device": ("yield llmperf_probe()", "llmperf_catalogue has an entry without a device"),
+}
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
+def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, source, reason):
+    install("llmperf-odd", "odd", CATALOGUE.format(source))
+    elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
+    for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
+        assert call(words) == code
+        out, err = capsys.readouterr()
+        assert "vendor 'odd' (llmperf-odd)" in out + err
+        assert reason in out + err
+    assert call(["plan", "--on", "Odd 9:1x2"]) == 2
+    assert reason in capsys.readouterr().err  # which may be why the device is unknown
+
+
+@pytest.fixture
+def looked_again():
+    """The validator keeps what it saw of the vendors for the whole process."""
+    kept = (devices.installed, devices.installed_vendors, devices._asked)
+    for one in kept:
+        one.cache_clear()
+    yield
+    for one in kept:
+        one.cache_clear()
+
+
+@pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
+def test_a_result_of_a_vendor_whose_plugin_is_broken_is_not_called_checked(
+    install, example, tmp_path, capsys, looked_again, source, reason
+):
+    install("llmperf-odd", "odd", CATALOGUE.format(source))
+    example["hardware"]["vendor"] = "odd"
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    call(["validate", str(path), "--select", "LP904"])
+    out = capsys.readouterr().out
+    said = "expected a plugin that says what it publishes; its devices were not checked: vendor 'odd' (llmperf-odd)"
+    assert f"LP904 warning {said}" in out
+    assert reason[:40] in out
+
+
+def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys, looked_again):
+    device = "DeviceInfo(index=0, model='Odd 1', memory_bytes=2**34)"
+    offers = "Offers(precisions=('fp32',), runtimes=('torch',), collective_backend='gloo')"
+    source = CATALOGUE.format(f"yield Probe(vendor='odd', devices=({device},), offers={offers})")
+    install("llmperf-odd", "odd", f"{source}\n@hookimpl\ndef llmperf_peak_flops(device_model, dtype):\n    1 / 0\n")
+    example["hardware"] |= {"vendor": "odd", "device_model": "Odd 1"}
+    example["metrics"]["final_loss"] = -1.0
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    call(["validate", str(path)])
+    out = capsys.readouterr().out
+    assert "LP901 warning LP307 was not applied: vendor 'odd' (llmperf-odd): llmperf_peak_flops raised" in out
+    assert "LP001" not in out
+    assert "/metrics/final_loss" in out
+
+
+def test_a_probe_of_another_vendors_name_is_refused(install, capsys):
+    install("llmperf-odd", "odd", vendor("other", 1))
+    assert call(["devices"]) == 0
+    assert "vendor 'odd' (llmperf-odd): llmperf_probe: vendor: expected 'odd', found 'other'" in capsys.readouterr().out
+
+
+ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"
+BAD_EXTENSIONS = {
+    "variables raise": ("llmperf_worker_env(plan)", "raise OSError('gone')", "llmperf_worker_env raised OSError: gone"),
+    "variables are none": (
+        "llmperf_worker_env(plan)",
+        "return None",
+        "expected names and values of llmperf_worker_env, found NoneType",
+    ),
+    "FLOPs are a number": (
+        "llmperf_count_flops(model, workload)",
+        "return 5",
+        "expected a FlopCount of llmperf_count_flops, found int",
+    ),
+    "folders raise": ("llmperf_resources()", "raise OSError('gone')", "llmperf_resources raised OSError: gone"),
+}
+
+
+@pytest.mark.parametrize(("hook", "body", "reason"), BAD_EXTENSIONS.values(), ids=BAD_EXTENSIONS)
+def test_a_bad_answer_of_an_extension_is_told_in_one_line_with_its_name(install, capsys, hook, body, reason):
+    install("llmperf-odd", "odd", ANSWERS.format(hook, body), role="extension")
+    assert call(["plan"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"llmperf: extension 'odd' (llmperf-odd): {reason}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise KeyError(dtype)", "llmperf_peak_flops raised KeyError: 'fp32'"),
+        ("return 1e12", "expected a PeakFlops of llmperf_peak_flops, found float"),
+    ],
+)
+def test_a_bad_peak_is_told_before_a_run_folder_is_made(install, capsys, tmp_path, body, reason):
+    source = vendor("odd", 1) + "\n" + ANSWERS.format("llmperf_peak_flops(device_model, dtype)", body)
+    install("llmperf-odd", "odd", source)
+    assert call(["run", "--vendor", "odd", "--out", str(tmp_path / "runs")]) == 2
+    assert f"vendor 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_plan_of_a_framework_names_the_framework(install, capsys):
+    source = ANSWERS.format("llmperf_plan_workers(spec, probe)", "return None")
+    install("llmperf-odd", "odd", source, role="framework")
+    assert call(["plan", "--set", "tuning.framework=odd"]) == 2
+    reason = "expected a WorkerPlan of llmperf_plan_workers, found NoneType"
+    assert f"framework 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise OSError('gone')", "llmperf_launchers raised OSError: gone"),
+        ("return None", "expected a list of llmperf_launchers, found NoneType"),
+        ("yield 5", "llmperf_launchers gave 5, which has no name"),
+    ],
+)
+def test_bad_launchers_name_their_plugin(install, body, reason):
+    install("llmperf-odd", "odd", ANSWERS.format("llmperf_launchers()", body), role="extension")
+    with pytest.raises(PluginError) as raised:
+        find_launcher(Plugins([find("extension", "odd")]), "local")
+    assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
+
+
+def test_what_a_plugin_prints_stands_in_no_document(install, capsys):
+    printing = vendor("loud", 1).replace("    offers =", "    print('asked')\n    offers =") + "\nprint('imported')\n"
+    install("llmperf-loud", "loud", printing)
+    for words in (["devices", "--json"], ["doctor", "--json"], ["plan", "--vendor", "loud", "--json"]):
+        assert call(words) in (0, 1)
+        out, err = capsys.readouterr()
+        json.loads(out)
+        assert "asked\n" in err
+
+
+def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, capsys):
+    (tmp_path / "data" / "overlays").mkdir(parents=True)
+    (tmp_path / "data" / "overlays" / "mine.toml").write_text("[when]\nweather = 'fine'\n")
+    resources = "@hookimpl\ndef llmperf_resources():\n    return [__file__.rsplit('/', 1)[0] + '/data']\n"
+    install("llmperf-acme", "acme", vendor("acme", 1) + resources)
+    assert call(["doctor"]) == 1
+    assert "unknown condition 'weather'" in capsys.readouterr().out
+
+
+def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):
+    install("llmperf-one", "same", vendor("same", 1))
+    install("llmperf-two", "same", vendor("same", 1))
+    assert call(["doctor"]) == 1
+    out = capsys.readouterr().out
+    line = "    mend: uv pip uninstall llmperf-one  # or: uv pip uninstall llmperf-two"
+    assert out.count(line) == 2  # who does all that is said has one left
+
+
+def test_more_steps_than_a_result_can_hold_are_refused(capsys):
+    assert call(["plan", "--set", f"steps={MOST_STEPS}"]) == 0
+    assert call(["run", "--set", f"steps={MOST_STEPS + 1}"]) == 2
+    err = capsys.readouterr().err
+    assert "contract.steps: a result holds the loss of each step, of 300000 at most; found 300001" in err
+    assert RESULT_RESERVE_BYTES + MOST_STEPS * BYTES_PER_LOSS_POINT < MAX_DOCUMENT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            ["global_batch=1000000000000"],
+            "contract.global_batch: expected at most 65536 micro batches in a step; published runs have up to 512;"
+            " found 250000000000, which is global batch 1000000000000 / (micro batch 2 x data parallel 2); the nearest"
+            " is --set global_batch=262144",
+        ),
+        (
+            ["gradient_accumulation=1000000000000"],
+            "tuning.gradient_accumulation: expected at most 65536 micro batches in a step; published runs have up to"
+            " 512; found 1000000000000, the nearest is --set gradient_accumulation=65536",
+        ),
+        (
+            ["micro_batch=1000000000000", "global_batch=1000000000001", "devices=1"],
+            "tuning.micro_batch: expected at most 65536 sequences in one forward pass; real runs have one to some"
+            " hundred; found 1000000000000, the nearest is --set micro_batch=65536",
+        ),
+        (
+            ["seq_len=1000000000000"],
+            "contract.seq_len: expected at most 16777216 tokens in a sequence; the longest published contexts have 10"
+            " million; found 1000000000000, the nearest is --set seq_len=16777216",
+        ),
+        (
+            ["devices=1000000007", "sharding_degree=5"],
+            "tuning.devices: expected at most 1024 ranks on a node; the largest nodes have 576 devices; found"
+            " 1000000007, the nearest is --set devices=1024",
+        ),
+        (
+            ["nodes=1000000007", "devices=1", "sharding_degree=5"],
+            "tuning.nodes: expected at most 1048576 ranks, several times the largest clusters; found 1000000007 nodes"
+            " x 1 devices = 1000000007, the nearest is 1048576 nodes",
+        ),
+    ],
+)
+def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
+    began = time.monotonic()
+    assert call(["run", *(word for one in settings for word in ("--set", one))]) == 2
+    assert time.monotonic() - began < 10
+    assert f"  {told}\n" in capsys.readouterr().err
+
+
+def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
+    request = Request(case="llama1_13b_pretrain_paddle", on="A100-SXM4-80GB:1x8")
+    plan = draft(request).plan
+    assert plan.batch.tokens_per_step == 2048 * 2048
+    assert 3 * 307 < plan.slow_step_seconds < 3600
+    assert plan.first_step_seconds == plan.slow_step_seconds > plan.startup_seconds
+
+
+def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
+    install("llmperf-acme", "acme", vendor("acme", 1))
+    sketch = draft(Request(case="default"))
+    assert sketch.problems == []
+    assert sketch.spec.tuning.devices == 1
+    assert sketch.spec.tuning.gradient_accumulation == 2
+    assert not sketch.spec.variant
+
+
+def test_more_accelerators_than_there_are_cannot_be_had(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert problem.message == "4 devices asked for, 2 here; nearest: --devices 2"
+
+
+def test_devices_of_several_models_are_not_measured_together(install):
+    mixed = vendor("acme", 4).replace('model="Acme A1"', 'model=f"Acme A{1 + i // 3}"')
+    install("llmperf-acme", "acme", mixed)
+    assert draft(Request(case="default", devices=2)).problems == []
+    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert problem.message.endswith("the first 4 are Acme A1, Acme A2; nearest: --devices 3")
+
+
+def test_two_plugins_that_set_one_variable_differently_are_both_named(install):
+    install("llmperf-extra", "extra", ENVIRONMENT.format(value="'64'"), role="extension")
+    with pytest.raises(PluginError, match="extension:extra and vendor:cpu disagree on OMP_NUM_THREADS: '64' against"):
+        draft(Request(case="default"))
+
+
+def test_a_variable_that_is_no_text_names_its_plugin(install, stub_plan):
+    install("llmperf-extra", "extra", ENVIRONMENT.format(value="64"), role="extension")
+    with pytest.raises(PluginError, match="extension:extra sets OMP_NUM_THREADS to 64; expected text"):
+        worker_env(stub_plan(), Plugins([find("extension", "extra")]))
+
+
+PROBE = Probe(
+    vendor="acme",
+    devices=(DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34),),
+    offers=Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo"),
+)
+
+
+def test_needs_against_offers():
+    assert unmet(Needs(precision="fp32", runtime="torch"), PROBE, "zero") == []
+    told = unmet(Needs(precision="fp16", runtime="paddle", features=("flash_attention",)), PROBE, "paddle")
+    assert [problem.where for problem in told] == ["contract.precision", "tuning.framework", "tuning"]
+    assert "offers fp32, found fp16; nearest: --set precision=fp32" in told[0].message
+
+
+def test_model_states_that_cannot_be_on_the_device_are_refused(stub_plan):
+    plan = replace(stub_plan(), probe=PROBE, device_share=1.0, state_bytes_per_stage=(2**33, 2**35))
+    (problem,) = memory_problems(plan)
+    assert "need 32.0 GiB a rank, 16.0 GiB are there" in problem.message
+    assert memory_problems(replace(plan, state_bytes_per_stage=(2**33,))) == []
+    assert memory_problems(replace(plan, state_bytes_per_stage=())) == []
+
+
+def test_a_divisible_host_is_shared_out():
+    sketch = draft(Request(case="default", vendor="cpu", devices=4, settings=("micro_batch=1",)))
+    assert sketch.problems == []
+    plan = sketch.plan
+    assert plan is not None
+    assert plan.device_share == 0.25
+    if plan.peak is None:
+        pytest.skip(str(plan.peak_problem))
+    assert plan.rank_peak_flops == pytest.approx(plan.peak.flops_per_second / 4)
+    assert plan.peak.confidence == "measured"
+    assert "measured on this host" in plan.peak.source
+
+
+def test_names_of_devices_are_compared_whole():
+    assert normalised("NVIDIA_A100-SXM4-40GB", "nvidia") == normalised("a100 sxm4 40gb", "nvidia")
+    machine = machine_elsewhere("H800:2x8", None)
+    assert (machine.nodes, len(machine.probe.devices), machine.here) == (2, 8, False)
+    with pytest.raises(UserError, match="unknown device model 'A100'"):
+        machine_elsewhere("A100:1x8", None)
+
+
+def test_a_broken_vendor_does_not_stop_a_plan_for_anothers_device(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('boom')")
+    assert machine_elsewhere("NVIDIA_A100-SXM4-40GB:1x8", None).vendor == "nvidia"
+    with pytest.raises(PluginError, match="RuntimeError: boom"):
+        machine_elsewhere("A100-SXM4-40GB:1x8", "broken")
+
+
+def test_a_vendor_without_a_catalogue_says_so():
+    with pytest.raises(UserError, match="unknown device model 'A1'; the vendors asked have no device"):
+        machine_elsewhere("A1:1x8", "cpu")
+
+
+def test_an_unknown_device_has_no_peak_and_says_so(install):
+    install("llmperf-acme", "acme", vendor("acme", 2))
+    plan = draft(Request(case="default")).plan
+    assert plan is not None
+    assert plan.peak is None
+    assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1': its plugin lacks one with a source"
+
+
+def test_a_vendor_may_say_why_there_is_no_peak(install, capsys):
+    source = vendor("acme", 2) + "\n" + ANSWERS.format("llmperf_peak_flops(device_model, dtype)", "return 'too\\nbusy'")
+    install("llmperf-acme", "acme", source)
+    call(["plan", "default", "--vendor", "acme"])
+    assert "unknown, so MFU will be null: too busy" in capsys.readouterr().out
+
+
+PEAK = """
+from llmperf.types import PeakFlops
+
+@hookimpl
+def llmperf_peak_flops(device_model, dtype):
+    rate = {rate}
+    return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=rate, source="x", date="2026-01-01")
+"""
+
+
+@pytest.mark.parametrize("rate", ["0", "-1.0", "float('nan')", "float('inf')"])
+def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
+    install("llmperf-acme", "acme", vendor("acme", 2) + PEAK.format(rate=rate))
+    with pytest.raises(PluginError, match=r"vendor 'acme' .*: llmperf_peak_flops: expected a finite .* above 0"):
+        draft(Request(case="default"))
+
+
+@pytest.mark.parametrize(
+    ("empty", "told"),
+    [
+        (["--framework", ""], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--set", "framework="], "tuning.framework: unknown framework ''; expected one of: "),
+        (["--vendor", ""], "unknown vendor ''; expected one of: "),
+        (["--vendor", "", "--on", "A1:1x8"], "unknown vendor ''; expected one of: "),
+        (["--set", "model="], "''"),
+        (["--on", ""], "expected MODEL:NODESxDEVICES"),
+    ],
+)
+def test_an_empty_name_is_an_unknown_one(empty, told, capsys):
+    assert call(["plan", *empty]) == 2
+    shown = capsys.readouterr()
+    assert told in shown.out + shown.err
+
+
+def test_run_ids_are_plain_folder_names():
+    name = run_id("../../etc/passwd case", "cpu", "zero")
+    assert "/" not in name
+    assert " " not in name
+    assert run_id("a", "b", "c") != run_id("a", "b", "c")
+
+
+def test_a_machine_is_here_or_elsewhere():
+    assert Machine("acme", PROBE, 1, here=True).divisible is False

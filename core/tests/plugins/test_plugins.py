@@ -1,0 +1,197 @@
+"""Discovery by metadata, loading by name, roles and owners: with real distributions on a real path."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.plugins.discovery import discover, find
+from llmperf.errors import PluginError
+from llmperf.planning.vendors import probe
+from llmperf.plugins.loading import Plugins, load_for
+
+PROBE = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_probe():
+    from llmperf.types import DeviceInfo, Offers, Probe
+    offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    return Probe(vendor="acme", devices=(DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34),), offers=offers)
+"""
+
+
+def test_an_installed_plugin_is_found_loaded_and_asked(install):
+    install("llmperf-found", "found", PROBE)
+    assert "found" in [one.name for one in discover() if one.role == "vendor"]
+    assert Plugins([find("vendor", "found")]).ask("llmperf_probe").devices[0].model == "Acme A1"
+
+
+def test_discovery_does_not_import_a_plugin(install):
+    install("llmperf-explosive", "explosive", "raise RuntimeError('imported')")
+    assert "explosive" in [one.name for one in discover()]
+
+
+def test_a_plugin_that_raises_at_import_is_told_with_its_reason(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('no licence')")
+    with pytest.raises(PluginError, match=r"vendor 'broken' \(llmperf-broken\) .* RuntimeError: no licence"):
+        Plugins([find("vendor", "broken")])
+
+
+def test_two_distributions_of_one_name_are_both_named(install):
+    install("llmperf-first", "same", PROBE)
+    install("llmperf-second", "same", PROBE)
+    with pytest.raises(PluginError, match=r"llmperf-first 1\.0 and llmperf-second 1\.0"):
+        find("vendor", "same")
+
+
+def test_a_misspelt_hook_is_an_error_with_the_nearest(install):
+    install("llmperf-misspelt", "misspelt", PROBE.replace("llmperf_probe", "llmperf_prode"))
+    with pytest.raises(PluginError, match="'llmperf_prode'; did you mean 'llmperf_probe'"):
+        Plugins([find("vendor", "misspelt")])
+
+
+def test_a_wrong_argument_of_a_hook_is_an_error(install):
+    install("llmperf-argument", "argument", PROBE.replace("llmperf_probe()", "llmperf_probe(device)"))
+    with pytest.raises(PluginError, match="argument"):
+        Plugins([find("vendor", "argument")])
+
+
+def test_a_framework_may_not_answer_for_the_vendor(install):
+    install("llmperf-greedy", "greedy", PROBE, role="framework")
+    with pytest.raises(PluginError, match="answers llmperf_probe, which only vendor may answer"):
+        Plugins([find("framework", "greedy")])
+
+
+def test_frameworks_and_vendors_are_barred_from_the_flop_count(install):
+    source = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_count_flops(model, workload):\n    return None\n"
+    install("llmperf-cheat", "cheat", source)
+    with pytest.raises(PluginError, match="llmperf_count_flops, which only extension or core may answer"):
+        Plugins([find("vendor", "cheat")])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_second_answer_names_both_in_any_order(install, turned):
+    install("llmperf-one", "one", PROBE)
+    install("llmperf-two", "two", PROBE)
+    chosen = [find("vendor", "one"), find("vendor", "two")]
+    with pytest.raises(PluginError, match="llmperf_probe is answered by vendor:one and vendor:two"):
+        Plugins(reversed(chosen) if turned else chosen)
+
+
+FLOPS = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_count_flops(model, workload):
+    return "counted by an extension"
+"""
+
+
+def test_an_extension_is_asked_for_the_flop_count_before_the_core_and_only_one_may_be(install):
+    install("llmperf-ours", "ours", FLOPS, role="extension")
+    install("llmperf-theirs", "theirs", FLOPS, role="extension")
+    ours, theirs = find("extension", "ours"), find("extension", "theirs")
+    assert Plugins([ours]).ask("llmperf_count_flops", model=None, workload=None) == "counted by an extension"
+    with pytest.raises(PluginError, match="llmperf_count_flops is answered by extension:ours and extension:theirs"):
+        Plugins([ours, theirs])
+
+
+def test_a_plugin_for_another_api_version_is_reported_not_imported(install):
+    install("llmperf-future", "future", "raise RuntimeError('imported')", version="v2")
+    with pytest.raises(PluginError, match=r"for plugin API v2; this llmperf speaks v1; upgrade llmperf-core"):
+        find("vendor", "future")
+
+
+def test_an_unknown_plugin_offers_the_nearest(install):
+    install("llmperf-acme", "acme", PROBE)
+    with pytest.raises(PluginError, match="unknown vendor 'acmee'; did you mean 'acme'"):
+        find("vendor", "acmee")
+
+
+def test_a_missing_plugin_of_the_project_says_which_package_to_install(monkeypatch):
+    monkeypatch.setattr("llmperf.plugins.loading.discover", lambda: [])
+    with pytest.raises(
+        PluginError, match=r"framework 'paddle' \(llmperf-paddle\) is not installed; .* uv sync --inexact"
+    ):
+        load_for(None, "paddle")
+
+
+def test_the_record_has_version_and_source_hash(install):
+    install("llmperf-recorded", "recorded", PROBE)
+    infos = {one.name: one for one in Plugins([find("vendor", "recorded")]).infos()}
+    assert infos["recorded"].version == "1.0"
+    assert len(infos["recorded"].source_hash or "") == 64
+    assert infos["llmperf.plugins.builtin"].distribution == "llmperf-core"
+
+
+def test_a_probe_that_takes_long_is_told_while_one_waits(install, monkeypatch, capsys):
+    monkeypatch.setattr("llmperf.plugins.faults.SLOW_SECONDS", 0.05)
+    slow = "    import time; time.sleep(0.5)\n    from llmperf.types"
+    install("llmperf-slow", "acme", PROBE.replace("    from llmperf.types", slow))
+    assert probe("acme").devices
+    assert capsys.readouterr().err == "llmperf: still waiting for llmperf_probe of vendor 'acme' (llmperf-slow)\n"
+
+
+def test_native_code_and_children_of_a_plugin_leave_standard_output_alone(install, tmp_path):
+    noise = "    import os; os.write(1, b'native'); os.system('echo child')\n    from llmperf.types"
+    install("llmperf-noisy", "acme", PROBE.replace("    from llmperf.types", noise))
+    done = subprocess.run([sys.executable, "-m", "llmperf", "devices", "--json"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Acme A1" in [
+        device["model"] for vendor in json.loads(done.stdout)["probes"] for device in vendor["devices"]
+    ]
+    assert "native" in done.stderr
+    assert "child" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return [object()]", "which is no reporter"),
+        ("return [R()]", "the odd reporter raised ZeroDivisionError: division by zero"),
+        ("return [S()]", "expected a str of the odd reporter, found int"),
+    ],
+)
+def test_a_reporter_that_is_none_or_raises_is_told_in_one_line(install, example, tmp_path, capsys, body, said):
+    reporters = f"""
+from llmperf import hookimpl
+
+class R:
+    name = "odd"
+    def render(self, results, language):
+        return 1 / 0
+
+class S(R):
+    def render(self, results, language):
+        return 7
+
+@hookimpl
+def llmperf_reporters():
+    {body}
+"""
+    install("llmperf-odd", "odd", reporters, role="extension")
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps(example))
+    assert call(["report", str(result), "--format", "odd"]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert "extension 'odd' (llmperf-odd)" in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert call(["report", str(result)]) == 0
+
+
+@pytest.mark.parametrize("command", ["--help", "plugins", "cases", "models", "devices"])
+def test_the_command_line_leaves_heavy_packages_alone(command):
+    program = (
+        "import sys; from llmperf.cli.main import call; code = call(sys.argv[1:]);"
+        "heavy = {'torch', 'deepspeed', 'transformers', 'paddle'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

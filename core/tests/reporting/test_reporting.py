@@ -1,0 +1,353 @@
+"""Reports: what a user reads of a result, and that a hostile result can do no harm in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import llmperf_schemas
+import pytest
+import wcwidth
+from click.testing import CliRunner
+from llmperf.files import json_files
+from llmperf.cli.main import call
+from llmperf.cli.report import command
+from llmperf.reporting.cells import fix_hp
+from llmperf.reporting.formats import core_reporters
+from llmperf.reporting.markdown import render_markdown
+from llmperf.reporting.summary import comparison_table, result_table
+from llmperf.reporting.table import result_rows
+from llmperf.types import Change, Result
+
+HOSTILE = "x | y\n# owned <script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} \\"
+FAILURE = {
+    "rank": 1, "reason": "exception", "exception": "ValueError", "message": HOSTILE,
+    "log_tail": ["Traceback", "```", "<b>boom</b>\x1b[31m"],
+}  # fmt: skip
+
+
+def typed(document):
+    return json_files.convert(document, Result, "result")
+
+
+def rows(text):
+    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in text.splitlines() if "  " in line)
+
+
+def without_figures(example):
+    """The example as a run that was killed before anything was measured."""
+    unknown = [name for name, value in example["metrics"].items() if isinstance(value, float) or name.endswith("bytes")]
+    example["metrics"] |= {**dict.fromkeys(unknown), "step_seconds": None, "rank_memory": [], "measured_steps": 0}
+    for mfu in example["mfu"]:
+        mfu |= dict.fromkeys(("value", "peak_flops_per_second", "peak_dtype", "peak_source"))
+    return example | {"loss_curve": [], "status": "failed", "failure": FAILURE}
+
+
+def test_the_table_shows_the_figures_with_their_units(example):
+    shown = rows(result_table(typed(example)))
+    assert shown["token/p/s"] == "800.0"
+    assert shown["MFU (nominal) *"] == "30.0 %"
+    assert shown["HFU (hfu)"] == "34.7 %"
+    assert shown["memory of a device, GiB"] == "3.0/8.0 in use by all, of total"
+    assert shown["memory of a rank, GiB"] == "0.62 at most"
+    assert shown["case"] == "default (variant)"
+    assert shown["fix_hp"] == "steps=8 warmup_steps=2"
+    assert "measured" in shown
+
+
+def test_unknown_is_a_dash_never_zero(example):
+    result = typed(without_figures(example))
+    shown = rows(result_table(result))
+    assert shown["token/p/s"] == "-"
+    assert shown["MFU (nominal) *"] == "-"
+    assert shown["peak"] == "-"
+    assert shown["memory of a device, GiB"] == "-/- in use by all, of total"
+    assert shown["loss"] == "-"
+    assert shown["measured"] == "0 steps"
+    assert shown["status"].startswith("failed: exception, rank 1: ValueError: x | y")
+    assert "| Example CPU, 2 cores 1x2 |" in render_markdown(result)
+    assert "| - | - | -/- | - |" in render_markdown(result)
+
+
+@pytest.mark.parametrize(
+    ("rank", "reason", "message", "told"),
+    [
+        (1, "killed", "rank 1 was killed by SIGKILL", "failed: rank 1 was killed by SIGKILL"),
+        (None, "interrupted", "interrupted by SIGINT", "failed: interrupted by SIGINT"),
+        (1, "hung", "rank 1 is at x.py in f", "failed: hung, rank 1: rank 1 is at x.py in f"),
+        (1, "killed", "rank 12 was killed", "failed: killed, rank 1: rank 12 was killed"),
+    ],
+)
+def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
+    document = without_figures(example)
+    document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message, "exception": None}
+    assert rows(result_table(typed(document)))["status"] == told
+
+
+@pytest.mark.parametrize(
+    ("exception", "message", "told"),
+    [
+        ("AssertionError", "", "AssertionError"),
+        ("KeyError", "'lm_head'", "KeyError: 'lm_head'"),
+        ("llmperf.errors.PluginError", "framework 'x': no", "framework 'x': no"),
+    ],
+)
+def test_a_failure_is_told_with_the_type_of_its_exception(example, exception, message, told):
+    document = without_figures(example)
+    document["failure"] = FAILURE | {"exception": exception, "message": message}
+    result = typed(document)
+    assert rows(result_table(result))["status"] == f"failed: exception, rank 1: {told}"
+    assert f"failed: exception, rank 1: {told}" in render_markdown(result)
+
+
+def test_changes_of_two_settings_of_one_name_are_told_apart():
+    paths = {"contract.warmup_steps": 2, "contract.optimizer.warmup_steps": 3, "contract.seq_len": 64}
+    changes = [Change(path=path, value=value, case_value=1, origin="--set") for path, value in paths.items()]
+    assert fix_hp(changes) == "contract.warmup_steps=2 optimizer.warmup_steps=3 seq_len=64"
+    assert fix_hp(changes[1:]) == "warmup_steps=3 seq_len=64"
+    assert fix_hp([]) == "/"
+
+
+def test_findings_stand_below_the_table(example):
+    example["findings"] = [{"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}]
+    assert result_table(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
+    assert "- LP302 error /mfu/0/value: expected less" in render_markdown(typed(example))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_markdown_has_the_sections_of_the_published_readmes(example, language):
+    text = render_markdown(typed(example), language)
+    english = ("Findings", "Environment", "Parallelism", "Optimisation strategy", "Batch", "General", "Performance")
+    chinese = ("校验结果", "环境配置", "并行策略", "优化策略", "输入批尺寸", "通用指标", "性能指标")
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    expected = english if language == "en" else chinese
+    assert [heading for heading in headings if heading in expected] == list(expected)
+    assert "| Example CPU, 2 cores 1x2 | steps=8 warmup_steps=2 | 800.0 | 7.5678 |" in text
+
+
+def test_markdown_names_convention_formula_peak_and_source(example):
+    text = render_markdown(typed(example))
+    (line,) = [line for line in text.splitlines() if line.startswith("| nominal (headline) |")]
+    cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+    assert cells[1:4] == ["30.0 %", "3e+07", "6 x 5,000,000"]
+    assert cells[5] == "8e+10 fp32"
+    assert cells[6].startswith("largest of 5 products")
+    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.840 s / 2 devices" in text
+
+
+def test_parts_of_an_evaluation_have_a_table_of_their_own(example):
+    example["metrics"]["evaluation"] = {"mmlu_before": 0.25, "mmlu_after": 0.5, "mmlu_before/anatomy": 0.125}
+    example["metrics"]["evaluation"] |= {"mmlu_after/anatomy": 0.375, "mmlu_after/virology": 1.0}
+    text = render_markdown(typed(example))
+    assert "mmlu_before=0.25 | mmlu_after=0.5 |" in text
+    assert "mmlu_before/anatomy" not in text
+    assert "| part | mmlu_before | mmlu_after |" in text
+    assert "| anatomy | 0.125 | 0.375 |\n| virology | - | 1 |" in text
+    assert [value for label, value in result_rows(typed(example)) if "mmlu" in label] == ["0.25", "0.5"]
+
+
+def hostile(example):
+    """Every text of a result that has no choices is hostile."""
+    example |= {
+        "case": HOSTILE,
+        "title": HOSTILE,
+        "run_id": HOSTILE,
+        "notes": [HOSTILE],
+        "framework": {HOSTILE: HOSTILE},
+    }
+    example["model"] |= {"title": HOSTILE, "name": HOSTILE}
+    example["hardware"] |= {"device_model": HOSTILE, "driver": HOSTILE, "interconnect": HOSTILE, "host_cpu": HOSTILE}
+    example["software"] |= {"os": HOSTILE, "kernel": HOSTILE, "packages": {HOSTILE: HOSTILE}}
+    example["contract"] |= {"dataset": HOSTILE}
+    example["tuning"] |= {"framework": HOSTILE, "fused_ops": [HOSTILE]}
+    example["metrics"] |= {"evaluation": {HOSTILE: 0.5, f"{HOSTILE}/{HOSTILE}": 0.5}}
+    example["fix_hp"] = [{"path": HOSTILE, "case_value": HOSTILE, "value": HOSTILE, "origin": HOSTILE}]
+    example["plugins"][0] |= {"name": HOSTILE, "version": HOSTILE}
+    example["findings"] = [{"code": HOSTILE, "severity": "error", "path": HOSTILE, "message": HOSTILE}]
+    for mfu in example["mfu"]:
+        mfu |= {"formula": HOSTILE, "leaves_out": [HOSTILE], "peak_source": HOSTILE, "peak_dtype": HOSTILE}
+    return example | {"failure": FAILURE, "status": "failed"}
+
+
+def test_hostile_text_stays_text_in_markdown(example):
+    plain = render_markdown(typed(llmperf_schemas.example("result"))).splitlines()
+    text = render_markdown(typed(hostile(example)))
+    outside_log = [line for line in text.splitlines() if not line.startswith("    ")]
+    assert not re.search(r"<\w", "\n".join(outside_log))
+    assert not re.search(r"(?<!\\)[\[\]`]", "\n".join(outside_log))
+    assert all(line.isprintable() for line in text.splitlines())
+    titles = [line for line in text.splitlines() if line.startswith("# ")]
+    assert len(titles) == 1
+    assert {line for line in plain if line.startswith("##")} <= set(text.splitlines())
+    header = next(number for number, line in enumerate(outside_log) if line.startswith("| convention |"))
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in outside_log[header : header + 7]}
+    assert widths == {8}
+
+
+def test_hostile_text_cannot_move_the_terminal_or_run_in_a_spreadsheet(example):
+    result = typed(hostile(example) | {"case": "=cmd|' /C calc'!A0"})
+    assert all(line.isprintable() for line in result_table(result).splitlines())
+    assert all(line.isprintable() for line in comparison_table([result, result]).splitlines())
+    (reporter,) = [one for one in core_reporters() if one.name == "csv"]
+    (row,) = csv.DictReader(io.StringIO(reporter.render(((Path("runs/x/result.json"), result),), "en")))
+    assert row["case"].startswith("'=cmd")
+
+
+def save(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
+    save(tmp_path / "a" / "result.json", example)
+    other = save(tmp_path / "b.json", without_figures(llmperf_schemas.example("result")))
+    assert call(["report", str(tmp_path / "a")]) == 0
+    assert "token/p/s" in capsys.readouterr().out
+    assert call(["report", str(tmp_path / "a"), str(other)]) == 0
+    header, _, first, second = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["model", "case", "device"]
+    assert "800.0" in first
+    assert "complete" in first
+    assert "failed" in second
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "Configuration and results, 3 runs"), ("zh", "3 次运行")])
+def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, language, title):
+    for name, figure in (("slow", 10.0), ("fast", 30.0), ("middle", 20.0)):
+        example["metrics"]["tokens_per_second_per_device"] = figure
+        save(tmp_path / name / "result.json", example | {"run_id": name})
+    assert call(["report", str(tmp_path), "--format", "markdown", "--lang", language]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (first,) = [line for line in lines if line.startswith("# ")]
+    assert lines[0] == first
+    assert title in first
+    rows = [line.split(" | ") for line in lines[2:7]]
+    assert [row[-1].removesuffix(" |") for row in rows[2:]] == ["fast", "middle", "slow"]
+    runs = [line for line in lines if line.startswith("## ")]
+    assert [line.rpartition(", ")[2] for line in runs] == ["fast", "middle", "slow"]
+    assert not any(line.startswith("#####") for line in lines)
+
+
+def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
+    published = Path(__file__).parents[2] / "published"
+    assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]
+    assert sum(line.startswith("## ") for line in lines) == 6
+    assert lines[2].startswith("| model | case | device |")
+
+
+def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):
+    example["metrics"]["power_watts"] = None
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
+    assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
+    assert call(["report", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"path": str(path), "result": example}]
+
+
+def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path, example, capsys):
+    for name, text in (("good", json.dumps(example)), ("broken", '{"schema": "llmperf/result/1"}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(text)
+    assert call(["report", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert example["title"] in out or example["case"] in out
+    assert "left out" in err
+    assert "broken/result.json" in err
+    assert call(["report", str(tmp_path / "broken")]) == 2
+
+
+def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, capsys):
+    example["tuning"]["framework"] = "pytorch"
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "markdown"]) == 0
+    first = capsys.readouterr().out.partition("\n")[0]
+    assert "by pytorch" in first
+    assert "ZeRO" not in first
+    assert example["run_id"] in first
+
+
+def test_notes_are_shown_where_a_run_ends(example):
+    example["notes"] = ["reading the devices failed: ValueError: no"]
+    assert rows(result_table(typed(example)))["note"] == example["notes"][0]
+
+
+def test_a_terminals_table_in_chinese(tmp_path, example, capsys):
+    path = str(save(tmp_path / "result.json", example))
+    assert call(["report", path, "--lang", "zh"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["运行状态", "complete"]
+    assert (
+        len(
+            {
+                wcwidth.wcswidth(line[: line.index(value)])
+                for line, value in ((lines[1], "complete"), (lines[0], example["case"]))
+            }
+        )
+        == 1
+    )  # values stand below one another
+    assert call(["report", path, path, "--lang", "zh"]) == 0
+    assert "硬件设备简称" in capsys.readouterr().out
+
+
+def test_report_to_a_file(tmp_path, example, capsys):
+    path = save(tmp_path / "result.json", example)
+    out = tmp_path / "report.md"
+    assert call(["report", str(path), "--format", "markdown", "--lang", "zh", "-o", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    assert "## 性能指标" in out.read_text(encoding="utf-8")
+    assert call(["report", str(path), "-o", str(tmp_path / "none" / "x.md")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"schema": 1}', ':/batch: missing key "batch"'),
+        ("{", "not JSON"),
+        ("[]", "expected object, found an array of 0"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(tmp_path, capsys, content, expected):
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    assert call(["report", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert expected in line
+
+
+def test_json_is_also_an_option_of_its_own(tmp_path, example, capsys):
+    path = save(tmp_path / "result.json", example)
+    assert call(["report", str(path), "--format", "json"]) == 0
+    asked = capsys.readouterr().out
+    assert call(["report", str(path), "--json"]) == 0
+    assert capsys.readouterr().out == asked
+
+
+def test_missing_run_and_unknown_format(tmp_path, example, capsys):
+    assert call(["report", str(tmp_path / "none")]) == 2
+    assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "No such file" in first
+    assert "did you mean 'markdown'?" in second
+
+
+def test_help_has_examples():
+    assert "llmperf report runs/* --format csv -o runs.csv" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_reporters_that_raise_are_told_with_their_plugin(install, run_folder, capsys):
+    source = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_reporters():\n    raise OSError('gone')\n"
+    install("llmperf-odd", "odd", source, role="extension")
+    assert call(["report", str(run_folder)]) == 0  # a format of the core's asks nobody else
+    capsys.readouterr()
+    assert call(["report", str(run_folder), "--format", "odd"]) == 2
+    said = "llmperf: extension 'odd' (llmperf-odd): llmperf_reporters raised OSError: gone"
+    assert capsys.readouterr().err.startswith(said)

@@ -1,0 +1,286 @@
+"""Results of the published systems as a run would leave them: no finding, and each rule catches its fault in each.
+
+The plans are those of `llmperf plan CASE --on DEVICES`; the records are made up so that they give the published
+throughput. Nothing was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import dataclass, replace
+
+import pytest
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
+from llmperf.planning.build import draft
+from llmperf.planning.request import Request
+from llmperf.results.build import build_result
+from llmperf.runfolder.endings import Ending
+from llmperf.types import MemorySample, PhaseRecord, RankRecord, Result, StepRecord
+from llmperf.types.devices import DeviceSample
+from llmperf.validation.catalogue import rules_for
+from llmperf.validation.check import findings, validate_path
+
+
+@dataclass(frozen=True)
+class Row:
+    """A published row: how it is planned, and its token/p/s."""
+
+    case: str
+    on: str
+    tokens_per_second: float
+    settings: tuple[str, ...] = ()
+
+
+ROWS = {
+    "megatron": Row("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8", 2868),
+    "megatron 4M": Row("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8", 2908, ("gradient_accumulation=512",)),
+    "lora": Row(
+        "llama2_7b_lora", "A100-SXM4-40GB:1x1", 4017, ("precision=fp16", "micro_batch=4", "gradient_accumulation=1")
+    ),
+    "zero H800": Row("baichuan2_13b_pretrain_zero", "H800:2x8", 2068),
+    "zero R300": Row("llama2_7b_pretrain_zero", "R300:1x8", 900),
+    "paddle 7B": Row("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8", 4267),
+    "paddle 13B": Row("llama1_13b_pretrain_paddle", "A100-SXM4-80GB:1x8", 1707),
+}
+BEGIN = 1768469405.0
+STARTED = BEGIN - 500.0
+"""When the hosts were, whose monotonic clocks the records have."""
+
+
+def loss_at(plan, step):
+    """From a little above ln(vocabulary), as that of an untrained model, down to 2.5."""
+    return 2.5 + (math.log(plan.spec.model.vocab_size) - 1.9) * math.exp(-step / 50)
+
+
+def plan_of(row):
+    """The plan of a row as if its devices were here."""
+    found = draft(Request(row.case, on=row.on, settings=row.settings))
+    assert found.plan is not None, found.problems
+    return replace(found.plan, probe=replace(found.plan.probe, simulated=False, driver="535.129.03"))
+
+
+def step_times(contract, seconds, rank):
+    """Of each step: uneven by some thousandths, as on any machine, and on average over the measured ones as given."""
+    uneven = [1 + 0.003 * math.sin(step + 100 * rank) for step in range(contract.steps)]
+    mean = math.fsum(uneven[contract.warmup_steps :]) / (contract.steps - contract.warmup_steps)
+    return [seconds * one / mean for one in uneven]
+
+
+def records(plan, rank, seconds):
+    tokens = plan.batch.tokens_per_step // plan.layout.world_size
+    contract, at = plan.spec.contract, BEGIN
+    for step, taken in enumerate(step_times(contract, seconds, rank), start=1):
+        if step == contract.warmup_steps + 1:
+            yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
+        at += taken
+        yield StepRecord(
+            rank=rank,
+            step=step,
+            measured=step > contract.warmup_steps,
+            at=at,
+            monotonic=at - STARTED,
+            step_seconds=taken,
+            tokens=tokens,
+            loss=loss_at(plan, step - 1),
+        )
+    yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
+    steps = contract.steps - contract.warmup_steps
+    yield RankRecord(
+        rank=rank,
+        measured_steps=steps,
+        measured_tokens=steps * tokens,
+        window_seconds=seconds * steps,
+        peak_memory_bytes=20 * 2**30,
+        evaluation={},
+        packages={"python": "3.11.7", "torch": "2.15.0"},
+    )
+    yield PhaseRecord(rank=rank, phase="done", at=at + 1, monotonic=at + 1 - STARTED)
+
+
+def sample(plan, at):
+    devices = tuple(
+        DeviceSample(
+            index=index,
+            memory_used_bytes=22 * 2**30,
+            memory_total_bytes=one.memory_bytes,
+            utilisation_percent=98.0,
+            power_watts=300.0,
+            throttle_reasons=(),
+        )
+        for index, one in enumerate(plan.probe.devices * plan.layout.nodes)
+    )
+    return MemorySample(at=at, monotonic=at - STARTED, query_seconds=0.001, devices=devices)
+
+
+def leave_run(row, run):
+    """What a run leaves in its folder."""
+    plan = plan_of(row)
+    seconds = plan.batch.tokens_per_step / (row.tokens_per_second * plan.layout.world_size)
+    (run / "records").mkdir(parents=True)
+    json_files.save(run / filenames.PLAN, plan)
+    for rank in range(plan.layout.world_size):
+        lines = [json_files.encode(record) + b"\n" for record in records(plan, rank, seconds)]
+        filenames.records_path(run, rank).write_bytes(b"".join(lines))
+    times = [BEGIN + seconds * step for step in range(plan.spec.contract.steps + 2)]
+    (run / filenames.MEMORY).write_bytes(b"".join(json_files.encode(sample(plan, at)) + b"\n" for at in times))
+    json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-12-15T09:30:31+00:00", agents=(0,)))
+    json_files.save(run / filenames.RESULT, build_result(run))
+    return run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    return {name: leave_run(row, root / name.replace(" ", "_")) for name, row in ROWS.items()}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_run_of_a_published_system_has_no_finding(runs, name):
+    assert [(file.kind, file.findings) for file in validate_path(runs[name]) if file.findings] == []
+    result = json.loads((runs[name] / "result.json").read_text())
+    assert result["metrics"]["tokens_per_second_per_device"] == pytest.approx(ROWS[name].tokens_per_second)
+
+
+def judged(result):
+    return {one.code for one in findings(json_files.convert(result, Result, "result"))}
+
+
+def put(*values):
+    """A fault: at each JSON pointer another value, or what a function makes of the one that is there."""
+
+    def fault(result):
+        for pointer, value in values:
+            *folders, leaf = pointer[1:].split("/")
+            inner = result
+            for folder in folders:
+                inner = inner[int(folder)] if isinstance(inner, list) else inner[folder]
+            leaf = int(leaf) if isinstance(inner, list) else leaf
+            inner[leaf] = value(inner[leaf]) if callable(value) else value
+
+    return fault
+
+
+def times(factor):
+    return lambda value: type(value)(value * factor)
+
+
+def without_bf16(result):
+    """In bf16, on a device that has not got it: an R300, or a V100 in an NVIDIA GPU's place."""
+    result["contract"]["precision"] = "bf16"
+    if result["hardware"]["vendor"] == "nvidia":
+        result["hardware"]["device_model"] = "Tesla V100-SXM2-32GB"
+
+
+def losses(result, loss):
+    for point in result["loss_curve"]:
+        point["loss"] = loss(point["step"])
+
+
+FAILURE = {"rank": 0, "reason": "killed", "exception": None, "message": "killed", "log_tail": []}
+CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "--set"}
+
+FAULTS = {
+    "LP101": put(("/parallelism/tensor_parallel", times(2))),
+    "LP102": put(("/batch/global_batch", times(2))),
+    "LP103": put(("/batch/tokens_per_step", times(2))),
+    "LP104": put(("/tuning/micro_batch", 77)),
+    "LP105": put(("/parallelism/sharding_degree", 3)),
+    "LP106": put(("/hardware/devices_per_node", times(3))),
+    "LP201": put(("/metrics/tokens_per_second_per_device", times(1.02))),
+    "LP202": put(("/metrics/measured_tokens", times(2))),
+    "LP203": put(("/metrics/measured_steps", lambda value: value + 1)),
+    "LP204": put(("/metrics/tokens_per_second", times(1.5))),
+    "LP205": put(("/metrics/step_seconds/p5", times(3))),
+    "LP206": put(("/metrics/step_seconds/mean", times(2)), ("/metrics/step_seconds/p95", times(3))),
+    "LP207": put(("/finished", "2020-01-01T00:00:00+00:00")),
+    "LP208": put(("/metrics/energy_joules", 1e6), ("/metrics/joules_per_token", 1e6)),
+    "LP209": put(("/metrics/step_seconds/median", times(0.3)), ("/metrics/step_seconds/p5", times(0.3))),
+    "LP301": put(("/mfu/0/value", times(100))),
+    "LP302": put(("/mfu/0/value", 1.2)),
+    "LP303": put(("/mfu/2/flops_per_token", times(2))),
+    "LP304": put(("/parameters", lambda value: value + 1)),
+    "LP305": put(("/mfu/0/headline", False)),
+    "LP306": put(("/mfu/0/peak_source", "")),
+    "LP307": put(("/mfu/0/peak_flops_per_second", times(2))),
+    "LP308": put(("/hardware/device_share", 0.3)),
+    "LP309": put(("/hardware/device_model", "custom"), ("/mfu/0/peak_flops_per_second", 1e12)),
+    "LP401": put(("/metrics/device_memory_used_bytes", times(9))),
+    "LP402": put(("/metrics/rank_memory/0/peak_bytes", times(9))),
+    "LP403": put(("/metrics/rank_memory/0/rank", 99)),
+    "LP404": put(("/metrics/utilisation_percent", 101.0)),
+    "LP405": put(("/metrics/throttling", {"heat": 0.5})),
+    "LP406": put(("/metrics/throttling", {"power limit": 0.5})),
+    "LP407": put(("/hardware/device_memory_bytes", times(2))),
+    "LP408": without_bf16,
+    "LP409": put(("/metrics/other_cpu_share", 0.5)),
+    "LP501": put(("/loss_curve/3/loss", None), ("/loss_curve/3/nonfinite", "nan")),
+    "LP502": put(("/metrics/known_entropy", 9.0)),
+    "LP503": put(("/metrics/first_loss", 2.0), ("/loss_curve/0/loss", 2.0)),
+    "LP504": put(("/metrics/final_loss", times(0.9))),
+    "LP505": put(("/loss_curve/3/step", 5)),
+    "LP506": put(("/metrics/final_loss", 1e9)),
+    "LP507": put(("/loss_curve/3/loss", 1e9)),
+    "LP509": lambda result: losses(result, lambda step: 5.123456),
+    "LP510": lambda result: losses(result, lambda step: math.log(result["model"]["vocab_size"]) + 1e-9 * step),
+    "LP512": lambda result: losses(result, lambda step: 12.0 + 0.05 * step),
+    "LP513": lambda result: losses(result, lambda step: 10.0 + 0.001 * (step % 7)),
+    "LP601": put(("/variant", lambda value: not value)),
+    "LP602": put(("/failure", FAILURE)),
+    "LP603": put(("/fix_hp", [CHANGE])),
+    "LP604": put(("/contract/model", "llama3_8b")),
+    "LP605": put(("/hardware/simulated", True)),
+    "LP606": put(("/contract/seed", 4242), ("/fix_hp", []), ("/variant", False)),
+    "LP607": put(("/model/layers", lambda value: value + 1)),
+    "LP608": put(("/hardware/vendor", "rocm")),
+    "LP609": put(("/hardware/driver", None)),
+    "LP640": put(("/tuning/fused_ops", ["made up"])),
+    "LP641": put(("/case", "my_own")),
+    "LP902": put(("/hardware/vendor", "acme")),
+}
+NOWHERE = {
+    ("LP503", "lora"): "fine-tuning starts from a trained model",
+    ("LP513", "lora"): "adapters on frozen weights are not judged",
+}
+"""Faults that a row has no place for, and why."""
+
+
+@pytest.fixture(scope="module")
+def results(runs):
+    return {name: (run / "result.json").read_text() for name, run in runs.items()}
+
+
+def test_every_rule_over_results_has_its_fault():
+    assert {one.code for one in rules_for("result")} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("code", FAULTS)
+def test_a_fault_put_into_a_result_is_found_by_its_rule(results, name, code):
+    if (code, name) in NOWHERE:
+        pytest.skip(NOWHERE[code, name])
+    result = json.loads(results[name])
+    FAULTS[code](result)
+    assert code in judged(result)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_result_that_was_edited_after_the_run_is_found(runs, name, tmp_path):
+    """Every figure made better so that they agree with each other: only the records know."""
+    result = json.loads((runs[name] / "result.json").read_text())
+    metrics = result["metrics"]
+    for field in ("tokens_per_second_per_device", "tokens_per_second"):
+        metrics[field] *= 1.1
+    for field in ("median", "p5", "p95", "mean", "mean_low", "mean_high"):
+        metrics["step_seconds"][field] = metrics["step_seconds"][field] and metrics["step_seconds"][field] / 1.1
+    metrics["window_seconds"] /= 1.1
+    for mfu in result["mfu"]:
+        mfu["value"] = mfu["value"] and mfu["value"] * 1.1
+    assert judged(result) == set()
+    copied = tmp_path / "run"
+    shutil.copytree(runs[name], copied)
+    (copied / "result.json").write_text(json.dumps(result))
+    (file,) = [one for one in validate_path(copied) if one.kind == "result"]
+    assert {one.code for one in file.findings} == {"LP703"}

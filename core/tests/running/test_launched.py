@@ -1,0 +1,191 @@
+"""Whole runs of the stub framework: what a user finds afterwards."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import pairwise
+from pathlib import Path
+
+import jsonschema
+import llmperf_schemas
+import pytest
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
+from llmperf.launching import controller
+from llmperf.running.launched import run_plan
+from llmperf.plugins.loading import load_for
+from llmperf.types import Result
+from llmperf.validation.check import validate_path
+from llmperf.validation.run_folder import run_folder_findings
+
+CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
+
+
+def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
+    plan = stub_plan(steps=25, warmup_steps=3, ranks=2)
+    seen = []
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), seen.append, sample_seconds=0.05)
+    run = tmp_path / "run"
+    assert result.failure is None
+    assert result.status == "complete"
+    assert json_files.load(run / filenames.RESULT, Result) == result
+    assert result.metrics.measured_steps == 22
+    assert result.metrics.measured_tokens == 22 * plan.batch.tokens_per_step
+    expected = result.metrics.measured_tokens / result.metrics.window_seconds / 2
+    assert result.metrics.tokens_per_second_per_device == pytest.approx(expected)
+    assert result.metrics.step_seconds.median >= 0.01  # what the trainer sleeps; a busy machine adds to it
+    assert [point.loss for point in result.loss_curve[:2]] == [10.0, 5.0]
+    assert [(one.peak_bytes, one.reserved_bytes) for one in result.metrics.rank_memory] == [(4096, 8192)] * 2
+    assert result.metrics.device_memory_used_bytes == 2**20
+    assert result.metrics.power_watts == 50.0
+    assert result.metrics.evaluation == {"score": 0.5}
+    assert result.mfu[0].value == pytest.approx(expected * 6000 / 0.5e12)
+    assert set(result.files) >= {"plan.json", "records/rank-00000.jsonl", "records/rank-00001.jsonl"}
+    assert "rank 1: closed" in filenames.log_path(run, 1).read_text()
+    assert (run / "files" / "stub.json").read_text() == "{}"
+    assert not list(run.glob(".*"))
+    assert seen[-1].steps == 25
+    kinds = [json.loads(line)["kind"] for line in filenames.records_path(run, 0).read_text().splitlines()]
+    assert kinds.count("step") == 25
+
+
+@pytest.fixture
+def stolen_ports(monkeypatch):
+    """A function that has the next `count` ports that a controller chooses taken by this process."""
+    with ExitStack() as stack:
+
+        def steal(count):
+            taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
+            chosen = iter(taken)
+            monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
+            return taken
+
+        free_port = controller.free_port
+        yield steal
+
+
+def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stolen_ports):
+    (taken,) = stolen_ports(1)
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert result.metrics.measured_steps == 10
+    (note,) = [note for note in result.notes if "started a second time" in note]
+    assert note.startswith("a rank could not listen on its port, which was in use already")
+    assert f"in the place of {taken}; logs/first-start" in note
+    first = tmp_path / "run" / filenames.LOGS / "first-start"
+    assert "Address already in use" in (first / "rank-00000.log").read_text()
+    assert run_folder_findings(result, tmp_path / "run") == []
+
+
+def test_a_port_that_is_stolen_twice_fails_the_run(stub_plan, tmp_path, stolen_ports):
+    stolen_ports(2)
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure.rank, result.failure.exception) == ("failed", 0, "OSError")
+    assert "Address already in use" in result.failure.message
+
+
+ADDRESS_SPACE_BYTES = 900 * 2**20
+"""Less than the largest file of records that would be read; a run of the stub takes about a third of it."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space as Linux has them")
+def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_path):
+    json_files.save(tmp_path / "plan-in.json", stub_plan())
+    done = subprocess.run(
+        [sys.executable, str(CONTROLLER), str(tmp_path / "plan-in.json"), str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES)),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "complete\n", "")
+    assert json_files.load(tmp_path / "run" / filenames.RESULT, Result).status == "complete"
+
+
+@pytest.mark.parametrize("seconds", [3.0, -3600.0])
+def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_path, monkeypatch, seconds):
+    """On the ranks' side and on the controller's."""
+    real, off = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + off[0])
+
+    def watch(progress):
+        off[0] = seconds if progress.step >= 5 else off[0]
+
+    options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05}
+    plan = replace(stub_plan(steps=20, **options), created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watch, sample_seconds=0.05)
+    assert (result.status, off) == ("complete", [seconds])
+    records = [json.loads(line) for line in filenames.records_path(tmp_path / "run", 0).read_text().splitlines()]
+    steps = [one["at"] for one in records if one["kind"] == "step"]
+    assert max(abs(after - before) for before, after in pairwise(steps)) > 2
+    assert 18 * 0.05 <= result.metrics.window_seconds < 3
+    assert result.metrics.power_watts == 50.0
+    found = {one.code for file in validate_path(tmp_path / "run") for one in file.findings}
+    assert not found & {"LP207", "LP642", "LP643", "LP646", "LP647"}
+
+
+def schema_errors(name, document):
+    validator = jsonschema.Draft202012Validator(llmperf_schemas.load(name))
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+@pytest.mark.parametrize(("fault", "status"), [(None, "complete"), ("raises", "failed"), ("nan", "failed")])
+def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, fault, status):
+    options = {"fault": fault} if fault else {}
+    result = run_plan(stub_plan(steps=30, **options), tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == status
+    run = tmp_path / "run"
+    assert schema_errors("plan", json.loads((run / filenames.PLAN).read_text())) == []
+    assert schema_errors("result", json.loads((run / filenames.RESULT).read_text())) == []
+    records = [*filenames.record_files(run), run / filenames.MEMORY]
+    lines = [line for path in records for line in path.read_text().splitlines()]
+    assert {json.loads(line)["kind"] for line in lines} >= {"phase", "step", "memory"}
+    assert [error for line in lines for error in schema_errors("record", json.loads(line))] == []
+
+
+@pytest.mark.slow
+def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, evaluation_seconds=8.0, in_step=False)
+    plan = replace(plan, startup_seconds=5.0, stall_seconds=5.0)
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}
+
+
+def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, fault="evaluates to nan", fault_rank="all")
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == "complete"
+    assert result.metrics.evaluation == {"score": None, "other": 0.25}
+    assert "no number came of the evaluation for score" in result.notes
+    assert result.metrics.tokens_per_second
+
+
+def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):
+    plan = stub_plan(steps=8, fault="aborts while the interpreter ends", fault_rank="all")
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure) == ("complete", None)
+    assert "rank 1: closed" in filenames.log_path(tmp_path / "run", 1).read_text()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            "evaluates to nothing",
+            "expected a mapping of names to numbers, empty where there are none, or an iterator of",
+        ),
+        ("evaluates to words", "expected a number as figure 'score' of evaluate(), found 'good'"),
+    ],
+)
+def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, fault, told):
+    result = run_plan(stub_plan(steps=5, fault=fault), tmp_path / "run", load_for("stub", "stub"))
+    assert (result.status, result.failure.rank) == ("failed", 1)
+    assert result.failure.message.startswith(f"the trainer of llmperf_build_trainer: {told}")

@@ -1,0 +1,223 @@
+"""Runs of an external script (a stand-in) through the real agent, watcher and controller: what a user finds after."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llmperf.runfolder import filenames
+from llmperf.running.launched import run_plan
+from llmperf.measuring.moment import Moment
+from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.recorder import Recorder
+from llmperf.measuring.script_output import Line
+from llmperf.measuring.script_steps import ScriptSteps
+from llmperf.plugins.loading import load_for
+from llmperf.types import LoggedStep, PhaseRecord, StepRecord
+from llmperf.types.plan import Script
+from llmperf.validation.check import findings
+from llmperf.validation.run_folder import run_folder_findings
+
+STAND_IN = Path(__file__).parent / "stub" / "script.py"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process groups as Linux has them")
+
+
+@pytest.fixture
+def run_script(stub_plan, tmp_path):
+    """Run the stand-in on two ranks: plan, result and its folder."""
+
+    def run(*arguments, steps=8, told=None, **options):
+        plan = stub_plan(steps=steps, **{"warmup_steps": 2, **options})
+        script = (sys.executable, str(STAND_IN), str(told or steps), *arguments)
+        plan = replace(plan, script=Script(command=script, step_rank=1), notes=("a note of the framework",))
+        return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub")), tmp_path / "run"
+
+    return run
+
+
+def test_steps_that_a_script_skips_keep_their_time_and_lose_their_tokens(stub_plan, tmp_path):
+    plan = stub_plan(steps=6, warmup_steps=1)
+    with Recorder(tmp_path / "one.jsonl") as first, Recorder(tmp_path / "other.jsonl") as second:
+        steps = ScriptSteps(plan, 0, first, lambda phase, moment: None)
+        other = ScriptSteps(plan, 1, second, lambda phase, moment: None)
+        for step in range(1, 7):
+            told = LoggedStep(step=step, seconds=0.5, loss=1.0, skipped=step in (1, 3))
+            steps.take_line(told, Line("", Moment(1e9 + step / 2, 100 + step / 2)))
+        for record in read_records(tmp_path / "one.jsonl"):
+            other.take_record(record)
+    window = steps.window()
+    assert (window.steps, window.tokens, window.seconds) == (5, 4 * plan.batch.tokens_per_step, 2.5)
+    for name in ("one", "other"):
+        skipped = [record.skipped for record in read_records(tmp_path / f"{name}.jsonl")]
+        assert skipped == [True, False, True, False, False, False]
+
+
+def left_of(plan):
+    """Ids of processes of a run that still live."""
+    mark = f"LLMPERF_RUN_ID={plan.run_id}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += [entry.name] if mark in (entry / "environ").read_bytes() else []
+    return found
+
+
+def steps_of(run, rank):
+    return [one for one in read_records(filenames.records_path(run, rank)) if isinstance(one, StepRecord)]
+
+
+def phases_of(run, rank):
+    return [one.phase for one in read_records(filenames.records_path(run, rank)) if isinstance(one, PhaseRecord)]
+
+
+PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
+
+
+def test_a_run_is_complete_and_counted_by_the_core(run_script):
+    plan, result, run = run_script()
+    assert (result.status, result.failure) == ("complete", None)
+    assert run_folder_findings(result, run) == []
+    assert result.metrics.measured_steps == 6
+    assert result.metrics.measured_tokens == 6 * plan.batch.tokens_per_step
+    assert 6 * 0.02 <= result.metrics.window_seconds < 3
+    assert result.metrics.step_seconds.median == 0.02
+    assert [round(point.loss, 4) for point in result.loss_curve[:3]] == [10.0, 5.0, 3.3333]
+    assert [one.peak_bytes for one in result.metrics.rank_memory] == [2000, 2001]
+    assert result.software.packages == {"script": "1.5"}
+    assert phases_of(run, 0) == phases_of(run, 1) == PHASES
+    assert [one.tokens for one in steps_of(run, 0)] == [0] * 8
+    assert [one.tokens for one in steps_of(run, 1)] == [plan.batch.tokens_per_step] * 8
+    assert "rank 0 begins" in filenames.log_path(run, 0).read_text()
+    assert result.notes[0] == "a note of the framework"
+    assert "by llmperf's clock" in result.notes[1]
+
+
+def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
+    _, result, run = run_script(warmup_steps=0)
+    assert result.status == "complete"
+    assert result.metrics.measured_steps == 8
+    assert result.metrics.window_seconds >= 8 * 0.02 * 0.9
+    assert "warming up" not in phases_of(run, 1)
+
+
+def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
+    _, result, _ = run_script("lies")
+    assert result.status == "complete"
+    assert result.metrics.window_seconds < 5
+    assert any("step times sum to 54 s" in note for note in result.notes)
+    assert "LP206" in [one.code for one in findings(result, load_for("stub", "stub"))]
+
+
+@pytest.mark.parametrize("oddity", ["odd", "child", "torn"])
+def test_odd_output_spoils_nothing(run_script, oddity):
+    plan, result, run = run_script(oddity)
+    assert (result.status, result.failure) == ("complete", None)
+    assert [one.step for one in steps_of(run, 1)] == list(range(1, 9))
+    assert left_of(plan) == []
+    if oddity == "torn":
+        assert filenames.log_path(run, 1).read_text().endswith("no newline at the end")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "rank", "message"),
+    [
+        ("raises", "exited", 1, "ended with status 1"),
+        ("tells", "exception", 1, "told before the end"),
+        ("killed", "killed", 0, "SIGKILL"),
+        ("nan", "nonfinite loss", 1, "the loss of step 4 is nan"),
+        ("gap", "exception", 1, "tells of step 5 after 3 of 8 steps"),
+        ("ends", "exception", 1, "ended well after 3 of 8 steps"),
+        ("from zero", "exception", 1, "LoggedStep.step: expected steps counted from 1, found 0"),
+        ("from two", "exception", 1, "tells of step 2 after 0 of 8 steps; expected step 1: each step is reported"),
+        (
+            "each fifth",
+            "exception",
+            1,
+            "tells of step 6 after 1 of 8 steps; expected step 2: each step is reported, and",
+        ),
+        ("silent", "exception", 1, "(llmperf-stub): llmperf_parse_log found no step in the 11 lines of rank 1"),
+        (
+            "odd answer",
+            "exception",
+            1,
+            "framework 'stub' (llmperf-stub): llmperf_parse_log: expected one of LoggedStep, ",
+        ),
+        (
+            "wordy",
+            "exception",
+            1,
+            "llmperf_parse_log raised ValueError: could not convert string to float: 'soon' (frame",
+        ),
+        ("negative", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found -1.0"),
+        ("endless", "exception", 1, "LoggedStep.seconds: expected a number of at least 0, found nan"),
+    ],
+)
+def test_a_failure_is_named(run_script, fault, reason, rank, message):
+    _, result, _ = run_script(fault)
+    assert (result.status, result.failure.reason, result.failure.rank) == ("failed", reason, rank)
+    assert message in result.failure.message
+    if fault == "raises":
+        assert "no more of this" in " ".join(result.failure.log_tail)
+
+
+@pytest.mark.parametrize(
+    ("fault", "when"),
+    [("leaves early", "building, after 0 of 8 steps"), ("leaves", "measuring, after 3 of 8 steps")],
+)
+def test_a_script_that_leaves_its_peers_is_named(run_script, fault, when):
+    began = time.monotonic()
+    plan, result, _ = run_script(fault, stall_seconds=600.0, startup_seconds=600.0)
+    assert time.monotonic() - began < 30
+    assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 0)
+    assert result.failure.message == f"the script of rank 0 ended with status 0 while {when}"
+    assert left_of(plan) == []
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 5])
+@pytest.mark.parametrize("fault", ["in blocks", "at the end", "at the end, untimed"])
+def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script, fault, warmup_steps):
+    _, result, _ = run_script(fault, steps=30, warmup_steps=warmup_steps)
+    assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 1)
+    assert "measured steps were told at once with the step before" in result.failure.message
+    assert "flush each line as it is printed" in result.failure.message
+    assert result.metrics.tokens_per_second_per_device is None
+
+
+def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
+    monkeypatch.setenv("SCRIPT_SECONDS", "0.002")
+    _, result, _ = run_script(steps=200)
+    assert (result.status, result.failure) == ("complete", None)
+
+
+def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
+    program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
+    script = Script(command=(sys.executable, "-c", program, "{node_rank}"), step_rank=1)
+    run_plan(replace(stub_plan(steps=8), script=script), tmp_path / "run", load_for("stub", "stub"))
+    assert "node 0" in filenames.log_path(tmp_path / "run", 1).read_text()
+
+
+def test_more_steps_than_planned_fail(run_script):
+    _, result, _ = run_script(told=9)
+    assert result.status == "failed"
+    assert "goes on after the last of 8 steps" in result.failure.message
+
+
+@pytest.mark.parametrize("fault", ["hangs", "deaf"])
+def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault):
+    plan, result, run = run_script(fault, stall_seconds=1.0)
+    assert result.failure.reason == "hung"
+    assert left_of(plan) == []
+    shown = "in meet" in filenames.log_path(run, 1).read_text()
+    assert shown == (fault == "hangs")
+
+
+def test_a_script_that_is_not_there_is_named(stub_plan, tmp_path):
+    plan = replace(stub_plan(), script=Script(command=("/no/such/program",), step_rank=1))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert result.status == "failed"
+    assert "cannot start /no/such/program" in result.failure.message

@@ -1,0 +1,234 @@
+"""Every rule has a page, and the page is right: its wrong example breaks the rule, its right one does not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import llmperf_schemas
+import pytest
+from llmperf.files import json_files
+from llmperf.cases.library import library
+from llmperf.errors import PluginError
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf.types import Finding, Plan, Result
+from llmperf_published.types.document import Published
+from llmperf.validation.catalogue import catalogue, rules_for
+from llmperf.validation.check import findings, plan_findings, published_findings
+from llmperf.validation.schema import schema_findings
+
+PAGES = Path(__file__).parents[2] / "docs" / "rules"
+DOCUMENT = PAGES / "example.md"
+KNOWN = Known.of(library())
+RULES = {rule.code: rule for rule in catalogue()}
+
+
+def put(document, values):
+    """A document with values at JSON pointers."""
+    for pointer, value in values.items():
+        *folders, leaf = pointer[1:].split("/")
+        target = document
+        for folder in folders:
+            target = target[int(folder)] if isinstance(target, list) else target[folder]
+        target[int(leaf) if isinstance(target, list) else leaf] = value
+    return document
+
+
+def judged(document):
+    return findings(json_files.convert(document, Result, "result"))
+
+
+def judged_document(values):
+    """The example document with other text in places, and what is imported of it with values at JSON pointers."""
+    text = DOCUMENT.read_text()
+    for piece, instead in values.items():
+        if not piece.startswith("/"):
+            assert text.count(piece) == 1, piece
+            text = text.replace(piece, instead)
+    imported = json.loads(json_files.encode(import_document(text.encode(), "example.md", KNOWN)))
+    put(imported, {pointer: value for pointer, value in values.items() if pointer.startswith("/")})
+    return published_findings(json_files.convert(imported, Published, "published"))
+
+
+def blocks(text):
+    return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+
+
+def test_padded_sequences_have_fewer_tokens_never_more(example):
+    told = {}
+    for packing, tokens in (("packed", 6143), ("padded", 6143), ("padded", 6145), ("padded", 0)):
+        put(example, {"/contract/packing": packing, "/metrics/measured_tokens": tokens})
+        told[packing, tokens] = [one.message for one in judged(example) if one.code == "LP202"]
+    assert told["packed", 6143] == ["expected 6144 (6 steps x 1024 tokens), found 6143"]
+    assert told["padded", 6143] == []
+    assert told["padded", 6145] == ["expected 1 to 6144 (6 steps x 1024 tokens, padding not counted), found 6145"]
+    assert told["padded", 0]
+
+
+def test_every_rule_has_a_page_and_every_page_a_rule():
+    assert {page.stem for page in PAGES.glob("LP*.md")} == set(RULES)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_page_and_index_give_title_and_severity(code):
+    rule, page = RULES[code], (PAGES / f"{code}.md").read_text()
+    assert page.startswith(f"# {code}: {rule.title}\n")
+    assert f"Severity: {rule.severity}." in page
+    assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in (PAGES / "README.md").read_text()
+
+
+def of_published(code):
+    return "published" in RULES[code].subjects
+
+
+@pytest.mark.parametrize("code", [code for code in RULES if of_published(code)])
+def test_page_shows_what_breaks_the_rule_in_a_published_document(code):
+    (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
+    told = [one for one in judged_document(json.loads(wrong)) if one.code == code]
+    assert line.strip() in [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
+    assert code not in [one.code for one in judged_document(json.loads(right))]
+
+
+def test_the_example_document_breaks_no_rule():
+    assert judged_document({}) == ()
+
+
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and not of_published(code)])
+def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
+    (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
+    told = [one for one in judged(put(example, json.loads(wrong))) if one.code == code]
+    shown = [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
+    assert line.strip() in shown
+    again = llmperf_schemas.example("result")
+    assert code not in [one.code for one in judged(put(again, json.loads(right)))]
+
+
+def test_the_example_result_and_plan_break_no_rule(example):
+    assert judged(example) == ()
+    assert plan_findings(json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ("LP101", {"/layout/pipeline_parallel": 2}),
+        ("LP102", {"/batch/micro_batch": 4}),
+        ("LP103", {"/batch/tokens_per_step": 1}),
+        ("LP104", {"/spec/contract/global_batch": 8}),
+        ("LP105", {"/layout/sharding_degree": 3}),
+        ("LP303", {"/flops/per_token/2/flops": 1e9}),
+        ("LP308", {"/device_share": 0.3}),
+        ("LP308", {"/device_share": 1.0}),
+        ("LP308", {"/vendor": "nvidia", "/probe/devices/0/model": "NVIDIA A100-SXM4-40GB"}),
+        ("LP304", {"/flops/parameters": 7000000000}),
+        ("LP603", {"/spec/changes/0/value": 9}),
+        ("LP606", {"/spec/contract/precision": "bf16"}),
+        ("LP607", {"/spec/model/layers": 8}),
+        ("LP640", {"/spec/framework": {"overlap_comm": True}}),
+        ("LP641", {"/spec/case": "my_case"}),
+    ],
+)
+def test_rules_hold_for_plans_too(code, values):
+    plan = put(llmperf_schemas.example("plan"), values)
+    assert code in [one.code for one in plan_findings(json_files.convert(plan, Plan, "plan"))]
+    assert code in [rule.code for rule in rules_for("plan")]
+
+
+def test_a_cpu_is_no_device_of_another_vendors_catalogue(example):
+    put(example, {"/hardware/device_model": "NVIDIA H100 80GB HBM3"})
+    told = [one.message for one in judged(example) if one.code == "LP608"]
+    assert told == ['expected a device of cpu, found "NVIDIA H100 80GB HBM3" of nvidia']
+
+
+def test_half_of_a_device_that_cannot_be_divided(example):
+    put(example, {"/hardware/vendor": "nvidia", "/hardware/device_model": "NVIDIA A100-SXM4-40GB"})
+    told = [one.message for one in judged(example) if one.code == "LP308"]
+    assert told == ["expected 1 (the device cannot be divided), found 0.5"]
+
+
+def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
+    values = {"/metrics/window_seconds": 1e-310}
+    for index in range(5):
+        values |= {f"/mfu/{index}/peak_flops_per_second": 1e-305, f"/mfu/{index}/value": 0.99}
+    told = [one.code for one in judged(put(example, values))]
+    assert told.count("LP301") == 5
+    assert "LP201" in told
+
+
+CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "message"),
+    [
+        (
+            {"/fix_hp/0/case_value": 99},
+            "/fix_hp/0/case_value",
+            'expected 30 ("contract.steps" in case default), found 99',
+        ),
+        (
+            {"/fix_hp/1": CHANGED_NOTHING},
+            "/fix_hp/1/path",
+            'expected what differs from case default, found "contract.seed", which does not',
+        ),
+        (
+            {"/fix_hp/1": {"path": "contract.steps", "case_value": 30, "value": 8, "origin": "--set"}},
+            "/fix_hp/1/path",
+            'expected one entry for each path, found "contract.steps" again',
+        ),
+        (
+            {"/framework": {"a\nb": True}},
+            "/fix_hp",
+            'expected an entry for "framework.a\\nb" (null in case default, true here), found none',
+        ),
+    ],
+)
+def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
+    told = [(one.path, one.message) for one in judged(put(example, values)) if one.code == "LP640"]
+    assert told == [(path, message)]
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "+Infinity", "∞", "**NaN** (diverged)"])
+def test_a_published_loss_that_is_no_number_is_an_error(text):
+    told = [(one.code, one.severity) for one in judged_document({"| 4.65 |": f"| {text} |"})]
+    assert ("LP508", "error") in told
+
+
+def test_a_published_cell_of_words_is_no_error():
+    told = {(one.code, one.severity) for one in judged_document({"| 4.65 |": "| nancy |"})}
+    assert told == {("LP214", "warning"), ("LP617", "note")}
+
+
+def test_a_result_cannot_be_passed_off_as_imported(example):
+    """Published tables are documents of their own kind; a result is held to its plan and records always."""
+    example["provenance"] = "imported"
+    assert [one.code for one in schema_findings("result", example)] == ["LP014"]
+
+
+def test_a_failed_run_is_held_to_what_it_did(example):
+    failure = {"rank": 1, "reason": "killed", "exception": None, "message": "SIGKILL", "log_tail": []}
+    example |= {"status": "failed", "failure": failure, "loss_curve": example["loss_curve"][:3]}
+    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds", "energy_joules")
+    last = example["loss_curve"][2]["loss"]
+    example["metrics"] |= {**dict.fromkeys(unknown), "measured_steps": 1, "measured_tokens": 1024, "final_loss": last}
+    for mfu in example["mfu"]:
+        mfu["value"] = None
+    assert judged(example) == ()
+
+
+def test_a_plugin_adds_its_findings_and_a_broken_one_is_a_warning(example):
+    class Speaking:
+        def collect_items(self, hook, **arguments):
+            assert hook == "llmperf_check_result"
+            path = "/hardware/driver"
+            yield "acme", Finding(code="ACME1", severity="error", path=path, message="no driver version")
+            raise PluginError("extension 'acme': llmperf_check_result raised ZeroDivisionError: in acme")
+
+        def who(self, owner):
+            return f"extension {owner!r}"
+
+    told = findings(json_files.convert(example, Result, "result"), Speaking())
+    assert [(one.code, one.severity) for one in told] == [("ACME1", "error"), ("LP901", "warning")]
+    assert "ZeroDivisionError: in acme" in told[1].message

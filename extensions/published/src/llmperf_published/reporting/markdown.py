@@ -1,0 +1,91 @@
+"""An imported document as Markdown again, in the order of its source; its tables cell by cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from llmperf.reporting.cells import markdown
+from llmperf.reporting.words import header, metric, word
+from llmperf_published.types.document import Entry, Published, Section, Table
+
+WHOLE = 20_000
+"""Characters of a cell or a line: as many as are read."""
+_RISKY = re.compile(r"<(?!br\s?/?>)|[\[\]`|]", re.IGNORECASE)
+"""What may begin a tag, a link, code or a cell; a line break does no harm."""
+_HEADINGS = {
+    "hardware": "Hardware", "software": "Software", "parallelism": "Parallelism",
+    "optimisation": "Optimisation strategy", "batch": "Batch", "general": "General", "performance": "Performance",
+}  # fmt: skip
+_PLAIN = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+
+def published_markdown(published: Published, language: str = "en") -> str:
+    """The whole document; headings and labels as printed where that is the language, else translated if known."""
+    translated = language != published.source.language
+    lines = [f"### {_escaped(published.title)}", ""]
+    names = {entry.line: entry.name for one in published.sections if one.kind == "general" for entry in one.entries}
+    parts: list[Section | Table] = [*published.sections, *published.tables]
+    for part in sorted(parts, key=lambda one: one.line):
+        if isinstance(part, Table):
+            lines += _table(part, names, language if translated else None)
+        elif part.kind != "general":
+            lines += _section(part, language if translated else None)
+    lines += _remarks("Notes", [(one.line, one.text) for one in published.notes], language)
+    unread = [(one.line, f"{one.text} ({one.reason})") for one in published.unread]
+    lines += _remarks("Not understood", unread, language)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _section(section: Section, language: str | None) -> Iterator[str]:
+    heading = section.heading if language is None else word(_HEADINGS[section.kind], language)
+    yield from (f"#### {_escaped(heading)}", "")
+    yield from (f"- {_entry(one, language)}" for one in section.entries)
+    yield ""
+
+
+def _entry(entry: Entry, language: str | None) -> str:
+    if not entry.label:
+        return _escaped(entry.text)
+    label = entry.label if language is None else header(entry.name, entry.label, language)
+    return f"{_escaped(label)}: {_escaped(entry.text)}"
+
+
+def _table(table: Table, names: Mapping[int, str | None], language: str | None) -> Iterator[str]:
+    """A table with its heading; `language` translates what is known, `names` the labels of the general table."""
+    heading = table.heading
+    if language is not None and table.kind in _HEADINGS:
+        heading = word(_HEADINGS[table.kind], language)
+    yield from (f"#### {_escaped(heading)}", "")
+    headers = [one.header if language is None else header(one.name, one.header, language) for one in table.columns]
+    yield _row(headers)
+    yield "|" + " --- |" * len(headers)
+    for row in table.rows:
+        cells = row.cells
+        if table.kind == "general" and language is not None and cells:
+            cells = (metric(names.get(row.line), cells[0], language), *cells[1:])
+        yield _row(cells)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(cell, cells)) + " |"
+
+
+def cell(raw: str) -> str:
+    """A cell as its source has it, where nothing but emphasis and escapes is in it; else its text, escaped."""
+    if raw.isprintable() and not _RISKY.search(raw):
+        return raw
+    return _escaped(_PLAIN.sub(r"\1", raw))
+
+
+def _escaped(text: str) -> str:
+    return markdown(text, WHOLE)
+
+
+def _remarks(heading: str, remarks: Sequence[tuple[int, str]], language: str) -> Iterator[str]:
+    """Remarks with the line of the source that they stand in."""
+    if remarks:
+        yield from (f"#### {word(heading, language)}", "")
+        yield from (f"- {word('line', language)} {line}: {_escaped(text)}" for line, text in remarks)
+        yield ""

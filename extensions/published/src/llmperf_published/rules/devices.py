@@ -1,0 +1,122 @@
+"""Imported documents against what the vendor publishes of the device: memory, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.devices import about, installed_vendors, vendor_catalogue
+from llmperf_published.rules.machine import Machine, dtypes_of, machine_of, rows_on_known_devices
+from llmperf.validation.reading import shown
+from llmperf_published.rules.layout import place, world_size
+
+
+@rule("LP411", "error", "Published memory is within the device's own", "published")
+def memory_within_device(published: Published) -> Iterator[Violation]:
+    """In use is at most the total, and the total is what the device has."""
+    for index, row in enumerate(published.rows):
+        yield from _named_memory(published, row, f"/rows/{index}/hardware/device_memory")
+        memory = row.metrics.memory
+        if memory is None:
+            continue
+        path, machine = f"/rows/{index}/metrics/memory", machine_of(published, row)
+        used = max((part.each.value for part in memory.used if part.each.value is not None), default=None)
+        total = memory.total.value if memory.total else None
+        used, total = (None if one is None else one * _gb(memory.unit) for one in (used, total))
+        if used is not None and total is not None and used > total:
+            yield f"{path}/used", f"expected at most {total:g}, found {used:g} in {memory.text!r}, {place(row)}"
+        sizes = [one.memory_bytes for one in machine.devices] if machine else []
+        if not sizes or None in sizes:
+            continue
+        named = f"{max(filter(None, sizes)) / 2**30:.4g} GiB ({_models(machine)})"
+        if total is not None and not any(about(size, total) for size in sizes):
+            yield f"{path}/total", f"expected {named}, found {total:g} in {memory.text!r}, {place(row)}"
+        elif total is None and used is not None and not any(_holds(size, used) for size in sizes):
+            yield f"{path}/used", f"expected at most {named}, found {used:g} in {memory.text!r}, {place(row)}"
+
+
+def _gb(unit: str | None) -> float:
+    """How many GB, or GiB, one of a unit is; a figure without one is in GB."""
+    prefix = (unit or "g")[0].lower()
+    return {"b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "t": 2.0**10}.get(prefix, 1.0)
+
+
+def _named_memory(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:
+    """A row that says `1x8*40G` names a device that there is with 40 GB."""
+    catalogue = vendor_catalogue(published.vendor) if published.vendor else None
+    name, memory = row.hardware.device, row.hardware.device_memory
+    if catalogue is None or name is None or memory is None or catalogue.called(name, memory):
+        return
+    sizes = {round(one.memory_bytes / 2**30) for one in catalogue.called(name, None) if one.memory_bytes}
+    if sizes:
+        expected = f"expected {name} with {' or '.join(map(str, sorted(sizes)))} GB"
+        yield path, f"{expected}, found {memory} GB, {place(row)}"
+
+
+def _holds(size: int | None, used: float) -> bool:
+    return about(size, used) or used * 1e9 <= (size or 0)
+
+
+def _models(machine: Machine | None) -> str:
+    models = [one.model for one in machine.devices] if machine else []
+    return models[0] if len(models) == 1 else f"{models[0]} or the like"
+
+
+@rule("LP412", "error", "Terms of a memory figure are those of the layout", "published")
+def memory_terms(published: Published) -> Iterator[Violation]:
+    """`46.80*2 + 38.93*2 + ...` has a term for each pipeline stage, and counts each device once."""
+    for index, row in enumerate(published.rows):
+        memory, world = row.metrics.memory, world_size(row)
+        stages = row.parallelism.pipeline_parallel or 1
+        parts = memory.used if memory else ()
+        path = f"/rows/{index}/metrics/memory/used"
+        if len(parts) > 1 and len(parts) != stages:
+            yield path, f"expected a term for each of {stages} pipeline stages, found {len(parts)}, {place(row)}"
+        counted = [part.devices for part in parts]
+        if world and counted and all(counted) and sum(filter(None, counted)) != world:
+            total = sum(filter(None, counted))
+            yield path, f"expected {world} devices in all, found {total} in {memory.text!r}, {place(row)}"  # type: ignore[union-attr]
+
+
+@rule("LP413", "error", "The device of a published row offers its precision", "published")
+def precision_is_offered(published: Published) -> Iterator[Violation]:
+    """The vendor publishes which dtypes a device computes in."""
+    for index, row, machine in rows_on_known_devices(published):
+        offered = {dtype for device in machine.devices for dtype in machine.catalogue.precisions(device)}
+        if row.precision and offered and row.precision not in offered:
+            expected = f"expected one of {', '.join(sorted(offered))} ({_models(machine)})"
+            yield f"/rows/{index}/precision", f"{expected}, found {row.precision}, {place(row)}"
+
+
+@rule("LP903", "note", "The published figures of a document's vendor are at hand", "published")
+def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
+    """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
+    if published.vendor not in installed_vendors():
+        told = "the document names none" if published.vendor is None else "found none"
+        yield (
+            "/vendor",
+            f"expected the plugin of vendor {shown(published.vendor)}, {told}; its devices were not checked",
+        )
+        return
+    seen: set[str] = set()
+    for index, row in enumerate(published.rows):
+        for path, message in _not_at_hand(published, row):
+            if message not in seen:
+                seen.add(message)
+                yield f"/rows/{index}/{path}", f"{message}, {place(row)}"
+
+
+def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
+    """What of a row has nothing that its figures could be held against."""
+    where, mfu = row.hardware, row.metrics.mfu
+    if machine_of(published, row) is None and vendor_catalogue(published.vendor or "") is not None:
+        named = shown(where.device or where.device_model or where.configuration)
+        yield "hardware", f"expected a device that {published.vendor} publishes, found {named}; it was not checked"
+    if mfu is None or mfu.value is None:
+        return
+    if row.model is None:
+        yield "model", f"expected a model that is known, found {shown(row.model_text)}; its MFU was not checked"
+    if not dtypes_of(row):
+        found = shown(row.precision_text)
+        yield "precision", f"expected a precision with a known peak, found {found}; its MFU was not checked whole"

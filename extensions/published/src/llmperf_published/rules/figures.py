@@ -1,0 +1,181 @@
+"""Imported documents: throughput, MFU, loss."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from math import isfinite, log
+
+from llmperf_published.reading.expressions import Factors, broken_link, computed, factors
+from llmperf_published.types.document import Figure, Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.reading import shown
+from llmperf_published.rules.layout import place, world_size
+from llmperf.validation.rules.shipped import shipped_model
+
+FIGURES = {
+    "tokens_per_second_per_device": "throughput",
+    "tokens_per_second": "throughput",
+    "loss": "loss",
+    "mfu": "MFU",
+    "hfu": "HFU",
+    "memory": "memory",
+}
+"""Fields of a row's metrics, by what their column is called in a message."""
+NO_NUMBER = re.compile(r"[-+]?(?:(?:nan|inf|infinity)\b|∞)", re.IGNORECASE)
+"""How a cell begins that says so instead of a figure, perhaps with a remark behind it."""
+LOSS_OVER_UNTRAINED = 3.0
+"""Nats above ln(vocabulary) that a fresh model's loss may have; a published loss is one of a trained model."""
+
+
+@rule("LP211", "error", "An expression gives the figure that is printed beside it", "published")
+def expressions_hold(published: Published) -> Iterator[Violation]:
+    """`16.67 * 2048 / 8 = 4267`: rounded or cut off, with the row's own devices and sequence length."""
+    for index, row in enumerate(published.rows):
+        for path, figure in _expressions(row):
+            value, path = figure.computed, f"/rows/{index}/metrics/{path}"
+            if value is None or not isfinite(value):
+                continue
+            if figure.printed is not None and not _gives(figure, value):
+                yield path, f"expected {value:.6g} ({figure.expression}), found {figure.printed}, {place(row)}"
+            elif (broken := broken_link(figure.expression or "")) is not None:
+                yield path, f"expected {_with_value(broken[0])}, found {broken[1]!r}, {place(row)}"
+
+
+def _gives(figure: Figure, value: float) -> bool:
+    """A share may be printed in percent: `120.4 / 312 = 38.6%`."""
+    return figure.admits(value * figure.scale) or (figure.unit == "%" and figure.admits(value))
+
+
+def _with_value(expression: str) -> str:
+    """An expression with what it gives, for a message."""
+    return f"{computed(expression):.6g} ({expression})"
+
+
+def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
+    for name in ("tokens_per_second_per_device", "tokens_per_second", "loss", "mfu", "hfu"):
+        figure = getattr(row.metrics, name)
+        if figure is not None and figure.expression is not None and figure.value is not None:
+            yield name, figure
+
+
+@rule("LP212", "error", "A throughput expression uses the row's devices and sequence length", "published")
+def expression_uses_the_row(published: Published) -> Iterator[Violation]:
+    """Sequences a second x sequence length / devices is token/p/s only with the row's own."""
+    for index, row in enumerate(published.rows):
+        name = "tokens_per_second_per_device" if row.metrics.tokens_per_second_per_device else "tokens_per_second"
+        figure = getattr(row.metrics, name)
+        parts = factors(figure.expression) if figure is not None and figure.expression else None
+        if parts is None:
+            continue
+        path = f"/rows/{index}/metrics/{name}/expression"
+        for what, expected, found in _terms(parts, row.batch.seq_len, world_size(row)):
+            yield path, f"expected {what.format(expected)}, found {found} in {figure.expression!r}, {place(row)}"
+
+
+def _terms(parts: Factors, length: int | None, devices: int | None) -> Iterator[tuple[str, int, int]]:
+    """What a product of at least two numbers has in place of the row's own: in words, expected, found."""
+    multiplied, divided = (_whole(one) for one in (parts.multiplied, parts.divided))
+    if len(parts.multiplied) < 2 or not parts.divided:
+        return
+    if length is not None and multiplied and length not in multiplied:
+        yield "sequence length {}", length, multiplied[-1]
+    if devices is not None and divided and devices not in divided:
+        yield "{} devices", devices, divided[-1]
+
+
+def _whole(values: Iterable[float]) -> list[int]:
+    return [int(one) for one in values if one.is_integer()]
+
+
+@rule("LP213", "error", "Published tokens/s are token/p/s x devices", "published")
+def totals_agree(published: Published) -> Iterator[Violation]:
+    """Where a table gives both."""
+    for index, row in enumerate(published.rows):
+        each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
+        if not each or not whole or each.value is None or whole.value is None or devices is None:
+            continue
+        low, high = each.bounds
+        if whole.bounds[1] < low * devices or whole.bounds[0] > high * devices:
+            expected = f"expected {each.value * devices:.6g} ({each.text} x {devices} devices)"
+            yield f"/rows/{index}/metrics/tokens_per_second", f"{expected}, found {whole.text}, {place(row)}"
+
+
+@rule("LP214", "warning", "A column of figures has one in each row", "published")
+def no_figure_withheld(published: Published) -> Iterator[Violation]:
+    """A throughput without the others cannot be checked, and a row without one says nothing."""
+    for index, row in enumerate(published.rows):
+        for name, called in FIGURES.items():
+            figure = getattr(row.metrics, name)
+            if figure is None:
+                yield from _not_understood(published, row, name, called, f"/rows/{index}/metrics/{name}")
+                continue
+            empty = not figure.used if name == "memory" else figure.value is None
+            if empty:
+                found = repr(figure.text) if figure.text else "an empty cell"
+                yield f"/rows/{index}/metrics/{name}", f"expected {called}, found {found}, {place(row)}"
+
+
+def _not_understood(published: Published, row: PublishedRow, name: str, called: str, path: str) -> Iterator[Violation]:
+    """`>59%` below MFU: the cell is there, and gives no figure."""
+    cell = published.cells(row).get(name)
+    if cell is not None and name in ("loss", "mfu", "hfu", "memory"):
+        yield path, f"expected {called}, found {cell!r}, {place(row)}"
+
+
+@rule("LP215", "warning", "A published row has a throughput", "published")
+def throughput_is_there(published: Published) -> Iterator[Violation]:
+    """A table of results without any column for it."""
+    for index, row in enumerate(published.rows):
+        each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
+        if each is None and whole is None and "throughput" not in row.metrics.other:
+            yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
+
+
+@rule("LP217", "note", "A share is printed with its unit", "published")
+def share_has_a_unit(published: Published) -> Iterator[Violation]:
+    """A column of MFU or HFU that prints no unit is read by the magnitude of all its figures."""
+    for index, table in enumerate(published.tables):
+        for number, column in enumerate(table.columns):
+            if column.unit == "percent":
+                found = "found none; its figures were read as percent, as the largest is too large for a share of 1"
+                yield (
+                    f"/tables/{index}/columns/{number}",
+                    f"expected % in the header or the cells of {shown(column.header)}, {found}, line {table.line}",
+                )
+
+
+@rule("LP216", "error", "A published throughput is above 0", "published")
+def throughput_is_positive(published: Published) -> Iterator[Violation]:
+    """Who trains gets through some tokens."""
+    for index, row in enumerate(published.rows):
+        for name in ("tokens_per_second_per_device", "tokens_per_second"):
+            figure = getattr(row.metrics, name)
+            if figure is not None and figure.value is not None and figure.value <= 0:
+                path = f"/rows/{index}/metrics/{name}"
+                yield path, f"expected more than 0 tokens a second, found {figure.text}, {place(row)}"
+
+
+@rule("LP511", "error", "A published loss is that of a language model", "published")
+def loss_is_plausible(published: Published) -> Iterator[Violation]:
+    """Above 0, and not far above ln(vocabulary), which guessing gets."""
+    for index, row in enumerate(published.rows):
+        loss, model = row.metrics.loss, shipped_model(row.model) if row.model else None
+        if loss is None or loss.value is None:
+            continue
+        limit = log(model.vocab_size) + LOSS_OVER_UNTRAINED if model else None
+        if loss.value <= 0 or (limit is not None and loss.value > limit):
+            most = "" if model is None or limit is None else f" to {limit:.4g} (ln {model.vocab_size} + 3)"
+            message = f"expected more than 0{most} nats per token, found {loss.text}, {place(row)}"
+            yield f"/rows/{index}/metrics/loss", message
+
+
+@rule("LP508", "error", "A published figure is not NaN or infinite", "published")
+def figures_are_finite(published: Published) -> Iterator[Violation]:
+    """A loss that is no number is that of training which diverged, and its other figures mean nothing."""
+    rows = {row.line for row in published.rows}
+    for index, unread in enumerate(published.unread):
+        figure = unread.line in rows and unread.reason.startswith("expected a number under")
+        if figure and NO_NUMBER.match(unread.text.strip()):
+            found = f"found {shown(unread.text)}, line {unread.line}: training diverged, or nothing was measured"
+            yield f"/unread/{index}", f"{unread.reason}, {found}"

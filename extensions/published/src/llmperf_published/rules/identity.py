@@ -1,0 +1,261 @@
+"""Imported documents: what they say of themselves, and whether that is one thing throughout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from llmperf_published.reading.cell_text import normal, withheld
+from llmperf_published.reading.vendor_names import vendors_named
+from llmperf_published.reading.vocabulary import setting
+from llmperf_published.types.document import Entry, Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf.validation.devices import vendor_catalogue, vendors_calling
+from llmperf.validation.reading import shown
+from llmperf_published.rules.layout import place
+
+NAME = re.compile(
+    r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"
+)
+"""What accelerators are called in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
+NEEDED = {
+    "accelerator": ("hardware", "the accelerator"),
+    "driver": ("software", "the driver's version"),
+    "framework": ("software", "the training framework's version"),
+    "os": ("software", "the operating system"),
+}
+"""Entries without which nobody can run it again: in which section, and what they are called in a message."""
+
+FOLLOWING = ("vendor", "defaults", "strategy", "formula", "configuration_names", "datasets")
+"""What a document's text gives beside its tables and rows."""
+
+
+@rule("LP611", "warning", "A document names one accelerator throughout", "published")
+def one_accelerator(published: Published) -> Iterator[Violation]:
+    """Another device's name in a heading, a configuration's name or a row is what a copied table leaves behind."""
+    accelerators = [entry.text for _, entry in _entries(published, "accelerator") if not withheld(entry.text)]
+    if not accelerators:
+        return
+    known = _squeezed(" ".join(accelerators))
+    for path, line, text, device in _devices(published):
+        if _squeezed(device) not in known:
+            expected = f"expected {accelerators[0]!r}, the accelerator of the environment"
+            yield path, f"{expected}, found {device} in {shown(text)}, line {line}"
+
+
+def _devices(published: Published) -> Iterator[tuple[str, int, str, str]]:
+    """Everywhere else that a device is named: pointer, line, text, device."""
+    for index, section in enumerate(published.sections):
+        for found in NAME.findall(normal(section.heading)):
+            yield f"/sections/{index}/heading", section.line, section.heading, found
+    seen = set()
+    for index, name in enumerate(published.configuration_names):
+        if name.device and name.text not in seen:
+            seen.add(name.text)
+            yield f"/configuration_names/{index}", name.line, name.text, name.device
+    for index, row in enumerate(published.rows):
+        if row.hardware.device:
+            yield f"/rows/{index}/hardware/device", row.line, row.hardware.configuration or "", row.hardware.device
+        if row.configuration_name and row.configuration_name.device:
+            name = row.configuration_name
+            yield f"/rows/{index}/configuration_name", row.line, name.text, name.device or ""
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"[\W_]+", "", normal(text)).lower()
+
+
+def _entries(published: Published, name: str) -> Iterator[tuple[str, Entry]]:
+    for index, section in enumerate(published.sections):
+        for number, entry in enumerate(section.entries):
+            if entry.name == name:
+                yield f"/sections/{index}/entries/{number}", entry
+
+
+@rule("LP612", "error", "A document names one vendor throughout", "published")
+def one_vendor(published: Published) -> Iterator[Violation]:
+    """A Kunlunxin result that names an NVIDIA card is a copied row."""
+    if published.vendor is None:
+        return
+    texts = [
+        (path, entry.line, entry.text)
+        for name in ("accelerator", "machine", "device")
+        for path, entry in _entries(published, name)
+    ]
+    texts += [("/title", 1, published.title)] if published.title else []
+    rows = [(index, row) for index, row in enumerate(published.rows) if row.hardware.configuration]
+    texts += [(f"/rows/{index}/hardware", row.line, row.hardware.configuration or "") for index, row in rows]
+    for path, line, text in texts:
+        for other in vendors_named(text):
+            if other != published.vendor:
+                yield path, f"expected {published.vendor}, found {other} in {shown(text)}, line {line}"
+
+    yield from _devices_of_others(published)
+
+
+def _devices_of_others(published: Published) -> Iterator[Violation]:
+    """A row's device that the document's vendor does not publish, and another does."""
+    vendor = published.vendor or ""
+    own = vendor_catalogue(vendor)
+    described = _squeezed(" ".join(text for name in ("accelerator", "machine") for text in _texts(published, name)))
+    owners: dict[str, str | None] = {}
+    for index, row in enumerate(published.rows):
+        for path, name in _named_devices(row):
+            if name not in owners:
+                known = _squeezed(name) in described or (own is not None and own.called(name, None))
+                owners[name] = None if known else next(vendors_calling(name, vendor), None)
+            if other := owners[name]:
+                message = f"expected a device of {vendor}, found {name}, which is one of {other}, {place(row)}"
+                yield f"/rows/{index}/{path}", message
+
+
+def _texts(published: Published, name: str) -> list[str]:
+    return [entry.text for _, entry in _entries(published, name)]
+
+
+def _named_devices(row: PublishedRow) -> Iterator[tuple[str, str]]:
+    if row.hardware.device:
+        yield "hardware/device", row.hardware.device
+    if row.configuration_name and row.configuration_name.device:
+        yield "configuration_name/device", row.configuration_name.device
+
+
+@rule("LP613", "warning", "The environment names the accelerator of each row", "published")
+def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
+    """A row of 40 GB devices below an environment of 80 GB ones was run somewhere that is not described."""
+    accelerators = [entry.text for _, entry in _entries(published, "accelerator")]
+    sizes = {int(one) for text in accelerators for one in re.findall(r"(?<!\d)(\d{2,3})\s?G", normal(text))}
+    for index, row in enumerate(published.rows):
+        memory = row.hardware.device_memory
+        if sizes and memory and memory not in sizes:
+            expected = f"expected {' or '.join(map(str, sorted(sizes)))} GB ({accelerators[0]!r})"
+            yield f"/rows/{index}/hardware/device_memory", f"{expected}, found {memory} GB, {place(row)}"
+
+
+@rule("LP614", "warning", "The environment is complete", "published")
+def environment_is_complete(published: Published) -> Iterator[Violation]:
+    """What is needed to run it again."""
+    for name, (section, called) in NEEDED.items():
+        entry = published.entry(name, section)  # type: ignore[arg-type]
+        if entry is None or withheld(entry.text):
+            found = "none" if entry is None else f"{shown(entry.text)}, line {entry.line}"
+            yield "/sections", f"expected {called} in the {section} environment, found {found}"
+
+
+@rule("LP615", "warning", "The data set is the same wherever it is named", "published")
+def one_dataset(published: Published) -> Iterator[Violation]:
+    """Throughput and loss depend on it."""
+    first = published.datasets[0] if published.datasets else None
+    for index, one in enumerate(published.datasets):
+        if first is not None and _dataset(one.text) != _dataset(first.text):
+            expected = f"expected {shown(first.text)}, as in line {first.line}"
+            yield f"/datasets/{index}", f"{expected}, found {shown(one.text)}, line {one.line}"
+
+
+def _dataset(text: str) -> str:
+    return re.sub(r"data(?:set)?$", "", _squeezed(text))
+
+
+@rule("LP616", "note", "A claim that losses are aligned comes with the losses", "published")
+def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
+    """Within 2 % from step 21 on: a table has no steps, a submission has them in its records."""
+    for index, row in enumerate(published.rows):
+        if row.metrics.aligned:
+            message = f"expected the losses of each step to hold it against, found none, {place(row)}"
+            yield f"/rows/{index}/metrics/aligned", message
+
+
+@rule("LP617", "note", "Everything in the document is understood", "published")
+def all_understood(published: Published) -> Iterator[Violation]:
+    """What was left out of the rows, and why; a maintainer reads these lines himself."""
+    for index, one in enumerate(published.unread):
+        yield f"/unread/{index}", f"{one.reason}, found {shown(one.text)}, line {one.line}"
+
+
+@rule("LP618", "warning", "Every departure from the case stands in fix_hp", "published")
+def departures_are_told(published: Published) -> Iterator[Violation]:
+    """A document's own default that is not the case's is a departure of all its rows that do not change it."""
+    for index, row in enumerate(published.rows):
+        for number, change in enumerate(row.fix_hp):
+            if change.origin == "batch defaults":
+                was, now = shown(change.case_value), shown(change.value)
+                expected = f"expected {change.path} {was} (case {row.case}) or an entry in fix_hp"
+                yield f"/rows/{index}/fix_hp/{number}", f"{expected}, found {now} by default, {place(row)}"
+
+
+@rule("LP619", "warning", "A row's fix_hp changes something", "published")
+def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
+    """A setting that is the document's default is none that was changed."""
+    for index, row in enumerate(published.rows):
+        for name, value in _set_again(published, row):
+            expected = f"expected a value other than the document's default {value}"
+            yield f"/rows/{index}/fix_hp_text", f"{expected}, found {name}={value}, {place(row)}"
+
+
+def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, int]]:
+    named = {setting(name) for name in row.options}
+    for name, origin in row.batch.origins.items():
+        value = getattr(row.batch, name)
+        if origin == "fix_hp" and name in named and value == getattr(published.defaults, name):
+            yield name, value
+
+
+@rule("LP621", "error", "A changed contract makes a published row a variant", "published")
+def published_variant(published: Published) -> Iterator[Violation]:
+    """As for a measured result."""
+    for index, row in enumerate(published.rows):
+        changed = [one.path for one in row.fix_hp if one.contract]
+        if row.variant != bool(changed):
+            because = f"fix_hp changes {changed[0]}" if changed else "fix_hp changes nothing of the contract"
+            expected, found = (str(one).lower() for one in (bool(changed), row.variant))
+            yield f"/rows/{index}/variant", f"expected {expected} ({because}), found {found}, {place(row)}"
+
+
+@rule("LP622", "error", "An imported document is what its text gives", "published")
+def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
+    """It is computed again from headings, sections and cells; what was changed after the import is found."""
+    from llmperf_published.rules.imported import imported_again
+
+    if not published.rows:
+        yield "/rows", "expected a result, as every document that is imported has, found none"
+        return
+    again = imported_again(published)
+    for name in FOLLOWING:
+        yield from _difference(f"/{name}", getattr(again, name), getattr(published, name), "its text")
+    for name in ("sections", "tables"):
+        for index, (part, found) in enumerate(zip(getattr(again, name), getattr(published, name), strict=True)):
+            yield from _difference(f"/{name}/{index}", part, found, f"the text of line {found.line}")
+    if len(again.rows) != len(published.rows):
+        yield "/rows", f"expected {len(again.rows)}, as the tables have, found {len(published.rows)}"
+        return
+    for index, (row, now) in enumerate(zip(again.rows, published.rows, strict=True)):
+        for name in row.__dataclass_fields__:
+            cells = f"the cells of line {now.line}"
+            yield from _difference(f"/rows/{index}/{name}", getattr(row, name), getattr(now, name), cells)
+
+
+def _difference(path: str, expected: object, found: object, source: str) -> Iterator[Violation]:
+    if expected != found:
+        at, right, wrong = _first_difference(path, expected, found)
+        yield at, f"expected {shown(right)} by {source}, found {shown(wrong)}"
+
+
+def _first_difference(path: str, expected: object, found: object) -> tuple[str, object, object]:
+    """The innermost field in which two values of one type differ."""
+    for name, was, now in _parts(expected, found):
+        if was != now:
+            return _first_difference(f"{path}/{name}", was, now)
+    return path, _flat(expected), _flat(found)
+
+
+def _parts(expected: object, found: object) -> Iterator[tuple[str | int, object, object]]:
+    """Fields of two dataclasses, or elements of two tuples of one length."""
+    if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
+        yield from ((index, *pair) for index, pair in enumerate(zip(expected, found, strict=True)))
+    elif found is not None:
+        for name in getattr(expected, "__dataclass_fields__", ()):
+            yield name, getattr(expected, name), getattr(found, name, None)
+
+
+def _flat(value: object) -> object:
+    return value if value is None or isinstance(value, (str, int, float, tuple, dict)) else type(value).__name__

@@ -1,0 +1,155 @@
+"""Imported documents: MFU and throughput against the peak that the vendor publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llmperf_published.types.document import Figure, Published, PublishedRow
+from llmperf.validation.catalogue import Violation, rule
+from llmperf_published.rules.flops import row_flops
+from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
+from llmperf_published.rules.layout import place, world_size
+
+
+def flops_per_token(row: PublishedRow) -> dict[str, float]:
+    """FLOPs per token of the row's model by convention, as far as its facts are known."""
+    return row_flops(row).known
+
+
+def why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
+    """What is not known of a row whose MFU no known convention gives; None where the figure is wrong whatever it is."""
+    flops, (low, high), (least, most) = row_flops(row), each.bounds, mfu.bounds
+    if low <= 0:
+        return None
+    found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks)
+    return next((one for one in found if one is not None), None)
+
+
+@rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak", "published")
+def published_mfu(published: Published) -> Iterator[Violation]:
+    """To the printed digits, by any convention and for any of the devices that the row may mean.
+
+    A figure that could be that of a convention whose inputs the document does not say is not wrong.
+    """
+    for index, row, machine in rows_on_known_devices(published):
+        mfu, each = row.metrics.mfu, per_device(row)
+        if mfu is None or mfu.value is None or each is None:
+            continue
+        if in_few_bits(row):
+            yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
+        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+        if not flops or not peaks or any(mfu_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
+            continue
+        if why_open(row, mfu, each, peaks) is not None:
+            continue
+        value = each.value or 0.0
+        share = value * flops["nominal"] / peaks[-1]
+        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal"
+        hint = _hint(mfu, each, flops["nominal"], machine, row)
+        found = f"expected {100 * share:.3g} % ({because}), found {mfu.text}{hint}, {place(row)}"
+        yield f"/rows/{index}/metrics/mfu", found
+
+
+def _within_sixteen_bits(
+    row: PublishedRow, mfu: Figure, each: Figure, machine: Machine, path: str
+) -> Iterator[Violation]:
+    """The peak in fewer bits is not below that in 16, so the share is not above the one of that."""
+    flops, peaks = flops_per_token(row), machine.peaks(HALF)
+    if not flops or not peaks or not row_flops(row).length_known:
+        return
+    most = max(*flops.values(), row_flops(row).recomputed or 0.0)
+    if mfu.bounds[0] > each.bounds[1] * most / peaks[0]:
+        share = (each.value or 0.0) * flops["nominal"] / peaks[0]
+        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
+        yield path, f"expected at most {100 * share:.3g} % ({because}), found {mfu.text}, {place(row)}"
+
+
+def per_device(row: PublishedRow) -> Figure | None:
+    """Throughput of one device, printed or computed from that of all; None where it is withheld."""
+    each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
+    if each is not None and each.value is not None:
+        return each
+    if whole is None or whole.value is None or not devices:
+        return None
+    return Figure(text=f"{whole.text} / {devices}", value=whole.value / devices)
+
+
+def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
+    """Whether some throughput that is printed so gives some share that is."""
+    (low, high), (least, most) = each.bounds, mfu.bounds
+    slack = 1e-9 * most
+    return low * flops / peak <= most + slack and high * flops / peak >= least - slack
+
+
+def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: PublishedRow) -> str:
+    """What the printed figure would be right for, where that can be told."""
+    value, peaks = mfu.value or 0.0, machine.peaks(dtypes_of(row))
+    for factor in (100, 0.01):
+        moved = Figure(text="", value=value * factor, printed=mfu.printed, scale=mfu.scale * factor)
+        if any(mfu_agrees(moved, each, flops, peak) for peak in peaks):
+            return "; a hundredfold of it" if factor < 1 else "; a hundredth of it"
+    for device, _ in machine.catalogue.devices:
+        for dtype in ("fp16", "bf16", "tf32", "fp32"):
+            peak = machine.catalogue.peak(device, dtype)
+            if peak is not None and mfu_agrees(mfu, each, flops, peak.flops_per_second):
+                return f", which is right for the {dtype} peak of {device.model}"
+    doubled = any(mfu_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
+    return ", which is right for twice the peak, as with sparsity" if doubled else ""
+
+
+@rule("LP312", "warning", "A published MFU is by the nominal convention", "published")
+def mfu_is_nominal(published: Published) -> Iterator[Violation]:
+    """A figure by another convention must not be held against the others."""
+    for index, row, machine in rows_on_known_devices(published):
+        mfu, each = row.metrics.mfu, per_device(row)
+        if mfu is None or mfu.value is None or each is None:
+            continue
+        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+        by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
+        if by and "nominal" not in by:
+            found = f"found {mfu.text}, which is that of {by[0]}, {place(row)}"
+            yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
+
+
+@rule("LP313", "error", "No published device computes faster than its peak", "published")
+def within_the_peak(published: Published) -> Iterator[Violation]:
+    """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
+    for index, row in enumerate(published.rows):
+        for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
+            if share is not None and share.value is not None and share.bounds[0] > 1:
+                yield f"/rows/{index}/metrics/{name}", f"expected at most 100 %, found {share.text}, {place(row)}"
+    for index, row, machine in rows_on_known_devices(published):
+        dtypes = dtypes_of(row)
+        peaks = machine.peaks(dtypes)
+        computed = _computed(row)
+        if peaks and computed and computed > peaks[-1]:
+            expected = f"expected at most {peaks[-1] / 1e12:.4g} TFLOP/s ({'/'.join(dtypes)})"
+            path = f"/rows/{index}/metrics/tokens_per_second_per_device"
+            yield path, f"{expected}, found {_spent(row)}, {place(row)}"
+
+
+@rule("LP314", "warning", "A row that says fp32 is not faster than fp32", "published")
+def truly_fp32(published: Published) -> Iterator[Violation]:
+    """TF32 is another dtype; a row that used it has to say so."""
+    for index, row, machine in rows_on_known_devices(published):
+        single, computed = machine.peaks(("fp32",)), _computed(row)
+        reduced = machine.peaks(("tf32",))
+        if row.precision != "fp32" or not single or not computed or computed <= single[-1]:
+            continue
+        if reduced and computed <= reduced[-1]:
+            expected = f"expected at most {single[-1] / 1e12:.4g} TFLOP/s (fp32)"
+            path = f"/rows/{index}/metrics/tokens_per_second_per_device"
+            yield path, f"{expected}, found {_spent(row)}; TF32 could, {place(row)}"
+
+
+def _computed(row: PublishedRow) -> float | None:
+    """FLOP/s of one device, nominal; the least that the printed throughput stands for."""
+    each, flops = per_device(row), flops_per_token(row).get("nominal")
+    return None if each is None or flops is None else each.bounds[0] * flops
+
+
+def _spent(row: PublishedRow) -> str:
+    each, flops = per_device(row), flops_per_token(row)["nominal"]
+    assert each is not None
+    value = each.value or 0.0
+    return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"

@@ -1,0 +1,147 @@
+"""What a published document says: `published.json`, a pure function of the document's text and the library.
+
+A document has one setting (environment, strategy, batch defaults) and some rows, each a result of its own. Figures
+keep what was printed beside the number; what the document does not say is None, never a guess. The parts live beside
+this module by subject; all of them are here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from llmperf.types.devices import Precision
+from llmperf_published.types.figures import Claim as Claim
+from llmperf_published.types.figures import Figure as Figure
+from llmperf_published.types.figures import MemoryPart as MemoryPart
+from llmperf_published.types.figures import PublishedMemory as PublishedMemory
+from llmperf_published.types.figures import PublishedMetrics as PublishedMetrics
+from llmperf_published.types.settings import ConfigurationName as ConfigurationName
+from llmperf_published.types.settings import Formula as Formula
+from llmperf_published.types.settings import PublishedBatch as PublishedBatch
+from llmperf_published.types.settings import PublishedHardware as PublishedHardware
+from llmperf_published.types.settings import PublishedLayout as PublishedLayout
+from llmperf_published.types.text import Column as Column
+from llmperf_published.types.text import Entry as Entry
+from llmperf_published.types.text import Note as Note
+from llmperf_published.types.text import Section as Section
+from llmperf_published.types.text import SectionKind as SectionKind
+from llmperf_published.types.text import Source as Source
+from llmperf_published.types.text import Table as Table
+from llmperf_published.types.text import TableKind as TableKind
+from llmperf_published.types.text import TableRow as TableRow
+from llmperf_published.types.text import Unread as Unread
+from llmperf.types.spec import Change
+from llmperf.types.units import Count, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRow:
+    """One published result."""
+
+    line: Positive
+    """Where it stands in the source."""
+    table: Count
+    """Index of its table in the document."""
+    row: Count
+    """Index of its row in that table."""
+    group: str | None
+    """The row of the table that stands above several as their heading: `LLaMA-13B`."""
+    model: str | None
+    """Name of the model in the library; None where it has none, or the text does not say which."""
+    model_text: str | None
+    """As printed."""
+    case: str | None
+    """Name of the case in the library that is on this model, with this framework; None where there is no one such."""
+    framework: str | None
+    """Name of the framework plugin that the text points to; None where it points to none."""
+    variant: bool
+    """Whether the row changes the contract of its case or, without a case, of the document's defaults."""
+    fix_hp: tuple[Change, ...]
+    """What differs from the case or, without a case, from the document's defaults, as far as the document says."""
+    fix_hp_text: str | None
+    """The cell as printed, without Markdown."""
+    claims: tuple[Claim, ...]
+    """What the row says of its global batch."""
+    options: Mapping[str, str]
+    """Everything that the row sets by name, as printed."""
+    configuration_name: ConfigurationName | None
+    """The configuration that the row names."""
+    hardware: PublishedHardware
+    """What it was run on."""
+    parallelism: PublishedLayout
+    """How ranks shared the model."""
+    parallel_text: str | None
+    """The cell as printed, without Markdown."""
+    batch: PublishedBatch
+    """Batch settings."""
+    precision: Precision | None
+    """None where the text does not fix one, as `amp` does not."""
+    precision_text: str | None
+    """As printed."""
+    dataset: str | None
+    """Name that cases know it by; None where they do not."""
+    dataset_text: str | None
+    """As printed."""
+    metrics: PublishedMetrics
+    """The figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One published document, whole."""
+
+    schema: str
+    """Name and version of this document's schema."""
+    provenance: Literal["imported"]
+    """Taken from a published document; nothing was measured here."""
+    title: str
+    """Its first heading on configuration and results, else its first heading, as printed."""
+    source: Source
+    """The document as it was read."""
+    vendor: str | None
+    """The vendor whose name the environment's heading or accelerator gives; None where neither does."""
+    headings: tuple[Note, ...]
+    """All of them, also those of the sections."""
+    sections: tuple[Section, ...]
+    """Environment, strategies, batch defaults, general metrics."""
+    defaults: PublishedBatch
+    """Batch settings where a row says nothing else."""
+    strategy: PublishedLayout
+    """The same of the layout."""
+    formula: Formula | None
+    """How the document says that the global batch is computed; None where it does not say."""
+    configuration_names: tuple[ConfigurationName, ...]
+    """Configurations that the text names outside of rows."""
+    datasets: tuple[Note, ...]
+    """Each place where the document names the training data, by what it says there."""
+    tables: tuple[Table, ...]
+    """Cell by cell."""
+    rows: tuple[PublishedRow, ...]
+    """The results, in their order."""
+    notes: tuple[Note, ...]
+    """Remarks."""
+    unread: tuple[Unread, ...]
+    """What was not understood."""
+
+    def entry(self, name: str, *kinds: SectionKind) -> Entry | None:
+        """The first entry of that name, in sections of these kinds if any are given; None if there is none."""
+        found = (
+            entry for one in self.sections if not kinds or one.kind in kinds for entry in one.entries
+            if entry.name == name
+        )  # fmt: skip
+        return next(found, None)
+
+    def cells(self, row: PublishedRow) -> Mapping[str, str]:
+        """The cells of a row by what their columns mean; columns of unknown meaning are left out.
+
+        Empty where the document has no such table or row.
+        """
+        table = self.tables[row.table] if row.table in range(len(self.tables)) else None
+        if table is None or row.row not in range(len(table.rows)):
+            return {}
+        return {
+            column.name: cell for column, cell in zip(table.columns, table.rows[row.row].cells, strict=False)
+            if column.name is not None
+        }  # fmt: skip

@@ -1,0 +1,316 @@
+"""Printed cells and what they stand for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf_published.reading.assignments import assignments, degrees
+from llmperf_published.reading.blocks import blocks
+from llmperf_published.reading.cell_text import plain, split_cells, withheld
+from llmperf_published.reading.configurations import configuration_name, hardware
+from llmperf_published.reading.expressions import broken_link, computed, factors
+from llmperf_published.reading.memory_cells import memory
+from llmperf_published.reading.numbers import amount, figure
+from llmperf_published.reading.settings import default_of, layout_in, precision_in
+from llmperf_published.reading.vocabulary import column_meaning, heading_kind, meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "printed"),
+    [
+        ("2868", 2868, "2868"),
+        ("2,868.5 token/p/s", 2868.5, "2868.5"),
+        ("２，８６８", 2868, "2868"),
+        ("43.0%", 0.43, "43.0"),
+        ("４３．０％", 0.43, "43.0"),
+        ("38.6 %", 0.386, "38.6"),
+        ("≈2868", 2868, "2868"),
+        ("约43%", 0.43, "43"),
+        ("16.67 * 2048 / 8 = 4267 tokens/s", 4267, "4267"),
+        ("16.67×2048÷8＝4267", 4267, "4267"),
+        ("16.67*2048/8", 4267.52, None),
+        ("1e3", 1000, "1e3"),
+        ("46.7k tokens/s", 46700, "46.7"),
+        ("9.9k", 9900, "9.9"),
+        ("0.2868万", 2868, "0.2868"),
+        ("1.2 million tokens/s", 1.2e6, "1.2"),
+        ("98.6% (bf16)", 0.986, "98.6"),
+        ("59.1%¹", 0.591, "59.1"),
+        ("2868 (tokens/s)", 2868, "2868"),
+        ("11.36 seq/s * 2048 / 8 = 2908", 2908, "2908"),
+    ],
+)
+def test_figures(text, value, printed):
+    found = figure(text)
+    assert (found.value, found.printed, found.text) == (value, printed, text)
+
+
+@pytest.mark.parametrize("text", ["", "/", "-", "--", "---", "*", "\\", "N/A", "n.a.", "无", "none", "／", "—", "－"])
+def test_withheld_figures_have_no_value_and_keep_their_text(text):
+    assert withheld(text)
+    assert figure(text).value is None
+    assert figure(text).text == text
+    assert memory(text, "GiB").used == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nan", "inf", "fast", "1.2.3", "12 34", "1e999", "9" * 500, "2868 = fast", "1/0 2", "=5=", "1460–1480", ">59%"],
+)
+def test_what_is_no_figure_is_not_taken_for_one(text):
+    assert figure(text) is None
+
+
+def test_a_column_may_count_in_thousands():
+    found = figure("2.9", "throughput (k tokens/s)")
+    assert (found.value, found.printed, found.admits(2868)) == (2900, "2.9", True)
+
+
+@pytest.mark.parametrize(
+    ("chain", "multiplied", "divided", "broken"),
+    [
+        ("2048 * 11.36 / 8", (2048, 11.36), (8,), None),
+        ("(11.36*2048)/8", (11.36, 2048), (8,), None),
+        ("11.36*(2048/8)", (11.36, 2048), (8,), None),
+        ("2/(3/4)", (2, 4), (3,), None),
+        ("11.36 seq/s * 2048 / 8", (11.36, 2048), (8,), None),
+        ("11.36*2048=23265/8", (11.36, 2048), (8,), None),
+        ("11.36*2048/8=23265/8", (11.36, 2048), (8,), None),
+        ("1.36*2048=23265/8", (1.36, 2048), (8,), ("1.36*2048", "23265/8")),
+    ],
+)
+def test_chains_of_equations(chain, multiplied, divided, broken):
+    found = factors(chain)
+    assert (found.multiplied, found.divided, broken_link(chain)) == (multiplied, divided, broken)
+
+
+def test_an_expression_is_kept_and_computed():
+    found = figure("16.67 * 2048 / 8 = 4267 tokens/s")
+    assert (found.expression, found.computed, found.unit) == ("16.67 * 2048 / 8", 4267.52, "tokens/s")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "fits"),
+    [
+        ("38.6%", 0.38607, True), ("38.6%", 0.38649, True), ("38.6%", 0.3857, True), ("38.6%", 0.3869, True),
+        ("38.6%", 0.3872, False), ("38.6%", 0.3853, False), ("4267", 4267.52, True), ("4267", 4266.6, True),
+        ("4267", 4268.1, False), ("2744", 2744.32, True), ("1e3", 1400, True), ("-2.5", -2.54, True),
+        ("-2.5", -2.61, False),
+    ],
+)  # fmt: skip
+def test_a_printed_figure_admits_what_rounds_or_is_cut_off_to_it(text, value, fits):
+    assert figure(text).admits(value) is fits
+
+
+@given(st.floats(0, 1e9), st.integers(0, 4), st.booleans())
+def test_every_printed_figure_admits_the_value_it_was_printed_from(value, digits, cut):
+    factor = 10**digits
+    shown = f"{int(value * factor) / factor:.{digits}f}" if cut else f"{value:.{digits}f}"
+    assert figure(shown).admits(value)
+    assert figure(f"{shown} tokens/s").value == float(shown)
+
+
+NUMBERS = st.integers(1, 10**6) | st.integers(1, 10**6).map(lambda value: value / 100)
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-*/"), NUMBERS), min_size=1, max_size=8), NUMBERS)
+def test_expressions_are_computed_as_python_does(terms, first):
+    text = f"{first}" + "".join(f" {sign} {value}" for sign, value in terms)
+    assert computed(text) == pytest.approx(eval(text))
+
+
+@pytest.mark.parametrize("text", ["1/0", "2**9", "import os", "(" * 190, "1+", "a*2", "1e9*" * 49 + "1", "()", ""])
+def test_hostile_expressions_have_no_value(text):
+    assert computed(text) is None or computed(text) < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "used", "total", "unit"),
+    [
+        ("32/40", [(32, None)], 40, "GiB"),
+        ("37.3/40", [(37.3, None)], 40, "GiB"),
+        ("70.09 * 8 GB", [(70.09, 8)], None, "GB"),
+        ("46.80*2 + 38.93*2 + 31.74*2 + 26.92*2 GB", [(46.8, 2), (38.93, 2), (31.74, 2), (26.92, 2)], None, "GB"),
+        ("32GB/40GB", [(32, None)], 40, "GB"),
+        ("３２／４０", [(32, None)], 40, "GiB"),
+        ("61.5GiB", [(61.5, None)], None, "GiB"),
+        ("32768/40960 MiB", [(32768, None)], 40960, "MiB"),
+    ],
+)
+def test_memory(text, used, total, unit):
+    found = memory(text, "GiB")
+    assert [(one.each.value, one.devices) for one in found.used] == used
+    assert (found.total.value if found.total else None) == total
+    assert found.unit == unit
+
+
+@pytest.mark.parametrize(
+    "text", ["lots", "32/40960 MiB/40 GB", "32 GB/40960 MiB", "32/40/50", "32/", "-3/40", "32+/40", "1*2*3"]
+)
+def test_what_is_no_memory_is_not_taken_for_it(text):
+    assert memory(text, None) is None
+
+
+def test_claims_on_the_global_batch():
+    (claim,) = assignments("GAS=512(GBS=1024=4M tokens)").claims
+    assert (claim.global_batch.value, claim.tokens.value, claim.tokens.scale) == (1024, 4e6, 1e6)
+    assert claim.tokens.admits(4 * 2**20)
+    for text in (
+        "(global bs = 4M tokens)",
+        "(global bs =4M tokens)",
+        "globalbs=4M tokens",
+        "（global bs ＝ 4M tokens）",
+    ):
+        (claim,) = assignments(text).claims
+        assert (claim.global_batch, claim.tokens.value) == (None, 4e6)
+    (claim,) = assignments("GBS=1024").claims
+    assert (claim.global_batch.value, claim.tokens) == (1024, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("MPE=512 LBS=12", {"seq_len": "512", "micro_batch": "12"}),
+        ("MPE=512，LBS=12", {"seq_len": "512", "micro_batch": "12"}),
+        ("ＭＰＥ＝５１２；ＬＢＳ＝１２", {"seq_len": "512", "micro_batch": "12"}),
+        ("数据精度=fp16, local_batchsize=4", {"precision": "fp16", "micro_batch": "4"}),
+        ('sharding="stage1", pipline_parallel_degree=4', {"sharding_stage": "stage1", "pipeline_parallel": "4"}),
+        ("flash_attention=True, recompute=False", {"attention": "True", "gradient_checkpointing": "False"}),
+        ("/", {}),
+        ("", {}),
+    ],
+)
+def test_settings(text, settings):
+    found = assignments(text)
+    assert (found.settings, found.rest) == (settings, [])
+
+
+def test_what_is_no_setting_is_told():
+    assert assignments("GAS=64, see the script").rest == ["see the script"]
+    assert assignments("GAS=64, GAS=32").rest == ["GAS=32"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TP4PP1DP2", {"TP": 4, "PP": 1, "DP": 2}),
+        ("tp=4, pp=1", {"TP": 4, "PP": 1}),
+        ("TP8_PP2_EP2", {"TP": 8, "PP": 2, "EP": 2}),
+        ("TP4 and more", None),
+        ("", None),
+    ],
+)
+def test_degrees(text, expected):
+    assert degrees(text) == expected
+
+
+def test_layouts_of_texts():
+    assert layout_in("ZeRO-DP O3, DP_SIZE=8").sharding_stage == 3
+    assert layout_in("ZeRO-DP O3, DP_SIZE=8").data_parallel == 8
+    assert layout_in("deepspeed ZeRO stage 2").sharding_stage == 2
+    assert layout_in("deepspeed ZeRO-DP").sharding_stage is None
+    assert layout_in('sharding="stage2", sharding_degree=8').sharding_degree == 8
+    assert layout_in("TP2PP4SH1SP1").sharding_stage == 1
+    assert layout_in("TP2SP2").other == {"SP": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "nodes", "each", "memory"),
+    [
+        ("A100单机8卡（1x8）", "A100", 1, 8, None),
+        ("A100单机8卡（1x8*80G）", "A100", 1, 8, 80),
+        ("H800 2机16卡（2x8）", "H800", 2, 8, None),
+        ("A100单机单卡（1x1）", "A100", 1, 1, None),
+        ("R300单机8卡", "R300", 1, 8, None),
+        ("BI-V150两机32卡", "BI-V150", 2, 16, None),
+        ("H100 4 nodes, 32 GPUs (4x8)", "H100", 4, 8, None),
+        ("昆仑芯 R300 1x8", "R300", 1, 8, None),
+        ("MI300X 8 GPUs, single node", "MI300X", 1, 8, None),
+        ("somewhere", None, None, None, None),
+        ("", None, None, None, None),
+    ],
+)
+def test_machines(text, device, nodes, each, memory):
+    found = hardware(text, None)
+    assert (found.device, found.nodes, found.devices_per_node, found.device_memory) == (device, nodes, each, memory)
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "memory", "grid", "degrees"),
+    [
+        ("config_A100x1x8.py", "A100", None, (1, 8), {}),
+        ("config_TP2PP4SH1SP1A10080Gx1x8", "A100", 80, (1, 8), {"TP": 2, "PP": 4, "SH": 1, "SP": 1}),
+        ("config_TP1PP1SH2SP8A10040Gx1x8", "A100", 40, (1, 8), {"TP": 1, "PP": 1, "SH": 2, "SP": 8}),
+        ("config_H80080Gx2x8", "H800", 80, (2, 8), {}),
+        ("config_H20141Gx1x8", "H20", 141, (1, 8), {}),
+        ("config_R300x1x8", "R300", None, (1, 8), {}),
+        ("config", None, None, (None, None), {}),
+    ],
+)
+def test_names_of_configurations(text, device, memory, grid, degrees):
+    found = configuration_name(text, 1)
+    assert (found.device, found.memory, (found.nodes, found.devices_per_node)) == (device, memory, grid)
+    assert found.degrees == degrees
+
+
+def test_headings_of_many_signs_end():
+    """A pattern that backtracks takes ten minutes for these, for which a linear one takes milliseconds."""
+    found = blocks(["# " + "#" * 9900 + "x"] * 2000 + ["## Performance ##"])
+    assert (len(found), found[-1].text) == (2001, "Performance")
+
+
+def test_defaults_of_sentences():
+    assert default_of("简写为GAS，为ds_config.json中所写，在本case中默认为8，精度对齐实验默认为64") == 8
+    assert default_of("本case单卡运行因此为2.") == 2
+    assert default_of("LBS for short, 1 by default") == 1
+    assert default_of("the default is 4,096") == 4096
+    assert default_of("64 = LBS x GAS x data parallel") == 64
+    assert default_of("见脚本 config_A100x1x8.py") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("fp16", "fp16"), ('fp16, level="O2"', "fp16"), ("BF16", "bf16"), ("amp", None), ("fp32/amp/fp16", None),
+     ("", None), (None, None), ("float32", "fp32")],
+)  # fmt: skip
+def test_precision(text, expected):
+    assert precision_in(text) == expected
+
+
+def test_words_mean_the_same_in_both_languages():
+    pairs = {
+        "机器型号": "Machine", "加速卡驱动版本": "driver version", "是否精度对齐": "aligned", "数据集": "Dataset",
+        "多机网络类型、带宽": "Interconnect", "**吞吐量**": "throughput", "指标名称": "item", "配置": "configuration",
+        "local_batchsize(micro_batchsize)": "micro batch (LBS)", "OS kernel版本": "kernel",
+    }  # fmt: skip
+    for chinese, english in pairs.items():
+        assert meaning(chinese) == meaning(english) is not None, chinese
+    assert heading_kind("H800软件环境") == heading_kind("Software environment") == "software"
+    assert [column_meaning(one) for one in ("tokens/p/s", "mem（actual/total）", "acc(MMLU)", "power")] == [
+        "throughput", "memory", "evaluation", None]  # fmt: skip
+    assert amount("4M tokens").unit == "tokens"
+
+
+CELL = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="|\\`") | st.just(" "), max_size=12)
+
+
+@given(st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=4))
+def test_tables_have_the_cells_that_a_markdown_library_finds(rows):
+    """On well-formed tables; on others this reader keeps what such a library drops."""
+    markdown_it = pytest.importorskip("markdown_it")
+    lines = ["| head | er |", "| --- | --- |", *(f"| x{' | y'.join(row)} |" for row in rows)]
+    tokens = markdown_it.MarkdownIt("commonmark").enable("table").parse("\n".join(lines))
+    assert tokens[0].type == "table_open"
+    inline = [token.content.strip() for token in tokens if token.type == "inline"]
+    (found,) = blocks(lines)
+    assert [cell for _, cells in found.rows for cell in cells] == inline
+
+
+def test_cells_of_untidy_rows():
+    assert split_cells("| a | b \\| c |  |") == ("a", "b \\| c", "")
+    assert split_cells("a|b") == ("a", "b")
+    assert split_cells("||") == ("",)
+    assert plain("**token/p/s,见“性能指标”**") == "token/p/s,见“性能指标”"
+    assert plain("46.80\\*2 + 38.93\\*2 GB") == "46.80*2 + 38.93*2 GB"
+    assert plain("70.09 * 8 GB") == "70.09 * 8 GB"

@@ -1,0 +1,48 @@
+"""The example of the guide on importing was executed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+from llmperf_published.reading.cell_text import withheld
+from llmperf_published.reading.numbers import figure
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "importing.md").read_text(encoding="utf-8")
+
+
+def sessions():
+    """Each command of the guide with what stands below it."""
+    (block,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+    for part in block.split("$ llmperf ")[1:]:
+        command, _, expected = part.partition("\n")
+        yield shlex.split(command), expected.splitlines()
+
+
+def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, capsys):
+    (source,) = re.findall(r"````markdown\n(.*?)````", GUIDE, re.DOTALL)
+    (tmp_path / "a100").mkdir()
+    (tmp_path / "a100" / "README.md").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for words, expected in sessions():
+        assert call(words) == 0
+        told = capsys.readouterr()
+        assert (told.out + told.err).splitlines() == expected
+    assert call(["report", "imported", "--format", "markdown"]) == 0
+    shown = capsys.readouterr().out
+    for line in source.splitlines():
+        if line.startswith("| A100"):
+            assert line in shown
+
+
+@pytest.mark.parametrize("text", re.findall(r"`([^`]+)`", GUIDE.split("| withheld")[0].rsplit("\n", 1)[1]))
+def test_what_the_guide_calls_withheld_is(text):
+    assert withheld(text)
+
+
+def test_the_expression_of_the_guide_is_computed():
+    assert figure("16.67 * 2048 / 8 = 4267 tokens/s").computed == pytest.approx(4267.52)
+    assert "computed: 4267.52" in GUIDE

@@ -1,0 +1,184 @@
+"""The published documents: what is read from them, and that their tables come back cell by cell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from llmperf.files import json_files
+from llmperf.cases.library import library
+from llmperf.cli.main import cli
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.reporting.markdown import published_markdown
+from llmperf.validation.reading_results import found_published
+
+DOCUMENTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
+SHIPPED = Path(__file__).parents[2] / "published"
+NAMES = [path.stem for path in DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def imported():
+    known = Known.of(library())
+    return {path.stem: import_document(path.read_bytes(), path.name, known) for path in DOCUMENTS}
+
+
+def split(line):
+    """Cells of a row as any reader of Markdown splits it, without knowing of the importer."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def tables(text):
+    """Tables of a Markdown text: lists of cells, the delimiter rows left out."""
+    found, current = [], []
+    for line in [*text.splitlines(), ""]:
+        if line.lstrip().startswith("|"):
+            if set(line) - set("|:- "):
+                current.append(split(line))
+        elif current:
+            found.append(current)
+            current = []
+    return found
+
+
+def test_nineteen_rows(imported):
+    assert sum(len(one.rows) for one in imported.values()) == 19
+    assert len(imported) == 5
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_tables_come_back_cell_by_cell(path, tmp_path):
+    runner = CliRunner()
+    assert runner.invoke(cli, ["import", str(path), "--out", str(tmp_path)]).exit_code == 0
+    told = runner.invoke(cli, ["report", str(tmp_path), "--format", "markdown", "--lang", "zh"])
+    assert told.exit_code == 0
+    expected = tables(path.read_text(encoding="utf-8"))
+    assert expected
+    assert tables(told.stdout) == expected
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_tables_come_back_for_a_markdown_library_too(path, imported):
+    markdown_it = pytest.importorskip("markdown_it")
+
+    def cells(text):
+        tokens = markdown_it.MarkdownIt("commonmark").enable("table").parse(text)
+        return [token.content for token in tokens if token.type == "inline" and token.level == 4]
+
+    assert cells(published_markdown(imported[path.stem], "zh")) == cells(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_what_is_shipped_is_what_is_imported(path, imported):
+    shipped = (SHIPPED / path.stem / "published.json").read_bytes()
+    again = "llmperf import core/tests/published_documents/*.md --out published --force"
+    assert shipped == json_files.encode_pretty(imported[path.stem]), again
+
+
+def test_what_is_shipped_is_valid_and_all_there_is():
+    found = found_published(SHIPPED)
+    assert [path.parent.name for path, _ in found] == NAMES
+    told = CliRunner().invoke(cli, ["validate", str(SHIPPED), "--format", "json"])
+    assert told.exit_code in (0, 1)  # findings may be deserved; what cannot be read may not
+    assert not [one for file in json.loads(told.stdout) for one in file["findings"] if one["code"] < "LP100"]
+
+
+def test_only_a_table_of_remarks_is_not_understood(imported):
+    told = {name: [(one.line, one.reason) for one in published.unread] for name, published in imported.items()}
+    assert [(name, *one) for name, lines in told.items() for one in lines] == [
+        ("baichuan2_13b_zero_h800", 63, "expected a table of general metrics or of results; its cells are kept")
+    ]
+
+
+CASES = {
+    "llama2_7b_megatron_deepspeed_a100": ["llama2_7b_pretrain_megatron"] * 2,
+    "llama2_7b_lora_a100": ["llama2_7b_lora"] * 2,
+    "baichuan2_13b_zero_h800": ["baichuan2_13b_pretrain_zero"] * 2,
+    "llama2_7b_zero_r300": ["llama2_7b_pretrain_zero"],
+    "llama1_paddle_a100": ["llama1_7b_pretrain_paddle"] * 8 + ["llama1_13b_pretrain_paddle"] * 4,
+}
+
+
+@pytest.mark.parametrize(("name", "cases"), CASES.items())
+def test_rows_are_matched_to_cases(name, cases, imported):
+    assert [row.case for row in imported[name].rows] == cases
+
+
+CONTRACTS = {
+    "llama2_7b_megatron_deepspeed_a100": [{}, {"contract.global_batch": 1024}],
+    "llama2_7b_lora_a100": [{}, {"contract.global_batch": 4, "contract.precision": "fp16"}],
+    "baichuan2_13b_zero_h800": [{}, {"contract.global_batch": 1024}],
+    "llama2_7b_zero_r300": [{"contract.global_batch": 96, "contract.seq_len": 512}],
+    "llama1_paddle_a100": [{}] * 12,
+}
+
+
+@pytest.mark.parametrize(("name", "changed"), CONTRACTS.items())
+def test_changed_contracts_make_variants(name, changed, imported):
+    rows = imported[name].rows
+    assert [{one.path: one.value for one in row.fix_hp if one.contract} for row in rows] == changed
+    assert [row.variant for row in rows] == [bool(one) for one in changed]
+
+
+FIGURES = {
+    "llama2_7b_megatron_deepspeed_a100": [(2868, 4.65, 0.386), (2908, 7.86, 0.391)],
+    "llama2_7b_lora_a100": [(2788, 1.64, None), (4017, 1.77, 0.361)],
+    "baichuan2_13b_zero_h800": [(2068, 2.06, 0.163), (2710, 2.07, 0.214)],
+    "llama2_7b_zero_r300": [(None, 5.27, None)],
+}
+
+
+@pytest.mark.parametrize(("name", "figures"), FIGURES.items())
+def test_figures(name, figures, imported):
+    found = [row.metrics for row in imported[name].rows]
+    assert [(one.tokens_per_second_per_device.value, one.loss.value, one.mfu.value) for one in found] == figures
+
+
+def test_the_paddle_table(imported):
+    rows = imported["llama1_paddle_a100"].rows
+    throughput = [row.metrics.tokens_per_second_per_device.value for row in rows]
+    assert throughput == [4267, 3888, 3650, 3722, 2744, 2163, 2160, 2232, 1707, 1605, 1489, 1597]
+    assert {(row.batch.global_batch, row.batch.seq_len) for row in rows} == {(2048, 2048)}
+    assert [len(row.metrics.memory.used) for row in rows] == [1, 1, 1, 4] * 3
+    assert [row.group for row in rows] == ["LLaMA-7B"] * 8 + ["LLaMA-13B"] * 4
+    assert [row.hardware.device_memory for row in rows] == [80] * 4 + [40] * 4 + [80] * 4
+    assert {row.hardware.device_model for row in rows[4:8]} == {None}  # the environment names the one of 80 GB
+    assert all(row.metrics.mfu is None and row.metrics.loss is None for row in rows)
+    assert [row.parallelism.sharding_stage for row in rows] == [2, 1, 2, 1] * 3
+    assert [row.batch.data_parallel for row in rows] == [8, 4, 4, 1] * 3
+
+
+def test_environments_and_what_is_odd_in_them(imported):
+    first = imported["llama2_7b_megatron_deepspeed_a100"]
+    assert [one.heading for one in first.sections if one.kind == "software"] == ["H800软件环境"]
+    assert first.entry("accelerator", "hardware").text == "NVIDIA_A100-SXM4-40GB"
+    assert first.formula.numerator == ("micro_batch", "gradient_accumulation", "data_parallel")
+    assert first.formula.denominator == ("tensor_parallel", "pipeline_parallel")
+    assert [one.text for one in imported["llama2_7b_lora_a100"].datasets] == ["openwebtext", "samsum_dataset"]
+    assert {one.device for one in imported["llama2_7b_zero_r300"].configuration_names} == {"A100"}
+    assert [one.vendor for one in imported.values()] == ["nvidia", "nvidia", "nvidia", "nvidia", "kunlunxin"]
+    assert imported["llama2_7b_zero_r300"].entry("precision").text == "fp16"
+
+
+def test_amp_fixes_no_precision(imported):
+    row = imported["llama2_7b_megatron_deepspeed_a100"].rows[0]
+    assert (row.precision, row.precision_text, row.fix_hp) == (None, "amp", ())
+
+
+def test_alignment_is_what_the_row_says(imported):
+    rows = imported["llama2_7b_megatron_deepspeed_a100"].rows
+    assert [row.metrics.aligned for row in rows] == [None, True]
+
+
+def test_in_english_only_words_change(imported):
+    published = imported["llama2_7b_zero_r300"]
+    first, second = tables(published_markdown(published, "en"))
+    assert first[0] == ["item", "value", "remark"]
+    assert first[2] == ["model", "deepspeed-llama2-7b", ""]
+    assert second == [
+        ["configuration", "fix_hp", "tokens/p/s", "loss", "mem", "MFU"],
+        ["R300单机8卡（1x8）", "MPE=512 LBS=12", "", "5.27", "29/32", ""],
+    ]

@@ -1,0 +1,240 @@
+"""A verdict on each imported row: no error is not yet a check, and the commands say which rows were checked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from llmperf.accounting.flops import count_flops
+from llmperf.cases.library import library
+from llmperf.cli.main import call
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf.types import Workload
+from llmperf_published.rules.verdicts import closing, judged
+
+PUBLISHED = Path(__file__).parents[2] / "published"
+DOCUMENT = """
+# {title}
+## Hardware environment
+- Accelerator: NVIDIA A100-SXM4-40GB
+{extra}## General metrics
+| item | value | remark |
+| --- | --- | --- |
+| model | {model} | |
+| precision | {precision} | |
+## Performance metrics
+| configuration | {throughput} | {share} |
+| --- | --- | --- |
+| {configuration} | {speed} | {mfu} |
+"""
+PLAIN = {
+    "title": "NVIDIA configuration and results", "model": "llama2_7b", "precision": "bf16", "throughput": "token/p/s",
+    "configuration": "A100 (1x8)", "speed": "2868", "share": "MFU", "mfu": "38.6%",
+    "extra": "",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdict():
+    known = Known.of(library())
+
+    def only(**changes):
+        text = DOCUMENT.format(**(PLAIN | changes))
+        (found,) = judged(import_document(text.encode(), "README.md", known))[1]
+        return found.outcome, found.why[0]
+
+    return only
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "why"),
+    [
+        ({}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"mfu": "58.6%"}, "not checked", "the sequence length is not known"),
+        ({"mfu": "18.6%"}, "wrong", "LP311"),
+        ({"mfu": "38.6"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"throughput": "tokens/s", "speed": "22944"}, "agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+        ({"speed": "3000 samples/s"}, "not checked", "its throughput is not understood"),
+        ({"speed": "/"}, "not checked", "its throughput is withheld"),
+        ({"throughput": "throughput"}, "not checked", "what its throughput counts is not said"),
+        ({"throughput": "mem", "speed": "32/40"}, "not checked", "no throughput is printed"),
+        ({"share": "remark"}, "not checked", "no MFU is printed"),
+        ({"mfu": "/"}, "not checked", "its MFU is withheld"),
+        ({"mfu": "25.4%-50.6%"}, "not checked", "its MFU is not understood"),
+        ({"model": "mixtral_8x7B"}, "not checked", 'model "mixtral_8x7B" is not in the library'),
+        ({"model": "/"}, "not checked", "no model is named"),
+        ({"precision": "bf16+fp8"}, "not checked", 'no peak is known for precision "bf16+fp8"'),
+        ({"configuration": "* (1x8)"}, "not checked", "its device is unknown"),
+        ({"configuration": "Vendor X (1x8)"}, "not checked", "its device is unknown"),
+        ({"configuration": "Z123 (1x8)"}, "not checked", 'nvidia publishes no device "Z123"'),
+        ({"title": "沐曦 results", "configuration": "C500 (1x8)"}, "not checked",
+         "no plugin of vendor metax is installed"),
+    ],
+)  # fmt: skip
+def test_each_row_agrees_or_is_wrong_or_says_what_is_missing(verdict, changes, outcome, why):
+    assert verdict(**changes) == (outcome, why)
+
+
+@pytest.mark.parametrize("model", ["llama2_7b", "baichuan2_7b"])
+@pytest.mark.parametrize(
+    ("convention", "changes"),
+    [("palm", {}), ("causal", {}), ("nominal", {}), ("exact", {}), ("palm", {"precision": "fp16"})],
+)
+def test_a_correct_figure_of_any_convention_agrees_without_a_case(verdict, model, convention, changes):
+    """The sequence length that the document prints is enough."""
+    flops = count_flops(library().model(model), Workload(seq_len=4096)).of(convention).flops
+    mfu = f"{100 * 3162 * flops / 312e12:.1f}%"
+    said = {"model": model, "speed": "3162", "extra": "## Batch size\n- MPE, 4096 by default\n", **changes}
+    outcome, why = verdict(mfu=mfu, **said)
+    assert outcome == "agrees"
+    assert f"the {convention} convention" in why
+    assert verdict(mfu="75.5%", **said) == ("wrong", "LP311")
+
+
+def test_a_figure_that_recomputation_would_give_is_not_wrong_where_nothing_is_said_of_it(verdict):
+    workload = Workload(seq_len=4096, gradient_checkpointing=True)
+    flops = count_flops(library().model("llama2_7b"), workload).of("hfu").flops
+    said = {"speed": "3162", "extra": "## Batch size\n- MPE, 4096 by default\n"}
+    outcome, why = verdict(mfu=f"{100 * 3162 * flops / 312e12:.1f}%", **said)
+    assert outcome == "not checked"
+    assert "recomputed" in why
+
+
+def test_a_table_without_a_vendor_is_told_the_lines_that_would_name_one():
+    """Each of them makes the row one that can be checked."""
+    table = "| model | precision | configuration | token/p/s | MFU |\n| --- | --- | --- | --- | --- |\n"
+    table += "| llama2_7b | bf16 | A100 (1x8) | 2868 | 38.6% |\n"
+
+    def found(text):
+        (verdict,) = judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
+        return verdict.outcome, verdict.why[0]
+
+    outcome, why = found(table)
+    assert outcome == "not checked"
+    assert why.startswith("no vendor is named; name it in")
+    title, heading, line = re.findall("`(.*?)`", why)
+    assert found(f"{title}\n{table}")[0] == "agrees"
+    assert found(f"# Results\n{heading}\n{line}\n## Performance\n{table}")[0] == "agrees"
+
+
+def test_rows_that_agree_on_different_devices_of_a_family_were_not_checked():
+    said = {"configuration": "H100 (1x8)", "extra": "", "speed": "9000"}
+    peaks = [one * 1e12 for one in (989.4, 756)]
+    figures = [f"{100 * 9000 * 6 * 7e9 / peak:.1f}%" for peak in peaks]
+
+    def found(*rows):
+        text = DOCUMENT.format(**PLAIN | said | {"mfu": rows[0]})
+        text += "".join(f"| H100 (1x8) | 9000 | {one} |\n" for one in rows[1:])
+        return judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
+
+    for figure in figures:
+        assert [one.outcome for one in found(figure, figure)] == ["agrees", "agrees"]
+        assert ", if on " in found(figure)[0].why[0]
+    assert [one.outcome for one in found(*figures)] == ["not checked", "not checked"]
+
+
+def test_rows_beyond_the_listed_findings_are_wrong_too():
+    text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 18.6% |\n" * 30
+    findings, verdicts = judged(import_document(text.encode(), "README.md", Known.of(library())))
+    assert sum(one.code == "LP311" for one in findings) < 30
+    assert [one.outcome for one in verdicts].count("wrong") == 30
+    assert closing(verdicts) == "31 published rows: 1 agree, 30 wrong, 0 not checked"
+
+
+CLOSING = (
+    "19 published rows: 5 agree, 0 wrong, 14 not checked "
+    "(12: no MFU is printed; 1: its MFU is withheld; 1: its throughput is withheld)"
+)
+
+
+@pytest.mark.parametrize("words", [["validate"], ["report"], ["summary"]])
+def test_commands_close_with_how_many_rows_were_checked(words, capsys):
+    assert call([*words, str(PUBLISHED)]) == 0
+    told = capsys.readouterr()
+    assert (told.err if words == ["validate"] else told.out).splitlines()[-1] == CLOSING
+
+
+def test_validate_names_the_lines_that_were_not_checked(capsys):
+    path = PUBLISHED / "llama2_7b_lora_a100"
+    assert call(["validate", str(path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert f"{path}/published.json: line 64: not checked: its MFU is withheld" in lines
+    assert f"{path}/published.json: line 65: agrees: MFU by the nominal convention, of 312 TFLOP/s" in lines
+
+
+def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
+    source = tmp_path / "a" / "README.md"
+    source.parent.mkdir()
+    source.write_text(DOCUMENT.format(**(PLAIN | {"mfu": "18.6%"})) + "| A100 (1x8) | 2868 | / |\n")
+    assert call(["import", str(source), "--out", str(tmp_path / "out"), "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    expected = [(13, "wrong", ["LP311"]), (14, "not checked", ["its MFU is withheld"])]
+    assert [(one["line"], one["verdict"], one["why"]) for one in document["rows"]] == expected
+    assert call(["validate", str(tmp_path / "out"), "--json"]) == 1
+    (file,) = json.loads(capsys.readouterr().out)
+    assert [(one["line"], one["verdict"], one["why"]) for one in file["rows"]] == expected
+    assert call(["report", str(tmp_path / "out"), "--json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in report["verdicts"]] == ["wrong", "not checked"]
+    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(one["verdict"], one["verdict_why"]) for one in rows] == [
+        ("wrong", "LP311"), ("not checked", "its MFU is withheld")
+    ]  # fmt: skip
+    assert call(["summary", str(tmp_path / "out"), "--json"]) == 0
+    (kind,) = json.loads(capsys.readouterr().out)
+    assert (kind["vendor"], kind["rows"], kind["wrong"], kind["not_checked"]) == ("nvidia", 2, 1, 1)
+    assert kind["best"]["line"] == 14, "a row that is wrong is not the best one"
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [("/", ("", "", "")), ("TP4", ("4", "", "")), ("TP4PP1", ("4", "4", "4")), ("DP16", ("", "16", "16"))],
+)
+def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expected, tmp_path, capsys):
+    text = DOCUMENT.format(
+        **PLAIN | {"configuration": "A100 (2x8)", "extra": "## Batch size\n- LBS, 1 by default\n- GAS, 1 by default\n"}
+    )
+    before, table = text.split("## Performance metrics\n")
+    table = "".join(f"{line} {cell} |\n" for line, cell in zip(
+        table.splitlines(), ("parallel", "---", layout), strict=True))  # fmt: skip
+    source = tmp_path / "README.md"
+    source.write_text(f"{before}## Performance metrics\n{table}")
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (row["tensor_parallel"], row["data_parallel"], row["global_batch"]) == expected
+
+
+def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
+    source = tmp_path / "README.md"
+    source.write_text(DOCUMENT.format(**PLAIN))
+    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split()[:6] == ["document", "rows", "agree", "wrong", "not", "checked"]
+    assert "nvidia" in out[2]
+    assert out[-1] == "1 published row: 1 agree, 0 wrong, 0 not checked"
+
+
+def test_a_summary_of_imports_takes_no_baseline(capsys):
+    assert call(["summary", str(PUBLISHED), "--baseline", "published"]) == 2
+    assert "--baseline: expected runs to hold against it, found imported documents" in capsys.readouterr().err
+
+
+def test_an_edited_document_is_wrong(tmp_path):
+    document = json.loads((PUBLISHED / "llama2_7b_megatron_deepspeed_a100" / "published.json").read_text())
+    document["rows"][0]["model"] = None
+    path = tmp_path / "published.json"
+    path.write_text(json.dumps(document))
+    from llmperf.validation.check import validate_path
+
+    (file,) = validate_path(path)
+    assert [(one.outcome, one.why) for one in file.verdicts] == [
+        ("wrong", ("LP622",)), ("agrees", ("MFU by the nominal convention, of 312 TFLOP/s",))
+    ]  # fmt: skip

@@ -1,0 +1,130 @@
+"""A rank's device: figures rest on its events, its `synchronize()` and its peak of memory."""
+
+from __future__ import annotations
+
+from llmperf_testing.check import Skip, require
+from llmperf_testing.checks.environment import environment_is_text
+from llmperf_testing.checks.probe import RUNTIMES, offers_can_be_used, require_line
+from llmperf_testing.observations import Bound
+from llmperf_testing.vendor import VendorSubject
+
+READY_SECONDS = 0.05
+APART_SHARE, APART_SECONDS = 0.2, 0.03
+"""Events and the host's clock may differ by this much."""
+BEYOND_BLOCK = 0.5
+"""Of a block that is taken, at least this share must show in the peak."""
+
+
+def device_can_be_bound(subject: VendorSubject) -> None:
+    """`llmperf_setup_device` gives a device in a process of its own, as a rank has it."""
+    subject.rests_on(offers_can_be_used, environment_is_text)
+    bound = subject.bound
+    require(bound.error is None, f"llmperf_setup_device raised {bound.error}")
+
+
+def device_names_its_places(subject: VendorSubject) -> None:
+    """It names where tensors go for a runtime that the vendor offers, and the collectives that the probe tells of."""
+    subject.rests_on(device_can_be_bound)
+    bound, offers = subject.bound, subject.probe.offers
+    places = dict(zip(RUNTIMES, (bound.torch_device, bound.paddle_place), strict=True))
+    real = any(one.kind == "accelerator" for one in subject.probe.devices) and not subject.probe.simulated
+    require(not (real and bound.torch_device == "cpu"), "an accelerator computes on torch's cpu: say simulated = True")
+    named = [runtime for runtime in offers.runtimes if places.get(runtime)]
+    ours = [runtime for runtime in offers.runtimes if runtime in places]
+    require(named or not ours, f"it offers {', '.join(ours)}, but torch_device and paddle_place are None")
+    require_line(bound.collective_backend, "collective_backend")
+    expected = offers.collective_backend
+    named_there = {part.rpartition(":")[2] for part in expected.lower().split(",")}  # such as cpu:gloo,cuda:nccl
+    unknown = sorted(named_there - set(bound.backends)) if bound.backends else []
+    require(not unknown, f"torch.distributed knows no {', '.join(unknown)}; it has {', '.join(bound.backends)}")
+    require(bound.collective_backend == expected, f"collective_backend {bound.collective_backend!r}, not {expected!r}")
+
+
+def _worked(subject: VendorSubject) -> Bound:
+    subject.rests_on(device_can_be_bound)
+    if subject.bound.work is not None:
+        raise Skip(subject.bound.work)
+    return subject.bound
+
+
+def events_can_be_made(subject: VendorSubject) -> None:
+    """Events can be made, asked and held against one another around some work."""
+    error = _worked(subject).event_error
+    require(error is None, f"an event or synchronize() raised {error}")
+
+
+def asking_an_event_does_not_wait(subject: VendorSubject) -> None:
+    """`ready()` answers at once, also while the device is at work."""
+    subject.rests_on(events_can_be_made)
+    took = min(one.first_ready_seconds for one in subject.bound.stretches)
+    require(took < READY_SECONDS, f"ready() takes {took:.3f} s; expected less than {READY_SECONDS}")
+
+
+def synchronize_blocks(subject: VendorSubject) -> None:
+    """When `synchronize()` returns, the device has done all it was given."""
+    subject.rests_on(events_can_be_made)
+    early = sum(not one.reached for one in subject.bound.stretches)
+    require(not early, f"{early} times of {len(subject.bound.stretches)} the event after the work was not yet reached")
+
+
+def events_agree_with_wall_time(subject: VendorSubject) -> None:
+    """The time between two events is the host's between two edges at which it waited for the device."""
+    subject.rests_on(asking_an_event_does_not_wait, synchronize_blocks)
+    apart = [(abs(one.event_seconds - one.wall_seconds), one) for one in subject.bound.stretches]
+    difference, best = min(apart, key=lambda pair: pair[0])
+    allowed = max(APART_SECONDS, APART_SHARE * best.wall_seconds)
+    told = f"events tell {best.event_seconds:.4g} s, the host's clock {best.wall_seconds:.4g} s"
+    require(difference < allowed, told)
+
+
+def _peaks(subject: VendorSubject) -> tuple[int, int, int, int]:
+    bound = _worked(subject)
+    require(bound.memory_error is None, f"its memory figures raised {bound.memory_error}")
+    if any(one is None for one in bound.peaks):
+        raise Skip("it cannot know its peak of memory: peak_memory_bytes() is None")
+    before, with_block, after, anew = (int(one or 0) for one in bound.peaks)
+    return before, with_block, after, anew
+
+
+def peak_memory_grows(subject: VendorSubject) -> None:
+    """The peak grows by what is taken, and stays when that is given back."""
+    before, with_block, after, _ = _peaks(subject)
+    block = subject.bound.taken_bytes
+    least, most = BEYOND_BLOCK * block, 4 * block
+    require(least < with_block - before < most, f"{block} bytes were taken, the peak grew by {with_block - before}")
+    require(after - before > least, f"the peak fell from {with_block} to {after} bytes without a reset")
+
+
+def peak_memory_resets(subject: VendorSubject) -> None:
+    """`reset_peak_memory()` starts the peak anew from what is held then."""
+    subject.rests_on(peak_memory_grows)
+    *_, after, anew = _peaks(subject)
+    gone = BEYOND_BLOCK * subject.bound.taken_bytes
+    require(after - anew > gone, f"{after} bytes before the reset, {anew} after it, with the block given back")
+
+
+def device_lets_errors_through(subject: VendorSubject) -> None:
+    """Left with an error as a context manager, it does not hide the error."""
+    subject.rests_on(device_can_be_bound)
+    require(not subject.bound.hides_errors, "__exit__ returns true, which hides the error; expected None")
+
+
+def device_closes_twice(subject: VendorSubject) -> None:
+    """It can be left with an error and closed twice."""
+    subject.rests_on(device_can_be_bound)
+    error = subject.bound.close_error
+    require(error is None, f"leaving or closing it raised {error}")
+
+
+DEVICE = (
+    device_can_be_bound,
+    device_names_its_places,
+    events_can_be_made,
+    asking_an_event_does_not_wait,
+    synchronize_blocks,
+    events_agree_with_wall_time,
+    peak_memory_grows,
+    peak_memory_resets,
+    device_lets_errors_through,
+    device_closes_twice,
+)

@@ -1,0 +1,182 @@
+"""What a framework plugin plans, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from llmperf.files import json_files
+from llmperf.errors import UserError
+from llmperf.planning.needs import unmet
+from llmperf_testing.check import ContractError, Skip, require
+from llmperf_testing.checks.hooks import answers_what_its_role_must, is_loaded
+from llmperf_testing.checks.probe import RUNTIMES, require_line
+from llmperf_testing.framework import FrameworkSubject
+from llmperf_testing.vendor import PRECISIONS
+from llmperf.types import Problem, RunSpec, WorkerPlan
+
+OPTION = "no_such_option_9000"
+
+
+def plan_has_its_shape(subject: FrameworkSubject) -> None:
+    """`llmperf_plan_workers` raises nothing and gives a WorkerPlan that a plan can hold."""
+    subject.rests_on(is_loaded, answers_what_its_role_must)
+    worker = subject.answer()
+    if not isinstance(worker, WorkerPlan):
+        raise ContractError(f"expected a WorkerPlan, found {type(worker).__name__}")
+    try:
+        same = json_files.decode(json_files.encode(worker), WorkerPlan, "WorkerPlan") == worker
+    except (UserError, TypeError, ValueError) as error:
+        raise ContractError(f"plan.json cannot hold it: {error}") from None
+    require(same, "read back from plan.json it is another; expected tuples, texts and whole numbers as in the types")
+
+
+def plans_the_default_case(subject: FrameworkSubject) -> None:
+    """The default case on a tiny model, with adapters if it trains nothing else, can be planned without a problem."""
+    subject.rests_on(plan_has_its_shape)
+    problems = subject.draft.problems
+    require(not problems, "; ".join(f"{one.where}: {one.message}" for one in problems))
+
+
+def layout_is_what_was_asked_for(subject: FrameworkSubject) -> None:
+    """Its layout has as many ranks as the case asks for, and they fit together."""
+    subject.rests_on(plan_has_its_shape)
+    layout, tuning = subject.worker.layout, subject.draft.spec.tuning
+    asked = tuning.nodes * tuning.devices
+    require(layout.world_size == asked, f"{asked} ranks were asked for, the layout has {layout.world_size}")
+    product = layout.tensor_parallel * layout.pipeline_parallel * layout.data_parallel
+    require(product == asked, f"tensor x pipeline x data parallel is {product}; expected {asked}")
+
+
+def agent_is_an_argv(subject: FrameworkSubject) -> None:
+    """What starts a node's ranks is a list of words, never a shell's line."""
+    subject.rests_on(plan_has_its_shape)
+    script = subject.worker.script
+    for what, argv in (("agent", subject.worker.agent), ("script.command", script.command if script else ("-",))):
+        require(argv, f"{what} is empty; expected llmperf.agent_argv() or the framework's own")
+        bad = [word for word in argv if not isinstance(word, str) or "\0" in word]
+        require(not bad, f"{what}: {bad!r}: expected words")
+        shell = PurePosixPath(argv[0]).name in ("sh", "bash", "zsh") and "-c" in argv
+        require(not shell and (len(argv) > 1 or " " not in argv[0]), f"{what}: {list(argv)!r} is a shell's line")
+
+
+def files_stay_in_the_run_folder(subject: FrameworkSubject) -> None:
+    """Its configuration files have names inside the run folder."""
+    subject.rests_on(plan_has_its_shape)
+    for name in subject.worker.files:
+        path = PurePosixPath(name)
+        inside = path.parts and not path.is_absolute() and ".." not in path.parts and "\\" not in name
+        require(inside and "\0" not in name, f"file {name!r}: expected a name inside the run folder")
+
+
+def rank_variables_are_names(subject: FrameworkSubject) -> None:
+    """The variables of each rank have names and values that an environment can hold."""
+    subject.rests_on(plan_has_its_shape)
+    for name, value in subject.worker.rank_env.items():
+        require(name.isidentifier() and name.isascii(), f"rank_env {name!r}: expected letters, digits and _")
+        require("\0" not in value, f"rank_env {name}: expected text, found {value!r}")
+
+
+def plans_the_same_twice(subject: FrameworkSubject) -> None:
+    """The same case on the same devices gives the same plan."""
+    subject.rests_on(plan_has_its_shape)
+    require(subject.answer("again") == subject.answer(), "asked again, it plans otherwise")
+
+
+def planning_loads_no_tensor_library(subject: FrameworkSubject) -> None:
+    """Planning happens in the controller, which imports no tensor library."""
+    subject.rests_on(plan_has_its_shape)
+    fresh = subject.fresh
+    require(fresh.hook_error is None, f"in a fresh process planning raised {fresh.hook_error}")
+    brought = sorted(set(fresh.heavy_after_hook) - set(fresh.heavy_imports))
+    require(not brought, f"after llmperf_plan_workers {', '.join(brought)} is loaded")
+
+
+def unknown_option_is_refused(subject: FrameworkSubject) -> None:
+    """An option that it does not have is a Problem that names it, not passed over."""
+    subject.rests_on(plan_has_its_shape)
+    spec = subject.draft.spec
+    changed = replace(spec, framework={**spec.framework, OPTION: 1})
+    problems = _problems(subject, "option", changed)
+    named = [one for one in problems if OPTION in one.where or OPTION in one.message]
+    require(named, f"framework.{OPTION}=1: expected a Problem at framework.{OPTION}, found {_told(problems)}")
+
+
+def unsupported_precision_is_refused(subject: FrameworkSubject) -> None:
+    """A precision that the devices do not offer is refused, one that they offer is the one that it will compute in."""
+    subject.rests_on(plan_has_its_shape)
+    spec, probe = subject.draft.spec, subject.draft.machine.probe
+    for precision in PRECISIONS:
+        asked = replace(spec, contract=replace(spec.contract, precision=precision))
+        worker = subject.answer(precision, asked)
+        refused = [*unmet(worker.needs, probe, subject.name), *worker.problems]
+        told = any("precision" in one.where for one in refused)
+        computes = worker.needs.precision
+        require(told or computes == precision, f"{precision} was asked for; without a Problem it needs {computes}")
+        offered = precision in probe.offers.precisions
+        require(told or offered, f"{precision}, which {probe.vendor} does not offer: expected a Problem")
+
+
+def needs_a_known_runtime(subject: FrameworkSubject) -> None:
+    """It names the runtime that it runs on, which a vendor may offer."""
+    subject.rests_on(plan_has_its_shape)
+    runtime = subject.worker.needs.runtime
+    require_line(runtime, "needs.runtime")
+    if runtime not in RUNTIMES:
+        raise Skip(f"runtime {runtime!r} is none of {', '.join(RUNTIMES)}; no vendor here may offer it")
+
+
+def ranks_that_do_not_divide_are_refused(subject: FrameworkSubject) -> None:
+    """Ranks that the batch or the model cannot be divided over are refused in a line; the plugin raises nothing."""
+    subject.rests_on(plan_has_its_shape)
+    spec = subject.draft.spec
+    for name, tuning in (
+        ("7 ranks", replace(spec.tuning, devices=7)),
+        ("tensor parallel 3", replace(spec.tuning, devices=3, tensor_parallel=3)),
+        ("pipeline parallel 3", replace(spec.tuning, devices=3, pipeline_parallel=3)),
+    ):
+        problems = _problems(subject, name, replace(spec, tuning=tuning))
+        require(isinstance(problems, tuple), f"{name}: expected Problems, found {problems!r}")
+    refused = subject.drafted("devices=7", "tensor_parallel=1", "pipeline_parallel=1")
+    require(refused.problems, "7 ranks for a batch of 4: expected a Problem")
+
+
+def refusals_are_lines(subject: FrameworkSubject) -> None:
+    """Each Problem says in one line what was expected and where."""
+    subject.rests_on(plan_has_its_shape, unknown_option_is_refused)
+    spec = subject.draft.spec
+    asked = replace(spec, framework={**spec.framework, OPTION: 1}, tuning=replace(spec.tuning, attention="flash"))
+    for one in _problems(subject, "lines", asked):
+        require_line(one.where, "Problem.where")
+        require_line(one.message, f"the message of the Problem at {one.where}")
+        first = one.where.split(".")[0]
+        parts = ("contract", "tuning", "framework", "data", "model")
+        require(first in parts, f"Problem.where {one.where!r}: expected a path that begins with {', '.join(parts)}")
+
+
+def _problems(subject: FrameworkSubject, change: str, spec: RunSpec) -> tuple[Problem, ...]:
+    worker = subject.answer(change, spec)
+    require(isinstance(worker, WorkerPlan), f"{change}: expected a WorkerPlan, found {type(worker).__name__}")
+    return tuple(worker.problems)
+
+
+def _told(problems: Iterable[Problem]) -> str:
+    return "; ".join(f"{one.where}: {one.message}" for one in problems) or "none"
+
+
+PLANNING = (
+    plan_has_its_shape,
+    plans_the_default_case,
+    layout_is_what_was_asked_for,
+    agent_is_an_argv,
+    files_stay_in_the_run_folder,
+    rank_variables_are_names,
+    plans_the_same_twice,
+    planning_loads_no_tensor_library,
+    unknown_option_is_refused,
+    unsupported_precision_is_refused,
+    needs_a_known_runtime,
+    ranks_that_do_not_divide_are_refused,
+    refusals_are_lines,
+)

@@ -1,0 +1,89 @@
+"""What the sampler gets of a vendor plugin about once a second."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from llmperf.measuring.sampler import checked
+from llmperf_testing.check import ContractError, require
+from llmperf_testing.checks.probe import probe_has_its_shape, probe_survives_a_bare_machine
+from llmperf_testing.vendor import VendorSubject
+from llmperf.types import DeviceSample
+
+CHEAP_SECONDS = 0.5
+"""Half of the second between two readings."""
+READINGS = 3
+HOTTEST_CELSIUS = 200
+MOST_WATTS = 20_000
+"""Ten times what the hungriest device on sale draws."""
+
+
+def readings_have_their_shape(subject: VendorSubject) -> None:
+    """`llmperf_query_memory` gives one DeviceSample for each index it is asked for, in that order."""
+    subject.rests_on(probe_has_its_shape)
+    given, asked = subject.readings(), [one.index for one in subject.devices_here()]
+    if not isinstance(given, tuple) or not all(isinstance(one, DeviceSample) for one in given):
+        raise ContractError(f"expected a tuple of DeviceSample, found {given!r}"[:300])
+    try:
+        checked(given)  # as the sampler does, which drops what cannot be recorded
+    except (TypeError, ValueError) as error:
+        raise ContractError(f"it cannot be recorded: {error}") from None
+    indexes = [one.index for one in given]
+    require(indexes == asked, f"asked for {asked}, found {indexes}")
+
+
+def readings_are_plausible(subject: VendorSubject) -> None:
+    """No more memory is used than there is, and the device that was probed has as much; shares are at most 100 %."""
+    subject.rests_on(readings_have_their_shape)
+    for device, one in zip(subject.devices_here(), subject.readings(), strict=True):
+        where = f"device {one.index}"
+        used, total = one.memory_used_bytes, one.memory_total_bytes
+        if total is not None:
+            require(total > 0, f"{where}: memory_total_bytes is 0; unknown is None")
+            require(used is None or used <= total, f"{where}: {used} of {total} bytes are used")
+            likely = device.memory_bytes is None or 0.5 < total / device.memory_bytes < 2 or device.kind == "cpu"
+            require(likely, f"{where}: {total} bytes here, {device.memory_bytes} in the probe")
+        percent, celsius, watts = one.utilisation_percent, one.temperature_celsius, one.power_watts
+        require(percent is None or 0 <= percent <= 100, f"{where}: utilisation of {percent} %")
+        require(watts is None or watts < MOST_WATTS, f"{where}: {watts} W; are these milliwatts?")
+        require(celsius is None or -50 < celsius < HOTTEST_CELSIUS, f"{where}: {celsius} degrees Celsius")
+
+
+def readings_never_raise(subject: VendorSubject) -> None:
+    """Asked on a bare machine, for a device that is not there or for none, it raises nothing."""
+    subject.rests_on(probe_survives_a_bare_machine)
+    errors = subject.fresh.reading_errors
+    require(not errors, f"llmperf_query_memory, {errors[0] if errors else ''}; expected samples with None")
+
+
+def readings_are_cheap(subject: VendorSubject) -> None:
+    """A reading takes less than half a second."""
+    subject.rests_on(readings_have_their_shape)
+    seconds = []
+    for number in range(1, READINGS + 1):
+        began = time.perf_counter()
+        subject.readings(number)
+        seconds.append(time.perf_counter() - began)
+    typical = statistics.median(seconds)
+    require(typical < CHEAP_SECONDS, f"a reading takes {typical:.2f} s; expected less than {CHEAP_SECONDS}")
+
+
+def readings_repeat(subject: VendorSubject) -> None:
+    """Between two readings a device keeps its memory, and its energy counter does not fall."""
+    subject.rests_on(readings_have_their_shape)
+    for before, after in zip(subject.readings(), subject.readings("again"), strict=True):
+        totals = (before.memory_total_bytes, after.memory_total_bytes)
+        require(totals[0] == totals[1], f"device {before.index}: first {totals[0]} bytes in all, then {totals[1]}")
+        counted = (before.energy_joules, after.energy_joules)
+        fell = counted[0] is not None and counted[1] is not None and counted[1] < counted[0]
+        require(not fell, f"device {before.index}: energy_joules fell from {counted[0]} to {counted[1]}")
+
+
+READING = (
+    readings_have_their_shape,
+    readings_are_plausible,
+    readings_never_raise,
+    readings_are_cheap,
+    readings_repeat,
+)

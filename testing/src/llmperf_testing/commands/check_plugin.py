@@ -1,0 +1,96 @@
+"""`llmperf check-plugin`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from llmperf.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import Found
+    from llmperf_testing.check import Outcome
+
+EXAMPLES = """\b
+Examples:
+  llmperf check-plugin cpu
+  llmperf check-plugin zero --fast
+  llmperf check-plugin nvidia --json
+"""
+COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+
+
+def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from llmperf.plugins.discovery import discover
+
+    return sorted({one.name for one in discover() if one.name.startswith(incomplete)})
+
+
+@click.command("check-plugin", epilog=EXAMPLES)
+@click.argument("name", shell_complete=_installed)
+@click.option("--fast", is_flag=True, help="Leave out the checks that train.")
+@click.option("--vendor", metavar="V", help="Whose devices a framework is tried on; the best here by default.")
+@click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="What the default case needs with it.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, name: str, fast: bool, vendor: str | None, settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Check that the installed plugin NAME keeps its contract; needs no pytest and no tests of the plugin's.
+
+    Exits with 0 if every check passed or was skipped, 1 if one failed, 2 if there is no such plugin.
+    """
+    from llmperf_testing.running import checks_of, outcomes, subject_of
+
+    named = _named(name)
+    if (vendor or settings) and not any(one.role == "framework" for one in named):
+        raise click.UsageError(f"--vendor and --set are for frameworks; {name} is a {named[0].role}")
+    made: list[Outcome] = []
+    for found in named:
+        count = sum(not (fast and one.slow) for one in checks_of(found.role))
+        label = f"{found.role} {name}"
+        with (
+            subject_of(found.role, name, vendor, settings) as subject,
+            click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
+        ):
+            made += bar
+    if as_json:
+        print_json({"plugin": name, "checks": made, **_counts(made)})
+    else:
+        _print(made)
+    if any(one.state == "failed" for one in made):
+        ctx.exit(1)
+
+
+def _named(name: str) -> list[Found]:
+    """Every installed plugin of that name, one a role; UserError with the nearest name if there is none."""
+    from llmperf.plugins.discovery import PUBLISHED, discover, find
+    from llmperf.errors import unknown
+
+    installed = discover()
+    roles = list(dict.fromkeys(one.role for one in installed if one.name == name))
+    roles += [role for role, published in PUBLISHED if published == name and role not in roles]  # type: ignore[misc]
+    if not roles:
+        raise unknown("check-plugin", "plugin", name, {one.name for one in installed})
+    return [find(role, name, installed) for role in roles]
+
+
+def _counts(made: list[Outcome]) -> dict[str, int]:
+    counted = Counter(one.state for one in made)
+    return {state: counted[state] for state in ("passed", "failed", "skipped")}
+
+
+def _print(made: list[Outcome]) -> None:
+    width = max(len(one.check) for one in made)
+    above = ""
+    for one in made:
+        state = click.style(f"{one.state:7}", fg=COLOURS[one.state])
+        message = "as above" if one.message and one.message == above else one.message
+        above = one.message or above
+        click.echo(f"{one.check:{width}}  {state}  {message}".rstrip())
+        if one.state == "failed":
+            click.echo(f"{'':{width}}           {one.meaning}")
+    click.echo(", ".join(f"{count} {state}" for state, count in _counts(made).items()))

@@ -1,0 +1,94 @@
+"""Training a plan for the kit: once as every run is, once to see how its ranks leave with an error."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmperf.files import json_files
+
+from llmperf.runfolder import filenames
+from llmperf.launching.agent import rank_environment
+from llmperf.launching.controller import free_port
+from llmperf.runfolder.create import create_run_folder
+from llmperf.running.launched import run_plan
+from llmperf.plugins.loading import Plugins
+from llmperf.runfolder.contents import read_run
+from llmperf_testing.check import ContractError
+from llmperf_testing.children import MAX_OBSERVATION_BYTES, Child
+from llmperf_testing.observations import RankEnd
+from llmperf.types import Plan, Result, StepRecord
+
+STALL_SECONDS = 60.0
+STARTUP_SECONDS = 240.0
+SAMPLE_SECONDS = 1e6
+"""A trial has no use for readings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What a real run left."""
+
+    plan: Plan
+    """What was run."""
+    result: Result
+    """What it came to."""
+    steps: dict[int, list[StepRecord]]
+    """The records of all ranks, by step."""
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """Mean of the ranks' losses, by step; none for a step without."""
+        told = {step: [one.loss for one in records if one.loss is not None] for step, records in self.steps.items()}
+        return {step: statistics.fmean(losses) for step, losses in told.items() if losses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """How the ranks of a plan left with an error."""
+
+    ranks: tuple[RankEnd, ...]
+    """By rank."""
+
+    @property
+    def losses(self) -> list[float]:
+        """Mean of the ranks' losses of the first steps."""
+        columns = zip(*(one.losses for one in self.ranks), strict=True)
+        return [statistics.fmean(told) for column in columns if (told := [loss for loss in column if loss is not None])]
+
+
+def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
+    """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
+    patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
+    result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
+    if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
+        raise KeyboardInterrupt
+    return Trained(plan=patient, result=result, steps=read_run(run).by_step)
+
+
+def leave_with_an_error(plan: Plan, run: Path) -> Ends:
+    """Build a plan's trainer on each rank, take some steps and leave; ContractError if a rank does not end well."""
+    create_run_folder(run, plan)
+    port = free_port()
+    started: list[Child] = []
+    deadline = time.monotonic() + STARTUP_SECONDS
+    try:
+        for rank in range(plan.layout.world_size):
+            words = ["--run-dir", str(run), "--out", str(run / f"end-{rank}.json")]
+            env = rank_environment(run, plan, 0, rank, "127.0.0.1", port)
+            started.append(Child("rank", words, filenames.log_path(run, rank), env))
+        for child in started:
+            child.wait(deadline)
+    finally:
+        for child in started:
+            child.kill()
+    return Ends(ranks=tuple(_end(run / f"end-{rank}.json") for rank in range(len(started))))
+
+
+def _end(path: Path) -> RankEnd:
+    if not os.path.exists(path):
+        raise ContractError("a rank ended without a word")
+    return json_files.decode(json_files.read_bytes(path, MAX_OBSERVATION_BYTES), RankEnd, path.name)

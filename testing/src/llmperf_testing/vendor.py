@@ -1,0 +1,116 @@
+"""A vendor plugin that is checked: what it answers, asked once for all checks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from llmperf.files.json_files import save
+from llmperf.errors import UserError
+from llmperf.launching.agent import rank_environment
+from llmperf.launching.controller import free_port
+from llmperf.vendorkit.peaks import device_names
+from llmperf.planning.build import draft
+from llmperf.planning.environment import worker_env
+from llmperf.planning.request import Request
+from llmperf_testing.check import Skip
+from llmperf_testing.children import observe
+from llmperf_testing.observations import Bound
+from llmperf_testing.subject import Subject, answered
+from llmperf.types import DeviceInfo, Plan, Precision, Probe
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+TINY = ("model=llama_tiny", "seq_len=64")
+DEVICE_SECONDS = 180.0
+
+
+class VendorSubject(Subject):
+    """One installed vendor plugin."""
+
+    def __init__(self, name: str, settings: tuple[str, ...] = ()) -> None:
+        super().__init__("vendor", name, name, settings)
+
+    @property
+    def probe(self) -> Probe:
+        """What it sees here."""
+        return answered(self, None, "llmperf_probe")  # type: ignore[no-any-return]
+
+    @property
+    def catalogue(self) -> list[Probe]:
+        """The models it knows; Skip if it has no catalogue."""
+        return self.once("catalogue", lambda: list(answered(self, None, "llmperf_catalogue")))
+
+    def devices_here(self) -> tuple[DeviceInfo, ...]:
+        """What it sees here; Skip with its reason if it sees none."""
+        if not self.probe.devices:
+            raise Skip(f"no device of {self.name} here: {'; '.join(self.probe.problems) or 'it gives no reason'}")
+        return self.probe.devices
+
+    def known_devices(self) -> list[DeviceInfo]:
+        """Every device that it has, in its catalogue or here."""
+        entries = self.catalogue if self.plugins.answers("llmperf_catalogue") else []
+        return [*(device for entry in entries for device in entry.devices), *self.probe.devices]
+
+    def known_models(self) -> list[str]:
+        """Every model that it has, once."""
+        return list(dict.fromkeys(one.model for one in self.known_devices()))
+
+    def known_names(self) -> list[str]:
+        """Every model and alias that it has."""
+        return [name for one in self.known_devices() for name in device_names(one)]
+
+    def peak(self, model: str, dtype: Precision) -> Any:
+        """Its answer for a device and a precision; None where it gives a reason instead."""
+        found = answered(self, (model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
+        return None if isinstance(found, str) else found
+
+    def peaks(self) -> Iterator[tuple[str, Precision, Any]]:
+        """Every peak that it gives: model, precision, answer."""
+        for model in self.known_models():
+            for dtype in PRECISIONS:
+                if (peak := self.peak(model, dtype)) is not None:
+                    yield model, dtype, peak
+
+    def readings(self, number: object = 0) -> Any:
+        """Its readings of the devices here; another number is another reading."""
+        indexes = tuple(one.index for one in self.devices_here())
+        return answered(self, number, "llmperf_query_memory", devices=indexes)
+
+    def plan(self) -> Plan:
+        """A plan for its devices, or for the first of its catalogue; Skip where it has neither."""
+        return self.once("plan", self._planned)
+
+    def _planned(self) -> Plan:
+        on = None if self.probe.devices else self._elsewhere()
+        wanted = Request(case="default", vendor=self.name, devices=1, on=on, settings=TINY, sketch=True)
+        try:
+            plan = draft(wanted).plan
+        except UserError as error:
+            raise Skip(f"the default case cannot be planned for it: {error}") from None
+        if plan is None:
+            raise Skip("the default case cannot be laid out on one device of it")
+        return plan
+
+    def _elsewhere(self) -> str:
+        if not self.plugins.answers("llmperf_catalogue") or not self.catalogue:
+            raise Skip("it has neither a device here nor a catalogue to plan for")
+        return f"{self.catalogue[0].devices[0].model}:1x1"
+
+    @property
+    def bound(self) -> Bound:
+        """What a process sees that binds a device as a rank does; Skip if there is no device here."""
+        self.devices_here()
+        return self.once("bound", self._bind)
+
+    def _bind(self) -> Bound:
+        plan = self.plan()
+        with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
+            path = Path(folder) / "plan.json"
+            save(path, plan)
+            words = ["--plan", str(path), "--vendor", self.name]
+            whole = replace(plan, env=worker_env(plan, self.plugins))
+            env = rank_environment(Path(folder), whole, 0, 0, "127.0.0.1", free_port())
+            return observe("device", words, Bound, seconds=DEVICE_SECONDS, env=env)

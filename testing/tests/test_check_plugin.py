@@ -1,0 +1,152 @@
+"""The conformance kit as its users meet it: the command, and classes for pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from llmperf.cli.main import call
+from llmperf_testing.observations import Bound
+from llmperf_testing.programs.device import with_memory, with_stretches
+from llmperf_testing.programs.work import TorchWork
+from llmperf_testing.running import subject_of
+
+VENDOR = """
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, Offers, Probe
+
+@hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    return Probe(vendor="{vendor}", devices=(), offers=offers, problems=("no driver",))
+
+@hookimpl
+def llmperf_setup_device(plan, local_rank):
+    raise NotImplementedError
+"""
+TESTS = """
+from llmperf_testing import FrameworkContract, VendorContract
+
+class TestAcme(VendorContract):
+    plugin = "acme"
+
+class TestNobody(FrameworkContract):
+    plugin = "acme"
+
+class TestNameless(VendorContract):
+    pass
+"""
+
+
+@pytest.fixture
+def acme(install, tmp_path, monkeypatch):
+    """A function that installs vendor `acme`, for processes started from here too; its probe may name another."""
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *([before] if before else [])]))
+
+    def put(vendor="acme"):
+        install("llmperf-acme", "acme", VENDOR.format(vendor=vendor))
+        with (tmp_path / "llmperf_acme-1.0.dist-info" / "METADATA").open("a") as metadata:
+            metadata.write("Requires-Dist: llmperf-core\n")
+
+    return put
+
+
+def test_the_table_says_what_passed_and_why_others_were_skipped(acme, capsys):
+    acme()
+    assert call(["check-plugin", "acme"]) == 0
+    table = capsys.readouterr().out
+    assert "probe-has-its-shape" in table
+    assert "synchronize-blocks" in table
+    assert "no device of acme here: no driver" in table
+    assert " 0 failed" in table
+
+
+def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
+    acme(vendor="other")
+    assert call(["check-plugin", "acme", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (failed,) = [one for one in told["checks"] if one["state"] == "failed"]
+    assert (failed["check"], told["failed"]) == ("probe-has-its-shape", 1)
+    assert "expected 'acme', found 'other'" in failed["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["acmee"], "did you mean 'acme'?"),
+        (["acme", "--vendor", "acme"], "--vendor and --set are for frameworks"),
+        (["pytorch", "--set", "modle=x"], "did you mean 'model'?"),
+        (["pytorch", "--vendor", "acme"], "sees no device here: no driver"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(acme, capsys, words, said):
+    acme()
+    assert call(["check-plugin", *words]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert said in lines[-1]
+    assert lines[-1].startswith("llmperf: ")
+
+
+ACCELERATOR = """
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, Offers, Probe
+
+@hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32",), runtimes=("abacus",), collective_backend="beads")
+    return Probe(vendor="beads", devices=(DeviceInfo(index=0, model="B1", memory_bytes=None),), offers=offers)
+"""
+
+
+def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runtime(install):
+    install("llmperf-beads", "beads", ACCELERATOR)
+    with subject_of("framework", "pytorch") as subject:
+        assert subject.draft.machine.vendor == "cpu"
+        assert subject.draft.problems == []
+    with subject_of("framework", "pytorch", vendor="beads") as subject:
+        assert subject.draft.machine.vendor == "beads"
+
+
+@pytest.mark.slow
+def test_classes_give_a_test_for_each_check(acme, tmp_path):
+    acme()
+    (tmp_path / "test_acme.py").write_text(TESTS)
+    argv = [sys.executable, "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "-W", "ignore", "test_acme.py"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1, done.stdout
+    assert "FAILED" not in done.stdout
+    assert "no device of acme here: no driver" in done.stdout
+    assert "framework 'acme' is not installed" in done.stdout or "unknown framework 'acme'" in done.stdout
+    assert 'TestNameless: expected plugin = "the name of the plugin"' in done.stdout
+
+
+def test_without_pytest_the_classes_say_what_to_install():
+    program = "import sys; sys.modules['pytest'] = None\nfrom llmperf_testing import VendorContract"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "ImportError: VendorContract needs pytest: uv pip install 'pytest>=8'"
+
+
+def test_the_command_needs_no_pytest(acme):
+    acme()
+    program = "import sys; sys.modules['pytest'] = None\nfrom llmperf.cli.main import call\n"
+    program += "sys.exit(call(['check-plugin', 'acme', '--fast']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_an_accelerator_is_given_work_and_memory_through_torch():
+    from llmperf_cpu.device import CpuDevice
+
+    device = CpuDevice()
+    work = TorchWork("cpu", device)
+    seen = with_memory(with_stretches(Bound(), device, work), device, work)
+    assert (seen.event_error, seen.memory_error) == (None, None)
+    assert all(one.reached and 0.05 < one.event_seconds < 10 for one in seen.stretches)
+    before, with_block, *_ = seen.peaks
+    assert with_block - before > 0.5 * seen.taken_bytes

@@ -1,0 +1,182 @@
+"""`llmperf new`: what it makes, what it refuses, and that it leaves nothing half made."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf.cli.main import call
+from llmperf.plugins.discovery import Found
+from llmperf.errors import UserError
+from llmperf.vendorkit.peaks import PeakTable
+from llmperf.plugins.loading import Plugins
+from llmperf_testing.scaffold.names import LONGEST, PackageName, package_name
+from llmperf_testing.scaffold.render import rendered, write_package
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CORE = version("llmperf-core")
+ACME = Found("acme", "vendor", "llmperf_acme.plugin", "llmperf-acme", "0.1.0")
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", ["vendor", "framework"])
+def test_a_new_package_is_complete_and_its_files_can_be_read(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["new", kind, "acme-two"]) == 0
+    folder = tmp_path / "llmperf-acme-two"
+    out = capsys.readouterr().out
+    assert "uv pip install -e ./llmperf-acme-two" in out
+    assert f"llmperf run --{kind} acme_two" in out
+    found = files_in(folder)
+    for name in (".github/workflows/test.yml", ".gitignore", "LICENSE", "README.md", "pyproject.toml"):
+        assert name in found
+    assert "src/llmperf_acme_two/data/overlays/acme_two_default.toml" in found
+    assert {"tests/test_acme_two.py", "tests/test_contract.py"} <= set(found)
+    for name in found:
+        text = (folder / name).read_text()
+        assert "$" not in text, name
+        if name.endswith(".py"):
+            ast.parse(text)
+        if name.endswith(".toml"):
+            tomllib.loads(text)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "llmperf-acme-two"
+    assert project["dependencies"][0] == f"llmperf-core~={CORE}"
+    assert project["entry-points"] == {f"llmperf.{kind}.v1": {"acme_two": "llmperf_acme_two.plugin"}}
+
+
+def test_the_modes_are_those_that_a_file_made_by_hand_has(tmp_path):
+    write_package(tmp_path / "made", {"one": "1"})
+    (tmp_path / "by-hand").mkdir()
+    assert (tmp_path / "made").stat().st_mode == (tmp_path / "by-hand").stat().st_mode
+
+
+@pytest.fixture
+def new_vendor(tmp_path, monkeypatch):
+    """A new vendor's package where Python finds it, loaded as llmperf loads it."""
+    write_package(tmp_path / "llmperf-acme", rendered("vendor", PackageName("acme"), CORE))
+    monkeypatch.syspath_prepend(str(tmp_path / "llmperf-acme" / "src"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    yield Plugins([ACME])
+    for name in [name for name in sys.modules if name.split(".")[0] == "llmperf_acme"]:
+        del sys.modules[name]
+
+
+def test_a_new_vendor_plays_a_device_and_says_so(new_vendor):
+    probe = new_vendor.ask("llmperf_probe")
+    assert probe.simulated
+    assert [one.model for one in probe.devices] == ["Acme stand-in"]
+    assert "acme-smi is not installed" in probe.problems[0]
+
+
+def test_a_new_vendor_has_no_made_up_figures(new_vendor):
+    assert new_vendor.ask("llmperf_catalogue") == []
+    assert new_vendor.ask("llmperf_peak_flops", device_model="Acme stand-in", dtype="fp32") is None
+    (sample,) = new_vendor.ask("llmperf_query_memory", devices=(0,))
+    assert (sample.memory_used_bytes, sample.power_watts) == (None, None)
+
+
+def test_the_example_in_the_peak_table_is_an_entry_once_it_is_no_comment(tmp_path):
+    text = rendered("vendor", PackageName("acme"), CORE)["src/llmperf_acme/data/peaks.toml"]
+    entry = text[text.index("[[device]]") - 2 :]
+    (tmp_path / "peaks.toml").write_text("\n".join(line.removeprefix("# ") for line in entry.splitlines()))
+    peak = PeakTable.read(tmp_path / "peaks.toml", vendor="acme").peak_flops("Acme A1", "bf16")
+    assert peak is not None
+    assert peak.source == "Acme A1 datasheet, version 3, page 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Acme", "found 'Acme'; did you mean 'acme'?"),
+        ("acme_two", "did you mean 'acme-two'?"),
+        ("../acme", "did you mean 'acme'?"),
+        ("llmperf-acme", "without 'llmperf-' before it; found 'llmperf-acme'; did you mean 'acme'?"),
+        ("3d", "did you mean 'd'?"),
+        ("", "a letter first, 40 at most; found ''"),
+        ("a" * 41, "40 at most"),
+        ("kunlunxin", "llmperf-kunlunxin is llmperf's own vendor 'kunlunxin' already"),
+        ("megatron-deepspeed", "llmperf's own framework 'megatron_deepspeed' already"),
+        ("core", "llmperf-core is llmperf itself already"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["vendor", "framework"])
+def test_a_name_that_cannot_be_is_one_line(kind, name, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["new", kind, "--", name]) == 2
+    err = capsys.readouterr().err
+    assert line in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("vendor", "stand-in"), ("vendor", "contract"), ("framework", "contract")])
+def test_a_name_that_gives_two_files_one_path_is_refused(kind, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["new", kind, name]) == 2
+    err = capsys.readouterr().err
+    assert f"cannot be named '{name}': two files would be tests/test_" in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_an_installed_plugin_is_taken_in_both_roles(install, tmp_path, capsys):
+    install("llmperf-bolt", "bolt", "")
+    install("somewhere-else", "two_parts", "")
+    for name, whose in (("bolt", "vendor 'bolt'"), ("somewhere-else", ""), ("two-parts", "vendor 'two_parts'")):
+        expected = 0 if name == "somewhere-else" else 2
+        assert call(["new", "framework", name, "--out", str(tmp_path / "out")]) == expected
+        assert whose in capsys.readouterr().err
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_typed_a_name_is_safe_or_refused_in_one_line(text):
+    try:
+        name = package_name(text, [])
+    except UserError as error:
+        name, line = None, str(error)
+    if name is None:
+        assert line.isprintable()
+    else:
+        assert name.package.isidentifier()
+        assert name.distribution == f"llmperf-{text}"
+        assert len(text) <= LONGEST
+
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    folder = tmp_path / "llmperf-acme"
+    folder.mkdir()
+    assert call(["new", "vendor", "acme", "--out", str(tmp_path)]) == 2
+    assert "is there already, and nothing is overwritten" in capsys.readouterr().err
+    folder.rmdir()
+    folder.symlink_to(tmp_path / "nowhere")
+    assert call(["new", "vendor", "acme", "--out", str(tmp_path)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["llmperf-acme"]
+
+
+def test_a_package_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    assert call(["new", "vendor", "acme", "--out", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    assert call(["new", "vendor", "acme", "--out", str(tmp_path / "disk")]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert files_in(tmp_path) == ["file"]
+    assert list((tmp_path / "disk").iterdir()) == []
