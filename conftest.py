@@ -1,8 +1,44 @@
-"""For the tests of every member."""
+"""What the tests of all members share: plugins without tensors, plans for them, and a terminal."""
 
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+import pty
+import secrets
 import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
 
+import llmperf_schemas
+import pytest
 from hypothesis import settings
+from llmperf.files import json_files
+from llmperf.launching.agent import agent_argv
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import Ending
+from llmperf.types import (
+    Batch,
+    Contract,
+    FlopCount,
+    FlopsPerToken,
+    Layout,
+    Model,
+    Optimizer,
+    PeakFlops,
+    PhaseRecord,
+    Plan,
+    PluginInfo,
+    RankRecord,
+    RunSpec,
+    StepRecord,
+    Tuning,
+)
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")  # how long an example takes depends on what else the machine does
@@ -12,3 +48,233 @@ def pytest_configure() -> None:
     """Undo an inherited ignore of Ctrl-C: shells set it for what they start with `&`, and runs rightly keep it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+STUB = Path(__file__).parent / "core" / "tests" / "stub"
+STUB_VERSION = "1.0"
+
+
+@pytest.fixture
+def stub_site(tmp_path_factory, monkeypatch):
+    """The stub plugins `vendor stub` and `framework stub`, installed for this process and those it starts."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "llmperf_stub-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-stub\nVersion: {STUB_VERSION}\n")
+    (info / "entry_points.txt").write_text(
+        "[llmperf.vendor.v1]\nstub = llmperf_stub.vendor\n[llmperf.framework.v1]\nstub = llmperf_stub.framework\n"
+    )
+    for path in (site, STUB):
+        monkeypatch.syspath_prepend(str(path))
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(STUB), *([before] if before else [])]))
+    yield site
+    for name in [name for name in sys.modules if name.split(".")[0] == "llmperf_stub"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def stub_plan(stub_site):
+    """A function that makes a plan for the stub plugins: `stub_plan(steps=30, ranks=2, fault="raises")`."""
+    return _stub_plan
+
+
+def _stub_plan(
+    steps=12, warmup_steps=2, ranks=2, stall_seconds=30.0, startup_seconds=30.0, env=None, **options
+) -> Plan:
+    from llmperf_stub.vendor import llmperf_peak_flops, llmperf_probe
+
+    batch = 2 * ranks
+    tuning = Tuning(framework="stub", devices=ranks, micro_batch=2)
+    contract = Contract(
+        model="stub",
+        dataset="synthetic",
+        seq_len=8,
+        global_batch=batch,
+        precision="fp32",
+        optimizer=Optimizer(lr=1e-3),
+        steps=steps,
+        warmup_steps=warmup_steps,
+    )
+    peak: PeakFlops = llmperf_peak_flops("Stub S1", "fp32")
+    return Plan(
+        schema="llmperf/plan/1",
+        run_id=f"stub-{secrets.token_hex(6)}",
+        created="2026-01-01T00:00:00+00:00",
+        llmperf_version="0",
+        spec=RunSpec(case="stub", title="Stub", contract=contract, tuning=tuning, model=_model(), framework=options),
+        vendor="stub",
+        probe=llmperf_probe(),
+        device_share=1 / ranks,
+        layout=Layout(nodes=1, devices_per_node=ranks, tensor_parallel=1, pipeline_parallel=1, data_parallel=ranks),
+        batch=Batch(
+            micro_batch=2,
+            gradient_accumulation=1,
+            data_parallel=ranks,
+            global_batch=batch,
+            seq_len=8,
+            tokens_per_step=8 * batch,
+        ),
+        flops=FlopCount(
+            parameters=1000,
+            embedding_parameters=100,
+            nominal_parameters=1000,
+            per_token=(FlopsPerToken(convention="nominal", flops=6000.0, formula="6 x 1000"),),
+        ),
+        peak=peak,
+        needs=None,
+        launcher="local",
+        agent=agent_argv(),
+        rank_env={"STUB_RANK": "{rank} of {world_size}"},
+        env=env or {},
+        files={"stub.json": "{}"},
+        stall_seconds=stall_seconds,
+        startup_seconds=startup_seconds,
+        plugins=(
+            PluginInfo(name="stub", role="vendor", distribution="llmperf-stub", version=STUB_VERSION),
+            PluginInfo(name="stub", role="framework", distribution="llmperf-stub", version=STUB_VERSION),
+        ),
+    )
+
+
+def _model() -> Model:
+    return Model(
+        name="stub",
+        title="Stub",
+        family="llama",
+        nominal_parameters=1000,
+        vocab_size=256,
+        hidden_size=8,
+        intermediate_size=16,
+        layers=1,
+        attention_heads=1,
+        kv_heads=1,
+        max_positions=64,
+        norm_eps=1e-5,
+        position_encoding="rope",
+        rope_theta=1e4,
+        source="a test",
+    )
+
+
+@pytest.fixture
+def example():
+    """The published example result as plain dicts; a fresh copy for each test."""
+    return llmperf_schemas.example("result")
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """The folder of a complete run of two ranks, as `llmperf run` leaves it, its result checked and saved."""
+    run = tmp_path / "run"
+    (run / "records").mkdir(parents=True)
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")
+    json_files.save(run / filenames.PLAN, plan)
+    for rank in range(plan.layout.world_size):
+        lines = [json_files.encode(record) + b"\n" for record in _records(plan, rank)]
+        filenames.records_path(run, rank).write_bytes(b"".join(lines))
+    json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
+    json_files.save(run / filenames.RESULT, build_result(run))
+    return run
+
+
+BEGIN = 1768469405.0
+STARTED = BEGIN - 500.0
+"""When the host was, whose monotonic clock the records have."""
+UNEVEN = (0.004, -0.004, 0.001, -0.001, 0.002, -0.002)
+"""Seconds by which steps differ, as on any machine."""
+
+
+def _records(plan, rank):
+    """What one rank of a smooth run records: six measured steps of about 0.64 s after the warm-up."""
+    contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
+    at = BEGIN
+    for step in range(1, contract.steps + 1):
+        if step == contract.warmup_steps + 1:
+            yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
+        uneven = UNEVEN if rank % 2 == 0 else UNEVEN[::-1]
+        seconds = 0.64 + uneven[(step - contract.warmup_steps - 1) % len(uneven)]
+        at += seconds
+        yield StepRecord(
+            rank=rank,
+            step=step,
+            measured=step > contract.warmup_steps,
+            at=at,
+            monotonic=at - STARTED,
+            step_seconds=seconds,
+            tokens=tokens,
+            loss=math.log(plan.spec.model.vocab_size) - 0.1 * (step - 1),
+        )
+    yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
+    steps = contract.steps - contract.warmup_steps
+    yield RankRecord(
+        rank=rank,
+        measured_steps=steps,
+        measured_tokens=steps * tokens,
+        window_seconds=0.64 * steps,
+        peak_memory_bytes=2**29,
+        evaluation={},
+        packages={"python": "3.11.7", "torch": "2.15.0"},
+    )
+    yield PhaseRecord(rank=rank, phase="done", at=at + 3, monotonic=at + 3 - STARTED)
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Put a distribution with one plugin on the path, as an installer would."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    modules = []
+
+    def put(
+        distribution: str, name: str, source: str, role: str = "vendor", version: str = "v1", requires: tuple = ()
+    ) -> None:
+        module = distribution.replace("-", "_")
+        modules.append(module)
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        needed = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n{needed}")
+        (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
+
+    yield put
+    for module in modules:
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def on_a_terminal():
+    """A function that runs a command on a terminal: `on_a_terminal("report", ".", cwd=path, columns=80)`."""
+    return _on_a_terminal
+
+
+def _on_a_terminal(*words, cwd, columns=100, **environment):
+    """What a command writes to a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
+    }
+    running = subprocess.Popen(
+        [sys.executable, "-m", "llmperf", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        env={**plain, "TERM": "xterm-256color", **environment},
+    )
+    os.close(theirs)
+    written = b""
+    while True:
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not chunk:
+            break
+        written += chunk
+    os.close(ours)
+    running.wait(30)
+    return written.decode()

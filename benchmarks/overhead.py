@@ -14,8 +14,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.running.launched import run_plan
 from llmperf.planning.draft import Draft
+from llmperf.running.launched import run_plan
 from ranks import planned, report, run_ranks
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from llmperf.files.json_files import load
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.runfolder.recorder import Recorder
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types import Device, Plan, Trainer
 
 STEPS = 5

@@ -13,8 +13,8 @@ import pytest
 from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call
-from llmperf.plugins.discovery import Found
 from llmperf.files.json_files import convert, save
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.types import Plan

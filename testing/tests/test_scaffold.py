@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.cli.main import call
-from llmperf.plugins.discovery import Found
 from llmperf.errors import UserError
-from llmperf.vendorkit.peaks import PeakTable
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
+from llmperf.vendorkit.peaks import PeakTable
 from llmperf_testing.scaffold.names import LONGEST, PackageName, package_name
 from llmperf_testing.scaffold.render import rendered, write_package
 

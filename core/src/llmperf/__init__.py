@@ -10,23 +10,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
     from llmperf.files.cache_dir import cache_dir as cache_dir
-    from llmperf.vendorkit.visible_devices import of_one_model as of_one_model
-    from llmperf.vendorkit.visible_devices import visible_devices as visible_devices
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.runfolder.create import load_plan as load_plan
-    from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
-    from llmperf.vendorkit.peaks import PeakTable as PeakTable
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.encoders import open_encoder as open_encoder
+    from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
+    from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
+    from llmperf.vendorkit.peaks import PeakTable as PeakTable
     from llmperf.vendorkit.tool import tool_output as tool_output
+    from llmperf.vendorkit.visible_devices import of_one_model as of_one_model
+    from llmperf.vendorkit.visible_devices import visible_devices as visible_devices
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""

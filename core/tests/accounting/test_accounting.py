@@ -17,8 +17,8 @@ from llmperf.accounting.lora import lora_parameters
 from llmperf.accounting.memory import stage_parameters, stage_state_bytes, state_bytes
 from llmperf.accounting.mfu import utilisation
 from llmperf.accounting.parameters import count_parameters
-from llmperf.files.json_files import convert
 from llmperf.errors import UserError
+from llmperf.files.json_files import convert
 from llmperf.plugins.loading import Plugins
 from llmperf.types import Layout, Lora, Model, PeakFlops, Workload
 

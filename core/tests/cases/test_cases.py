@@ -13,9 +13,9 @@ from llmperf.cases.library import Library, library, read_named, whole_library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
-from llmperf.files.toml_file import read_toml
 from llmperf.cli.main import call
 from llmperf.errors import UserError
+from llmperf.files.toml_file import read_toml
 from llmperf.types.spec import Case, Model
 from llmperf.validation.rendering import fields as rendering_fields
 

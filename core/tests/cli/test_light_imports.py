@@ -10,7 +10,7 @@ import llmperf_schemas
 import pytest
 from llmperf.files import json_files
 
-PUBLISHED = Path(__file__).parents[2] / "published"
+PUBLISHED = Path(__file__).parents[3] / "published"
 HEAVY = ("numpy", "torch", "deepspeed", "paddle", "transformers", "jsonschema", "plotext", "tabulate", "asyncio")
 FOR_IMPORTED = ("llmperf_published.reading", "llmperf_published.types.document")
 FOR_WRITERS = ("tarfile", "xml", "llmperf.results", "llmperf.launching", "llmperf.planning", "llmperf.measuring")

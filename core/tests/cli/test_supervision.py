@@ -86,7 +86,7 @@ COMMANDS = {
 SURVIVED = {"raises", "interrupts", "exits", "mumbles"}
 """Endings after which the command goes on without the plugin."""
 
-BROKEN = Path(__file__).parent / "broken_plugins"
+BROKEN = Path(__file__).parents[3] / "testing" / "tests" / "broken_plugins"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are supervised on Linux only")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import wcwidth
-from llmperf.files import json_files
 from llmperf.cli.main import call
+from llmperf.files import json_files
 from llmperf.reporting.text_table import Column, laid_out, wrapped_cell
 from llmperf.types import Result
 
-PUBLISHED = str(Path(__file__).parents[2] / "published")
+PUBLISHED = str(Path(__file__).parents[3] / "published")
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.launching.hang import is_waiting
-from llmperf.runfolder.reader import read_records
 from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_ending, read_reports
+from llmperf.runfolder.reader import read_records
 from llmperf.types import Result, StepRecord
 from llmperf.validation.check import validate_path
 
-CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
+CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
 LIMIT_SECONDS = 15
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.launching.rank_logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
-from llmperf.running.launched import run_plan
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
+from llmperf.running.launched import run_plan
 from llmperf.types import Result
 
-CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
+CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
 LINE = len("step 0 line 000000 " + "x" * 40 + "\n")
 MOST_BYTES = HEAD_BYTES + TAIL_BYTES + 200
 
@@ -72,4 +72,6 @@ def test_the_disk_is_not_filled_while_the_run_goes_and_a_killed_agent_loses_no_l
     text = log.read_text()
     assert len(text) <= MOST_BYTES
     assert f"step {(run / 'printed-1').read_text()} line 016383 " in text
-    assert json_files.load(run / filenames.RESULT, Result).failure.message == "the agent of node 0 was killed by SIGKILL"
+    assert (
+        json_files.load(run / filenames.RESULT, Result).failure.message == "the agent of node 0 was killed by SIGKILL"
+    )

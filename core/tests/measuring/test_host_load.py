@@ -9,11 +9,11 @@ import sys
 import time
 
 import pytest
-from llmperf.running.launched import run_plan
 from llmperf.measuring import host_load, sampler
 from llmperf.measuring.host_load import busy_ticks, host_sample, other_share, own_processes
-from llmperf.runfolder.reader import read_records
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder.reader import read_records
+from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample
 from llmperf.types.records import HostSample
 

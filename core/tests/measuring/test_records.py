@@ -12,9 +12,9 @@ from contextlib import contextmanager
 import pytest
 from llmperf.errors import RunFailed, UserError
 from llmperf.measuring.packages import loaded_packages
+from llmperf.measuring.sampler import Sampler
 from llmperf.runfolder.reader import RecordTail, read_records
 from llmperf.runfolder.recorder import Recorder
-from llmperf.measuring.sampler import Sampler
 from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
 

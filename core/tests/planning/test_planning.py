@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.plugins.discovery import find
-from llmperf.files.json_files import MAX_DOCUMENT_BYTES
 from llmperf.errors import PluginError, UserError
-from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
-from llmperf.running.launched import find_launcher
-from llmperf.vendorkit.peaks import normalised
+from llmperf.files.json_files import MAX_DOCUMENT_BYTES
 from llmperf.planning.build import draft, run_id
 from llmperf.planning.checks import MOST_STEPS, memory_problems, padding_problems
 from llmperf.planning.environment import worker_env
 from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
+from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
+from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
+from llmperf.running.launched import find_launcher
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
 from llmperf.validation import devices
+from llmperf.vendorkit.peaks import normalised
 
 VENDOR = """
 from llmperf import hookimpl

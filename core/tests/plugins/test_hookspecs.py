@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf import hookspecs, types
-from llmperf.plugins.discovery import Found
 from llmperf.hookspecs import OWNERS
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 
 ARGUMENTS = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.plugins.discovery import find
 from llmperf.errors import PluginError
-from llmperf.plugins.mending import install_own, reinstall
+from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.mending import install_own, reinstall
 from llmperf.plugins.requirements import unmet_requirements
 
 EMPTY = "from llmperf import hookimpl\n"
-CLONE = Path(__file__).parents[2]
+CLONE = Path(__file__).parents[3]
 
 
 def came_from(folder: Path, distribution: str, document: dict[str, object]) -> None:

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.plugins.discovery import discover, find
 from llmperf.errors import PluginError
 from llmperf.planning.vendors import probe
+from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.loading import Plugins, load_for
 
 PROBE = """

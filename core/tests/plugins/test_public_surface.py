@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import llmperf
-from llmperf import hookspecs, types
 import llmperf_testing as testing
+from llmperf import hookspecs, types
 from llmperf_testing.running import checks_of
 
 RECORD = Path(__file__).parent / "public_surface" / "surface.json"

@@ -12,9 +12,9 @@ import llmperf_schemas
 import pytest
 import wcwidth
 from click.testing import CliRunner
-from llmperf.files import json_files
 from llmperf.cli.main import call
 from llmperf.cli.report import command
+from llmperf.files import json_files
 from llmperf.reporting.cells import fix_hp
 from llmperf.reporting.formats import core_reporters
 from llmperf.reporting.markdown import render_markdown
@@ -233,7 +233,7 @@ def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, langua
 
 
 def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
-    published = Path(__file__).parents[2] / "published"
+    published = Path(__file__).parents[3] / "published"
     assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]

@@ -6,14 +6,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.cli.run import say_spread
 from llmperf.errors import UserError
-from llmperf.runfolder.recorder import Recorder
+from llmperf.files import json_files
 from llmperf.results.build import build_result
-from llmperf.runfolder.endings import AgentReport, Ending, RankExit
 from llmperf.results.spread import spread
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import AgentReport, Ending, RankExit
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
 from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import Ending
 from llmperf.types import MemorySample, PhaseRecord, RankRecord, Result, StepRecord
 from llmperf.types.devices import DeviceSample

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from llmperf.files import json_files
 from llmperf.cases.library import library
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
+from llmperf.files import json_files
 from llmperf.reporting.formats import core_reporters
 from llmperf.reporting.markdown import render_markdown
-from llmperf_published.reporting.reports import render
-from llmperf_published.reporting.markdown import published_markdown
 from llmperf.types import Result
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.reporting.markdown import published_markdown
+from llmperf_published.reporting.reports import render
 
 PAYLOADS = [
     "=HYPERLINK(1)", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1+1", "\r\n=1+1", " =1+1", "＝1+1", "＠SUM(1)",

@@ -18,15 +18,15 @@ import jsonschema
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.launching import controller
-from llmperf.running.launched import run_plan
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder import filenames
+from llmperf.running.launched import run_plan
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import run_folder_findings
 
-CONTROLLER = Path(__file__).parent / "stub" / "run_controller.py"
+CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
 
 
 def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):

@@ -9,20 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from llmperf.runfolder import filenames
-from llmperf.running.launched import run_plan
 from llmperf.measuring.moment import Moment
-from llmperf.runfolder.reader import read_records
-from llmperf.runfolder.recorder import Recorder
 from llmperf.measuring.script_output import Line
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder import filenames
+from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.recorder import Recorder
+from llmperf.running.launched import run_plan
 from llmperf.types import LoggedStep, PhaseRecord, StepRecord
 from llmperf.types.plan import Script
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
 
-STAND_IN = Path(__file__).parent / "stub" / "script.py"
+STAND_IN = Path(__file__).parents[1] / "stub" / "script.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process groups as Linux has them")
 

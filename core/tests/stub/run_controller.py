@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from llmperf.files import json_files
 from llmperf.errors import UserError
-from llmperf.running.launched import run_plan
+from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
+from llmperf.running.launched import run_plan
 from llmperf.types import Plan
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import zipfile
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llmperf.files import json_files
 from llmperf.cli.main import call
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.results.build import build_result
 from llmperf.submissions import archives
 from llmperf.submissions.archives import unpacked

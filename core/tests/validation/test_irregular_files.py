@@ -12,7 +12,9 @@ import pytest
 from llmperf import open_regular
 from llmperf.cli.main import call
 
-DOCUMENT = Path(__file__).parent / "published_documents" / "llama2_7b_lora_a100.md"
+DOCUMENT = (
+    Path(__file__).parents[3] / "extensions" / "published" / "tests" / "published_documents" / "llama2_7b_lora_a100.md"
+)
 SECONDS = 20
 
 

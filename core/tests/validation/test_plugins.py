@@ -6,12 +6,12 @@ import json
 import sys
 
 import pytest
-from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.cli.main import call
+from llmperf.files import json_files
 from llmperf.planning.build import draft
 from llmperf.planning.request import Request
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder import filenames
 from llmperf.running.measure import check
 from llmperf.types import Result
 

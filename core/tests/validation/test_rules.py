@@ -8,18 +8,18 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from llmperf.files import json_files
 from llmperf.cases.library import library
 from llmperf.errors import PluginError
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
+from llmperf.files import json_files
 from llmperf.types import Finding, Plan, Result
-from llmperf_published.types.document import Published
 from llmperf.validation.catalogue import catalogue, rules_for
 from llmperf.validation.check import findings, plan_findings, published_findings
 from llmperf.validation.schema import schema_findings
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.types.document import Published
 
-PAGES = Path(__file__).parents[2] / "docs" / "rules"
+PAGES = Path(__file__).parents[3] / "docs" / "rules"
 DOCUMENT = PAGES / "example.md"
 KNOWN = Known.of(library())
 RULES = {rule.code: rule for rule in catalogue()}

@@ -7,8 +7,8 @@ import os
 import shutil
 
 import pytest
-from llmperf.files import json_files
 from llmperf.cli.main import call
+from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
 from llmperf.running.measure import check

@@ -13,7 +13,7 @@ import pytest
 from llmperf.cli.main import call
 
 ROOT_READS_ALL = "dac_override", "dac_read_search"
-EXAMPLE = Path(__file__).parents[2] / "docs" / "rules" / "example.md"
+EXAMPLE = Path(__file__).parents[3] / "docs" / "rules" / "example.md"
 
 
 def powerless(*words):

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from llmperf.files import json_files
-from llmperf.runfolder import filenames
 from llmperf.cli.main import call
+from llmperf.files import json_files
 from llmperf.files.json_files import convert
 from llmperf.reporting.contract_parts import contract_parts
-from llmperf_html.page import embedded, html
 from llmperf.results.device_readings import window
 from llmperf.results.groups import contract_differences
-from llmperf.runfolder.contents import read_run
 from llmperf.results.series import band, read_series
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
 from llmperf.types import DeviceSample, Lora, MemorySample, Optimizer, Result
 from llmperf.validation.typed import read_published, read_result
+from llmperf_html.page import embedded, html
 
 FAILURE = {"rank": 1, "reason": "killed", "exception": None, "message": "rank 1 was killed by SIGKILL", "log_tail": []}
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">\u2028"
@@ -50,7 +50,7 @@ def some(number, **changed):
 
 def published(name):
     """A document of the repository."""
-    path = Path(__file__).parents[2] / "published" / name / "published.json"
+    path = Path(__file__).parents[3] / "published" / name / "published.json"
     return [(path, read_published(path))]
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.files import json_files
 from llmperf.cases.library import library
 from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.validation.schema import schema_findings
 from llmperf_published.reading.document import MAX_LINE, MAX_LINES, import_document
 from llmperf_published.reading.library_match import Known
-from llmperf_published.reporting.reports import FORMATS, render
 from llmperf_published.reporting.markdown import published_markdown
+from llmperf_published.reporting.reports import FORMATS, render
 from llmperf_published.rules.identity import document_is_that_of_its_text
-from llmperf.validation.schema import schema_findings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated_documents as generated

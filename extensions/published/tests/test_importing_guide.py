@@ -11,7 +11,7 @@ from llmperf.cli.main import call
 from llmperf_published.reading.cell_text import withheld
 from llmperf_published.reading.numbers import figure
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "importing.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "importing.md").read_text(encoding="utf-8")
 
 
 def sessions():

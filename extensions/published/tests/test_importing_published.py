@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from llmperf.files import json_files
 from llmperf.cases.library import library
 from llmperf.cli.main import cli
+from llmperf.files import json_files
+from llmperf.validation.reading_results import found_published
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
-from llmperf.validation.reading_results import found_published
 
 DOCUMENTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
-SHIPPED = Path(__file__).parents[2] / "published"
+SHIPPED = Path(__file__).parents[3] / "published"
 NAMES = [path.stem for path in DOCUMENTS]
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from llmperf.cases.library import library
 from llmperf.cli.main import call
+from llmperf.validation.check import published_findings
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
-from llmperf.validation.check import published_findings
 
 HEAD = """
 # NVIDIA configuration and results

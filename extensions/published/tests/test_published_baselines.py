@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from llmperf_published.baselines import SHIPPED, published_at
 from llmperf.cli.main import call
+from llmperf_published.baselines import SHIPPED, published_at
 
 A100 = "NVIDIA A100-SXM4-40GB"
 MEGATRON = {"case": "llama2_7b_pretrain_megatron", "model": "llama2_7b", "framework": "megatron_deepspeed"}
@@ -49,7 +49,7 @@ def compared(capsys, runs, expected=0):
 
 def test_every_published_row_is_shipped_with_the_package():
     assert len(published_at(SHIPPED)) == 19
-    assert SHIPPED.resolve() == (Path(__file__).parents[2] / "published").resolve()
+    assert SHIPPED.resolve() == (Path(__file__).parents[3] / "published").resolve()
 
 
 def test_the_row_on_the_same_contract_is_taken_and_said(measured, capsys):

@@ -7,17 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from llmperf.files import json_files
 from llmperf.cases.library import library
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
+from llmperf.files import json_files
 from llmperf.reporting.findings import github, sarif, text
-from llmperf_published.types.document import Published
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.check import Validator, published_findings
 from llmperf.validation.typed import read_published
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.types.document import Published
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}
 MEGATRON, ZERO, LORA = "llama2_7b_megatron_deepspeed_a100", "baichuan2_13b_zero_h800", "llama2_7b_lora_a100"
 R300, PADDLE = "llama2_7b_zero_r300", "llama1_paddle_a100"

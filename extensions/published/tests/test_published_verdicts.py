@@ -12,12 +12,12 @@ import pytest
 from llmperf.accounting.flops import count_flops
 from llmperf.cases.library import library
 from llmperf.cli.main import call
+from llmperf.types import Workload
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
-from llmperf.types import Workload
 from llmperf_published.rules.verdicts import closing, judged
 
-PUBLISHED = Path(__file__).parents[2] / "published"
+PUBLISHED = Path(__file__).parents[3] / "published"
 DOCUMENT = """
 # {title}
 ## Hardware environment

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
-
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
+
 from llmperf_testing.check import Check, ContractError, Skip
 from llmperf_testing.running import checks_of, subject_of
 from llmperf_testing.subject import Subject

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmperf.plugins.faults import who
 from llmperf.cases.settings import from_command_line
-from llmperf.plugins.discovery import names
 from llmperf.errors import LlmperfError
 from llmperf.planning.build import draft
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import this_machine
+from llmperf.plugins.discovery import names
+from llmperf.plugins.faults import who
+from llmperf.types import Plan, RunSpec, WorkerPlan
+
 from llmperf_testing.check import ContractError, Skip
 from llmperf_testing.subject import Subject, answered
 from llmperf_testing.trials import Ends, Trained, leave_with_an_error, train
-from llmperf.types import Plan, RunSpec, WorkerPlan
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 400
 """What is trained on: so little that any model learns it within steps."""

@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from llmperf.accounting.schedule import learning_rate
 from llmperf.tokens.batches import open_batches
 from llmperf.tokens.draws import initial_normal
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from llmperf.types import Model, Optimizer, Plan
+    from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
     Back = Callable[[Floats], Floats]

@@ -8,6 +8,7 @@ from typing import Any
 
 from llmperf.errors import LlmperfError
 from llmperf.hookspecs import OWNERS, Role
+
 from llmperf_testing.check import Check, ContractError, Outcome, Skip, State
 from llmperf_testing.subject import Subject
 

@@ -8,10 +8,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeVar
 
-from llmperf.plugins.discovery import Found, find
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
+
 from llmperf_testing.check import ContractError, Skip
 from llmperf_testing.children import observe
 from llmperf_testing.observations import Fresh

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import free_port
+from llmperf.plugins.loading import Plugins
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
 from llmperf.runfolder.create import create_run_folder
 from llmperf.running.launched import run_plan
-from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.contents import read_run
+from llmperf.types import Plan, Result, StepRecord
+
 from llmperf_testing.check import ContractError
 from llmperf_testing.children import MAX_OBSERVATION_BYTES, Child
 from llmperf_testing.observations import RankEnd
-from llmperf.types import Plan, Result, StepRecord
 
 STALL_SECONDS = 60.0
 STARTUP_SECONDS = 240.0

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from llmperf.files.json_files import save
 from llmperf.errors import UserError
+from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import free_port
-from llmperf.vendorkit.peaks import device_names
 from llmperf.planning.build import draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
+from llmperf.types import DeviceInfo, Plan, Precision, Probe
+from llmperf.vendorkit.peaks import device_names
+
 from llmperf_testing.check import Skip
 from llmperf_testing.children import observe
 from llmperf_testing.observations import Bound
 from llmperf_testing.subject import Subject, answered
-from llmperf.types import DeviceInfo, Plan, Precision, Probe
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 TINY = ("model=llama_tiny", "seq_len=64")

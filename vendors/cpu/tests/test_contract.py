@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from llmperf_testing import VendorContract
 from llmperf_cpu import peak
+from llmperf_testing import VendorContract
 
 
 class TestCpu(VendorContract):

@@ -84,7 +84,8 @@ def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> Non
 
 def test_probing_and_sampling_need_no_torch(machines: Any) -> None:
     code = (
-        "import sys; sys.modules['torch'] = None; from llmperf.plugins.loading import load_for; p = load_for('nvidia', None);"
+        "import sys; sys.modules['torch'] = None; from llmperf.plugins.loading import load_for;"
+        " p = load_for('nvidia', None);"
         " print(len(p.ask('llmperf_probe').devices), p.ask('llmperf_query_memory', devices=(0,))[0].power_watts)"
     )
     env = {

@@ -148,7 +148,8 @@ def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.Monk
 
 def test_plugin_imports_neither_torch_nor_nvml() -> None:
     code = (
-        "import sys; from llmperf.plugins.loading import load_for; p = load_for('nvidia', None); p.ask('llmperf_catalogue');"
+        "import sys; from llmperf.plugins.loading import load_for;"
+        " p = load_for('nvidia', None); p.ask('llmperf_catalogue');"
         " sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'pynvml')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llmperf.runfolder.reader import read_records
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder.reader import read_records
 from llmperf_nvidia import throttle
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from llmperf.cases.fields import check_table
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.files.json_files import convert
 from llmperf.files.toml_file import read_toml
 from llmperf.plugins.discovery import discover
-from llmperf.files.json_files import convert
-from llmperf.errors import PluginError, UserError, unknown
 from llmperf.plugins.loading import Plugins
 from llmperf.types.spec import Case, Model
 

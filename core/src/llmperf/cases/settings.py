@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from llmperf.cases.fields import check_bound, leaves
-from llmperf.files.toml_file import parse_value
-from llmperf.files.json_files import convert
 from llmperf.errors import UserError, unknown
+from llmperf.files.json_files import convert
+from llmperf.files.toml_file import parse_value
 from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
 
 FREE = "framework."

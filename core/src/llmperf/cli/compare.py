@@ -13,6 +13,7 @@ from llmperf.cli.output import json_option, print_json, print_table, said_once
 
 if TYPE_CHECKING:
     from llmperf_published.baselines import Held
+
     from llmperf.results.comparison_side import Side, Sides
 
 EXAMPLES = """\b
@@ -76,8 +77,8 @@ def _side(path: Path) -> Side:
 def _compared(ours: Side, theirs: Side) -> Sides:
     """The sides held against each other; UserError where a run is on both."""
     from llmperf.errors import UserError
-    from llmperf.results.deduplicate import on_both
     from llmperf.results.comparison_side import compared
+    from llmperf.results.deduplicate import on_both
 
     if both := on_both(ours.results, theirs.results):
         count = f"{len(both)} of the {len(ours.results)} runs of A"

@@ -6,16 +6,19 @@ import errno
 import gc
 import os
 import sys
+from functools import cache
 from importlib import import_module
-from keyword import iskeyword
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
-from llmperf.plugins.asking import may_be_repeated
 from llmperf.cli import colour
 from llmperf.cli.supervisor import supervised
-from llmperf.errors import LlmperfError, Refused, unknown
+from llmperf.errors import LlmperfError, Refused, UserError, unknown
+from llmperf.plugins.asking import may_be_repeated
+
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import ExtraCommand
 
 COMMANDS = {
     "run": "Train a case here, measure it, write a checked result.",
@@ -25,20 +28,27 @@ COMMANDS = {
     "plugins": "List the installed plugins, broken ones with their reason.",
     "devices": "List the devices that the vendor plugins see here.",
     "validate": "Check results, plans, records, cases and models.",
-    "import": "Read published Markdown tables into results.",
     "pack": "Make a submission of run folders: an archive with a manifest.",
     "report": "Render results as tables or documents.",
     "compare": "Hold the figures of runs against those of others.",
     "summary": "Best, median and spread of many runs, by kind.",
     "align": "Hold the loss of runs against a reference, step by step.",
     "doctor": "Say what is missing here for which plugin, and what mends it.",
-    "new": "Make a plugin package for a vendor or a framework, to go on from.",
-    "check-plugin": "Check that an installed plugin keeps its contract.",
     "completion": "Print the shell's completion script.",
 }
 
+PROVIDERS = {"import": "llmperf-published", "new": "llmperf-testing", "check-plugin": "llmperf-testing"}
+"""Commands that other distributions of this project add, for an error message that names the package."""
+
 LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
 """Commands that ask all plugins before they print anything."""
+
+
+@cache
+def _extra() -> dict[str, ExtraCommand]:
+    from llmperf.plugins.discovery import extra_commands
+
+    return {name: command for name, command in extra_commands().items() if name not in COMMANDS}
 
 
 class Lazy(click.Group):
@@ -46,14 +56,17 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order a user meets them."""
-        return list(COMMANDS)
+        return [*COMMANDS, *_extra()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import one command's module."""
-        if name not in COMMANDS:
+        command: click.Command
+        if name in COMMANDS:
+            command = import_module(f"llmperf.cli.{name.replace('-', '_')}").command
+        elif name in _extra():
+            command = _extra()[name].load()
+        else:
             return None
-        module = f"{name}_" if iskeyword(name) else name.replace("-", "_")
-        command: click.Command = import_module(f"llmperf.cli.{module}").command
         if not any(isinstance(one, colour.ColourOption) for one in command.params):
             command.params.append(colour.ColourOption())
         return command
@@ -62,14 +75,21 @@ class Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Offer the nearest name for an unknown command."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise unknown("", "command", args[0], COMMANDS)
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and args[0] not in _extra():
+            if args[0] in PROVIDERS:
+                from llmperf.plugins.mending import install_own
+
+                raise UserError(f"{args[0]} is a command of {PROVIDERS[args[0]]}; install it with: {install_own()}")
+            raise unknown("", "command", args[0], [*COMMANDS, *_extra(), *PROVIDERS])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+        if extra := _extra():
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl([(name, one.help_line()) for name, one in extra.items()])
 
 
 YOUNG_OBJECTS = 50_000

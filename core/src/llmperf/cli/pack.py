@@ -29,8 +29,8 @@ def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool
     A run with an error finding is not packed; one that failed or was simulated is, which is told. The archive is
     written whole or not at all.
     """
-    from llmperf.submissions.pack import no_measurements, pack
     from llmperf.reporting.cells import counted
+    from llmperf.submissions.pack import no_measurements, pack
 
     manifest = pack(runs, output, language, with_logs)
     for line in no_measurements(runs):

@@ -42,8 +42,8 @@ COLUMNS = ("role", "name", "distribution", "version", "state")
 
 
 def _state(one: Found, among: list[Found]) -> dict[str, str]:
-    from llmperf.plugins.discovery import find
     from llmperf.errors import PluginError
+    from llmperf.plugins.discovery import find
     from llmperf.plugins.loading import Plugins
     from llmperf.plugins.requirements import unmet_requirements
 

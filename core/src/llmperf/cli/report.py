@@ -11,8 +11,8 @@ from llmperf.cli.colour import painted, painted_severities, warn
 from llmperf.cli.output import page_width, wide_option
 
 if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
     from llmperf.errors import UserError
+    from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
     from llmperf.types import Reporter
 
@@ -44,8 +44,8 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
 
     What `llmperf import` has written is shown too, its tables as they were printed.
     """
-    from llmperf.plugins.faults import blaming, of_kind
     from llmperf.files.json_files import write_bytes
+    from llmperf.plugins.faults import blaming, of_kind
     from llmperf.plugins.loading import load_for
     from llmperf.validation.reading_results import found_reportable
 
@@ -79,8 +79,8 @@ def _left_out(what: UserError | str) -> None:
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     """The first reporter of a name, with the plugin that has it."""
-    from llmperf.plugins.faults import who
     from llmperf.errors import PluginError, unknown
+    from llmperf.plugins.faults import who
 
     known = []
     for owner, one in plugins.collect_items("llmperf_reporters"):

@@ -14,9 +14,10 @@ from llmperf.cli.output import json_option, print_json, print_table, said_once, 
 
 if TYPE_CHECKING:
     from llmperf_published.baselines import Held
+    from llmperf_published.types.document import Published
+
     from llmperf.results.groups import Group
     from llmperf.results.standing import Standing
-    from llmperf_published.types.document import Published
 
     Documents = Sequence[tuple[Path, Published]]
     Rows = list[tuple[Group, Held | Standing | None]]
@@ -110,6 +111,7 @@ def _rows(groups: list[Group], baseline: str | None) -> Rows:
     if baseline is None:
         return [(group, None) for group in groups]
     from llmperf_published.baselines import SHIPPED, held, published_at
+
     from llmperf.results.groups import grouped
     from llmperf.results.standing import standing
     from llmperf.validation.reading_results import found_reportable

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from llmperf.plugins.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
 from llmperf.errors import Interrupted, Terminated
+from llmperf.plugins.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 LOOK_SECONDS = 0.5

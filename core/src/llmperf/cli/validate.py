@@ -14,9 +14,10 @@ import click
 from llmperf.cli.colour import painted_severities, warn
 
 if TYPE_CHECKING:
+    from llmperf_published.rules.verdicts import Verdict
+
     from llmperf.plugins.loading import Plugins
     from llmperf.validation.check import FileFindings
-    from llmperf_published.rules.verdicts import Verdict
 
 SEVERITIES = ("error", "warning")
 """Those that are counted in the last line."""
@@ -121,8 +122,9 @@ def _told(files: Iterable[FileFindings]) -> int:
 def _tell_rows(file: FileFindings) -> None:
     """On standard error, which rows of a published document agree, are wrong, or were not checked and why."""
     if file.verdicts:
-        from llmperf.validation.reading import printable
         from llmperf_published.rules.verdicts import by_outcome
+
+        from llmperf.validation.reading import printable
 
         for line in by_outcome(file.verdicts):
             click.echo(printable(f"{file.path}: {line}"), err=True)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Reading and writing files: JSON, TOML, the cache folder, withheld secrets."""

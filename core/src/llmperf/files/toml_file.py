@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib

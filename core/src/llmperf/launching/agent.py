@@ -17,16 +17,15 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.launching.guard import guarded
 from llmperf.launching.processes import end_descendants, end_with_parent, send_group
 from llmperf.launching.rank_logs import GrowingLog, shorten
 from llmperf.launching.wakeup import Wakeup
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, RankExit
+from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord
 

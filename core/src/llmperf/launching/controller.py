@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
@@ -19,6 +18,7 @@ from llmperf.launching.processes import TAG, end_with_parent, group_of, send, se
 from llmperf.launching.progress import Follower, Progress
 from llmperf.launching.second_start import FIRST_START, set_aside
 from llmperf.launching.wakeup import Wakeup
+from llmperf.runfolder import filenames
 from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
 
 Watch = Callable[[Progress], None]

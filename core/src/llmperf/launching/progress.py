@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from llmperf.runfolder import filenames
 from llmperf.accounting.mfu import HEADLINE, utilisation
 from llmperf.errors import UserError
+from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordTail
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord

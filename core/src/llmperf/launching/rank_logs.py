@@ -11,8 +11,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from llmperf.files import json_files
 from llmperf.errors import UserError
+from llmperf.files import json_files
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
 """Kept of the beginning and of the end of each log."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
-from llmperf.runfolder.reader import read_records
 from llmperf.results.failure import log_tail
+from llmperf.runfolder import filenames
+from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, StepRecord
 

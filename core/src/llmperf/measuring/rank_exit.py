@@ -9,8 +9,8 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from llmperf.runfolder.recorder import Recorder
 from llmperf.files.redaction import redacted, secret_values
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
 
 MAX_MESSAGE = 4_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from llmperf.plugins.faults import blaming, of_kind, who
 from llmperf.errors import PluginError
+from llmperf.plugins.faults import blaming, of_kind, who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep
 

@@ -17,20 +17,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.errors import RunFailed, UserError
+from llmperf.files import json_files
 from llmperf.launching.agent import fill
 from llmperf.launching.processes import end_with_parent
-from llmperf.measuring.rank_exit import fail, failure, leave
 from llmperf.measuring.moment import Moment
-from llmperf.runfolder.reader import RecordTail
-from llmperf.runfolder.recorder import Recorder
+from llmperf.measuring.rank_exit import fail, failure, leave
 from llmperf.measuring.script_lines import HOOK, ScriptLines, Told
 from llmperf.measuring.script_output import Line, Output
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import plugins_of
+from llmperf.runfolder import filenames
+from llmperf.runfolder.reader import RecordTail
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types.plan import Plan, Script
 from llmperf.types.records import (
     LoggedFacts,
@@ -87,7 +86,9 @@ class Watcher:
         self._enter("building")
         began = time.monotonic()
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter)
-        told = None if script.step_rank == self._rank else RecordTail(filenames.records_path(self._run, script.step_rank))
+        told = (
+            None if script.step_rank == self._rank else RecordTail(filenames.records_path(self._run, script.step_rank))
+        )
         lines = ScriptLines(plugins)
         self._follow(Output(process, sys.stdout.fileno()), lines, steps, told)
         if code := process.wait() or self._failed:

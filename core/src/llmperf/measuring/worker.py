@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
-from llmperf.plugins.discovery import Found, find
 from llmperf.errors import PluginError
-from llmperf.measuring.rank_exit import fail, leave
+from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.packages import loaded_packages
-from llmperf.runfolder.recorder import Recorder
+from llmperf.measuring.rank_exit import fail, leave
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
+from llmperf.runfolder import filenames
+from llmperf.runfolder.recorder import Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer

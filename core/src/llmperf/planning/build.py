@@ -11,12 +11,10 @@ from dataclasses import replace
 
 from llmperf.accounting.batch import batch_of
 from llmperf.accounting.layout import standard_layout
-from llmperf.plugins.faults import who
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
-from llmperf.plugins.discovery import Found
 from llmperf.errors import PluginError, UserError
 from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems, size_problems
 from llmperf.planning.draft import Draft
@@ -26,6 +24,8 @@ from llmperf.planning.needs import unmet
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
 from llmperf.planning.workers import worker_problems
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmperf.plugins.discovery import find, names, published_package
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
+from llmperf.plugins.discovery import find, names, published_package
 from llmperf.plugins.mending import unmet_problem
 
 

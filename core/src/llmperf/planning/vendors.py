@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.plugins.faults import told_if_slow, who
-from llmperf.plugins.discovery import Found, find, names, of_this_project
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.mending import install_own
-from llmperf.vendorkit.peaks import device_names, normalised
+from llmperf.plugins.discovery import Found, find, names, of_this_project
+from llmperf.plugins.faults import told_if_slow, who
 from llmperf.plugins.loading import Plugins, catalogue, catalogue_problems
+from llmperf.plugins.mending import install_own
 from llmperf.types.devices import Probe
+from llmperf.vendorkit.peaks import device_names, normalised
 
 
 @dataclass(frozen=True)

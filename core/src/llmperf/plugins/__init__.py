@@ -1,1 +1,1 @@
-"""TODO."""
+"""Plugins: discovery by metadata, loading, and naming the plugin at fault."""

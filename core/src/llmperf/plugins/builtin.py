@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """The core's own models and cases."""
-    return [Path(__file__).parent / "data"]
+    return [Path(__file__).parents[1] / "data"]
 
 
 @hookimpl(trylast=True)

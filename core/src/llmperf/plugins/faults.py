@@ -10,8 +10,8 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from llmperf.plugins.asking import asking, supervised
 from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
+from llmperf.plugins.asking import asking, supervised
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found

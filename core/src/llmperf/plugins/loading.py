@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmperf import API_VERSION, hookspecs
-from llmperf.plugins.asking import asking, fault_of, supervised
-from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
-from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
+from llmperf.plugins.asking import asking, fault_of, supervised
+from llmperf.plugins.discovery import Found, discover, find, names, upgrade
+from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from llmperf.plugins.faults import who
-from llmperf.plugins.discovery import PUBLISHED, Found
 from llmperf.hookspecs import PROJECT
+from llmperf.plugins.discovery import PUBLISHED, Found
+from llmperf.plugins.faults import who
 from llmperf.plugins.requirements import Unmet, unmet_requirements
 
 OWN = {f"{PROJECT}-core", f"{PROJECT}-schemas", *PUBLISHED.values()}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
-from llmperf.plugins.discovery import head
 from llmperf.hookspecs import PROJECT
+from llmperf.plugins.discovery import head
 
 PLAIN = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL

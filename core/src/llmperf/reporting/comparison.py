@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from llmperf.reporting import cells
-from llmperf.reporting.contract_parts import contract_parts
 from llmperf.reporting.comparison_text import MAX_LINE, kind_devices, share_line
+from llmperf.reporting.contract_parts import contract_parts
 from llmperf.results.comparison import Comparison
 from llmperf.results.comparison_side import Side, Sides, device_throughput, rank_throughput
 from llmperf.types import Result

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.reporting import cells
-from llmperf.results.groups import Group, Kind
 from llmperf.results.comparison_side import Side
+from llmperf.results.groups import Group, Kind
 from llmperf.results.spread import shared, uneven
 from llmperf.types import Result
 

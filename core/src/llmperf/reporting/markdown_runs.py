@@ -6,16 +6,17 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmperf.reporting.cells import markdown
-from llmperf.reporting.markdown import render_markdown
 from llmperf_published.reporting.cells import ranked_row, terminal_row
 from llmperf_published.reporting.markdown import published_markdown
+from llmperf_published.rules.verdicts import judged
+from llmperf_published.types.document import Published
+
+from llmperf.reporting.cells import markdown
+from llmperf.reporting.markdown import render_markdown
 from llmperf.reporting.ranking import in_order
 from llmperf.reporting.table import HEADERS, ranked_result
 from llmperf.reporting.words import word
 from llmperf.types import Result
-from llmperf_published.types.document import Published
-from llmperf_published.rules.verdicts import judged
 
 
 def render_runs(

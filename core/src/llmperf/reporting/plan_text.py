@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from llmperf.files.redaction import WITHHELD, without_secrets
 from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
-from llmperf.files.redaction import WITHHELD, without_secrets
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3

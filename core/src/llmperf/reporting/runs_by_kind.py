@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from llmperf.reporting import cells
-from llmperf.reporting.ranking import in_order, model_text, ranked_run
 from llmperf.reporting.comparison_text import disturbed_lines, kind_changes, kind_devices, kind_text
+from llmperf.reporting.ranking import in_order, model_text, ranked_run
 from llmperf.reporting.text_table import Column
 from llmperf.results.comparison import Comparison
 from llmperf.results.groups import Group

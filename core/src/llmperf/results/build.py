@@ -12,8 +12,8 @@ from llmperf.accounting.mfu import utilisation
 from llmperf.results import device_readings
 from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome
-from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.results.throughput import loss_curve, metrics, skipped_steps
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.result import Hardware, Result, Software
 
 UNREAD_SECONDS = 5.0

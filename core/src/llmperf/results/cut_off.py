@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
+from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import read_run
 
 

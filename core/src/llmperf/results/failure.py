@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import open_regular
 from llmperf.errors import PluginError
+from llmperf.files.json_files import open_regular
 from llmperf.files.redaction import redacted
-from llmperf.runfolder.endings import Ending, RankExit
+from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords
+from llmperf.runfolder.endings import Ending, RankExit
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmperf.types.devices import Precision
 from llmperf_published.types.document import PublishedRow
+
+from llmperf.types.devices import Precision
 from llmperf.types.result import Result
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from llmperf.results.device_readings import window
-from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.results.statistics import quantile
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.devices import DeviceSample
 
 MAX_POINTS = 400

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmperf.results import device_readings, disturbance
-from llmperf.runfolder.contents import RunRecords
 from llmperf.results.statistics import finite_mean, step_statistics
+from llmperf.runfolder.contents import RunRecords
 from llmperf.types.result import LossPoint, Metrics, RankMemory
 
 if TYPE_CHECKING:

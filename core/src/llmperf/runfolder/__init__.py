@@ -1,1 +1,1 @@
-"""TODO."""
+"""The files of a run folder: names, writers, readers."""

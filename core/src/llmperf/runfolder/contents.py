@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from llmperf.files import json_files
-
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import read_records
 from llmperf.runfolder.endings import AgentReport, Ending, Host, read_ending, read_host, read_reports
+from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, StepRecord
 

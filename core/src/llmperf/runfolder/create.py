@@ -6,11 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.files.redaction import without_secrets
+from llmperf.runfolder import filenames
 from llmperf.types.plan import Plan
 
 RANK_RESERVE_BYTES = 256 * 1024

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
 from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive
 

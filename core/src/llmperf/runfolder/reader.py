@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from llmperf.files import json_files
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.types.records import (
     FailureRecord,
     MemorySample,

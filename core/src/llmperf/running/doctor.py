@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.cases.readable import check_readable
-from llmperf.plugins.discovery import PUBLISHED, Found, discover, find
 from llmperf.errors import PluginImportError, UserError
-from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.planning.vendors import asked
+from llmperf.plugins.discovery import PUBLISHED, Found, discover, find
 from llmperf.plugins.loading import Plugins, catalogue_problems
+from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.requirements import unmet_requirements
 
 

@@ -12,15 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
-from llmperf.plugins.asking import asking
-from llmperf.plugins.faults import blaming, who
-from llmperf.plugins.discovery import Found
 from llmperf.errors import PluginError, UserError, unknown
+from llmperf.files import json_files
+from llmperf.files.redaction import secret_values
 from llmperf.launching.controller import Controller
-from llmperf.runfolder.create import create_run_folder, release
 from llmperf.launching.host import this_host
 from llmperf.launching.progress import Progress
 from llmperf.launching.rank_logs import shorten
@@ -28,9 +23,13 @@ from llmperf.launching.second_start import port_was_taken
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
+from llmperf.plugins.asking import asking
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.faults import blaming, who
 from llmperf.plugins.loading import Plugins
-from llmperf.files.redaction import secret_values
 from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
 from llmperf.types.devices import DeviceSample
 from llmperf.types.plan import Launcher, Plan

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.files.json_files import save, write_bytes
 from llmperf.errors import Refused, UserError
+from llmperf.files.json_files import save, write_bytes
 from llmperf.planning.build import now, run_id
 from llmperf.planning.draft import Draft
 from llmperf.runfolder.filenames import REPORT, RESULT

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Submissions: packing, archives, and recomputing what they state."""

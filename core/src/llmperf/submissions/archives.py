@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
-from llmperf.files.json_files import MAX_DOCUMENT_BYTES, open_regular
 from llmperf.errors import UserError
+from llmperf.files.json_files import MAX_DOCUMENT_BYTES, open_regular
 
 if TYPE_CHECKING:
     from gzip import GzipFile

@@ -7,13 +7,13 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from llmperf.runfolder import filenames
 from llmperf.files.json_files import convert, read_bytes, sha256
+from llmperf.runfolder import filenames
+from llmperf.submissions.members import README, configured_files, is_packed
 from llmperf.types import Finding
 from llmperf.types.submission import Manifest
 from llmperf.validation.catalogue import MAX_VIOLATIONS
 from llmperf.validation.finding_files import MANIFEST
-from llmperf.submissions.members import README, configured_files, is_packed
 from llmperf.validation.reading import parse_json, pointer, shown
 from llmperf.validation.rules.documents import REPEATED_KEY
 from llmperf.validation.rules.submission import (

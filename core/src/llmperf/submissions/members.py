@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
+from llmperf.runfolder import filenames
 from llmperf.validation.reading import parse_json
 
 README = "README.md"

@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from llmperf import __version__
-
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import Refused, UserError
+from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
+from llmperf.runfolder import filenames
+from llmperf.submissions.members import README, SINGLE, configured_files, is_packed
 from llmperf.types.result import Result
 from llmperf.types.submission import Manifest
 from llmperf.validation.finding_files import MANIFEST
-from llmperf.submissions.members import README, SINGLE, configured_files, is_packed
 
 FOLDERS = (filenames.RECORDS, filenames.FILES)
 EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
-from llmperf.types import Result
+from llmperf.files.json_files import read_bytes
+from llmperf.runfolder import filenames
 from llmperf.submissions.members import README
+from llmperf.types import Result
 from llmperf.validation.reading import shown
 
 Difference = tuple[int, str]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:

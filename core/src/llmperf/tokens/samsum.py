@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
 from llmperf.tokens.problems import DataError
 
 SAMSUM = "samsum"

@@ -36,7 +36,7 @@ _MODULES = (
     "submission",
     "devices",
 )
-_OF_PUBLISHED = ("published_layout", "published_figures", "published_mfu", "published_devices", "published_identity")
+_OF_PUBLISHED = tuple(f"llmperf_published.rules.{name}" for name in ("layout", "figures", "mfu", "devices", "identity"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def catalogue() -> tuple[Rule, ...]:
 
 def _load(modules: Iterable[str]) -> None:
     for module in modules:
-        import_module(f"llmperf.validation.rules.{module}")
+        import_module(module if "." in module else f"llmperf.validation.rules.{module}")
 
 
 @cache

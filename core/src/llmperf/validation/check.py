@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmperf.files.json_files import convert, read_bytes
 from llmperf.errors import PluginError, UserError
-from llmperf.types import Case, Finding, Model, Plan, Result
+from llmperf.files.json_files import convert, read_bytes
 from llmperf.submissions.archives import unpacked
+from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.validation.catalogue import rules_for
 from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in
 from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
@@ -21,9 +21,10 @@ from llmperf.validation.rules.files import BROKEN_VENDOR, PLUGIN_FAILED
 from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
-    from llmperf.plugins.loading import Plugins
-    from llmperf_published.types.document import Published
     from llmperf_published.rules.verdicts import Verdict
+    from llmperf_published.types.document import Published
+
+    from llmperf.plugins.loading import Plugins
 
 _TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
 

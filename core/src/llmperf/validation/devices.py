@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.errors import LlmperfError
-from llmperf.vendorkit.peaks import device_names, normalised
+from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.loading import Plugins, catalogue
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
+from llmperf.vendorkit.peaks import device_names, normalised
 
 MEMORY_SLACK = 0.08
 """Relative; `80` is printed for 80 GB, for 79.6 GiB and for all between."""

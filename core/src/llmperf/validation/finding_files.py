@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import open_regular
 from llmperf.errors import UserError
+from llmperf.files.json_files import open_regular
+from llmperf.runfolder import filenames
 from llmperf.submissions.archives import is_archive
 
 Kind = Literal["result", "plan", "case", "model", "record", "manifest", "archive", "published", "readme", "unread"]
@@ -121,7 +121,9 @@ def _at_most(path: Path, size: int) -> bytes:
 
 def _is_written(path: Path) -> bool:
     """Whether llmperf wrote the file: a report in a run folder, or the README that the results below it give."""
-    if path.name == filenames.REPORT and any((path.parent / name).is_file() for name in (filenames.RESULT, filenames.PLAN)):
+    if path.name == filenames.REPORT and any(
+        (path.parent / name).is_file() for name in (filenames.RESULT, filenames.PLAN)
+    ):
         return True
     if path.name != "README.md" or not (path.parent / MANIFEST).is_file():
         return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.files import json_files
 from llmperf.errors import PluginError
+from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import printable

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
 from llmperf.validation.reading import pointer as pointer_of
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')

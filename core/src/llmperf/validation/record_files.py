@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.files.json_files import read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes
 from llmperf.types import Finding
 from llmperf.validation.reading import parse_json
 from llmperf.validation.rules.documents import CUT_OFF

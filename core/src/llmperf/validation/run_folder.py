@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from llmperf.runfolder import filenames
-from llmperf.files.json_files import read_bytes, sha256
 from llmperf.errors import UserError
+from llmperf.files.json_files import read_bytes, sha256
+from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
 from llmperf.validation.differences import differences
 from llmperf.validation.reading import pointer, printable, shown

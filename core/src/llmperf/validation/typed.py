@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from llmperf.files.json_files import convert, read_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import convert, read_bytes
 from llmperf.runfolder.filenames import RESULT
-from llmperf.types import Finding, Result
 from llmperf.submissions.archives import is_archive
+from llmperf.types import Finding, Result
 from llmperf.validation.reading import parse_json, printable
 from llmperf.validation.schema import schema_findings, strict_findings
 

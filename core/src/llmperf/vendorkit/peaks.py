@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from llmperf.files.toml_file import read_toml
-from llmperf.files.json_files import convert
 from llmperf.errors import UserError, unknown
+from llmperf.files.json_files import convert
+from llmperf.files.toml_file import read_toml
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Probe
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Reports as one HTML file."""

@@ -20,16 +20,17 @@ from typing import Any
 from llmperf.errors import UserError
 from llmperf.reporting.comparison import FIGURES
 from llmperf.reporting.contract_parts import contract_parts
-from llmperf_html.compare import MEMORY, figures, setting_parts
-from llmperf_html.run import curves, finding_text, run_row, sections
-from llmperf_html.words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS, PageColumn
 from llmperf.reporting.ranking import Ranked, in_order, ranked_run
 from llmperf.reporting.words import word
 from llmperf.types import Finding, Result
-from llmperf_published.types.document import Published
 from llmperf.validation.check import Validator
+from llmperf_published.types.document import Published
 
-WEB = Path(__file__).parents[1] / "data" / "web"
+from llmperf_html.compare import MEMORY, figures, setting_parts
+from llmperf_html.run import curves, finding_text, run_row, sections
+from llmperf_html.words import COLUMNS, NO_LOSS, TOO_LARGE, WORDS, PageColumn
+
+WEB = Path(__file__).parent / "web"
 STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
 SCRIPTS = ("uplot/uPlot.iife.min.js", "tabulator/tabulator.min.js", "dom.js", "charts.js", "overview.js", "page.js")
 CURVE_BYTES = 24 * 2**20

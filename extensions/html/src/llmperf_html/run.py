@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from llmperf.runfolder import filenames
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import model_text
 from llmperf.reporting.table import result_rows
 from llmperf.results.series import MAX_POINTS, read_series
+from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
 
 Section = tuple[str, Sequence[str], list[list[str]]]

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Published tables of results: import, rules, baselines, reports."""

@@ -8,16 +8,17 @@ from math import inf, log
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.vendorkit.peaks import normalised
 from llmperf.results.fit import differences, misfits, throughput
 from llmperf.results.groups import Group
-from llmperf_published.types.document import Published, PublishedRow
 from llmperf.types.result import Result
 from llmperf.validation.devices import vendor_catalogue
-from llmperf_published.rules.machine import devices_of, dtypes_of
 from llmperf.validation.reading_results import found_published
+from llmperf.vendorkit.peaks import normalised
 
-SHIPPED = Path(__file__).parent / "data" / "published"
+from llmperf_published.rules.machine import devices_of, dtypes_of
+from llmperf_published.types.document import Published, PublishedRow
+
+SHIPPED = Path(__file__).parent / "data"
 """The documents that llmperf ships."""
 
 

@@ -1,4 +1,4 @@
-"""`llmperf import`."""
+"""Read published Markdown tables into results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
 from llmperf.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) ->
     reason of each.
     """
     from llmperf.cases.library import library
+
     from llmperf_published.reading.files import import_files
     from llmperf_published.rules.verdicts import closing, judged
 
@@ -66,6 +66,7 @@ def _document(one: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def _row(one: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
     from llmperf.validation.reading import printable
+
     from llmperf_published.rules.verdicts import counted
 
     published, count = one.published, counted(verdicts)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-
-from llmperf.files.json_files import convert
 from llmperf.errors import LlmperfError, PluginError
+from llmperf.files.json_files import convert
 from llmperf.plugins.loading import Plugins
+from llmperf.types import NodeCommand, Result
+from llmperf.validation.plugin_rules import given_findings
+
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.hooks import is_loaded
 from llmperf_testing.subject import Subject
-from llmperf.types import NodeCommand, Result
-from llmperf.validation.plugin_rules import given_findings
 
 AGENTS = tuple(
     NodeCommand(node_rank=node, host=f"node{node}", argv=("python", "-m", "agent", str(node)), env={"NODE": str(node)})

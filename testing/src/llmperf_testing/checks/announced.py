@@ -6,6 +6,7 @@ import re
 from importlib import metadata
 
 from llmperf.plugins.requirements import unmet_requirements
+
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.subject import Subject
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmperf.plugins.faults import who
-from llmperf.plugins.discovery import find, names
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
 from llmperf.launching.agent import rank_environment
 from llmperf.planning.environment import worker_env
+from llmperf.plugins.discovery import find, names
+from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
+
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import is_loaded
 from llmperf_testing.checks.probe import probe_has_its_shape

@@ -12,6 +12,7 @@ from llmperf.cases.readable import check_readable
 from llmperf.errors import LlmperfError, PluginError, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 from llmperf.plugins.loading import Plugins
+
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.announced import can_be_imported
 from llmperf_testing.subject import Subject

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from llmperf.cases.library import library, whole_library
-from llmperf.plugins.discovery import PUBLISHED, names
 from llmperf.errors import LlmperfError, unknown
+from llmperf.plugins.discovery import PUBLISHED, names
+
 from llmperf_testing.check import ContractError
 from llmperf_testing.checks.hooks import resources_can_be_read
 from llmperf_testing.subject import Subject

@@ -6,12 +6,13 @@ import datetime
 import math
 import re
 
+from llmperf.types import PeakFlops, Precision, Probe
+from llmperf.validation.devices import about
 from llmperf.vendorkit.peaks import device_names, normalised
+
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.probe import probe_has_its_shape, require_line, require_probe
 from llmperf_testing.vendor import PRECISIONS, VendorSubject
-from llmperf.types import PeakFlops, Precision, Probe
-from llmperf.validation.devices import about
 
 HALVED = re.compile(r"\bhalved|\bhalf\b|/ ?2\b|\bdense\b|\bbefore\b|\bwithout\b", re.IGNORECASE)
 """Words of a source that gives sparse figures too and says how the dense one follows."""

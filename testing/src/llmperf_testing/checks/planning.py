@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from llmperf.files import json_files
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.planning.needs import unmet
+from llmperf.types import Problem, RunSpec, WorkerPlan
+
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import answers_what_its_role_must, is_loaded
 from llmperf_testing.checks.probe import RUNTIMES, require_line
 from llmperf_testing.framework import FrameworkSubject
 from llmperf_testing.vendor import PRECISIONS
-from llmperf.types import Problem, RunSpec, WorkerPlan
 
 OPTION = "no_such_option_9000"
 

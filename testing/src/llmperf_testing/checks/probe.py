@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from llmperf.files import json_files
 from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.types import Probe
+
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.hooks import answers_what_its_role_must, is_loaded
 from llmperf_testing.vendor import PRECISIONS, VendorSubject
-from llmperf.types import Probe
 
 RUNTIMES = ("torch", "paddle")
 LONGEST_LINE = 1000

@@ -6,10 +6,11 @@ import statistics
 import time
 
 from llmperf.measuring.sampler import checked
+from llmperf.types import DeviceSample
+
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.probe import probe_has_its_shape, probe_survives_a_bare_machine
 from llmperf_testing.vendor import VendorSubject
-from llmperf.types import DeviceSample
 
 CHEAP_SECONDS = 0.5
 """Half of the second between two readings."""

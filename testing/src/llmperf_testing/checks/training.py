@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from llmperf.types.result import Failure
+
 from llmperf_testing import reference
 from llmperf_testing.check import Skip, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.planning import agent_is_an_argv, files_stay_in_the_run_folder, plans_the_default_case
 from llmperf_testing.framework import FrameworkSubject
 from llmperf_testing.trials import Ends
-from llmperf.types.result import Failure
 
 CHANCE_NATS = 0.35
 """How far the first loss may be from that of equal chances."""

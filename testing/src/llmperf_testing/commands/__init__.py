@@ -1,1 +1,1 @@
-"""TODO."""
+"""The commands `llmperf new` and `llmperf check-plugin`."""

@@ -1,4 +1,4 @@
-"""`llmperf check-plugin`."""
+"""Check that an installed plugin keeps its contract."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
-
 from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
+
     from llmperf_testing.check import Outcome
 
 EXAMPLES = """\b
@@ -67,8 +67,8 @@ def command(
 
 def _named(name: str) -> list[Found]:
     """Every installed plugin of that name, one a role; UserError with the nearest name if there is none."""
-    from llmperf.plugins.discovery import PUBLISHED, discover, find
     from llmperf.errors import unknown
+    from llmperf.plugins.discovery import PUBLISHED, discover, find
 
     installed = discover()
     roles = list(dict.fromkeys(one.role for one in installed if one.name == name))

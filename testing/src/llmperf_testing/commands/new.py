@@ -1,4 +1,4 @@
-"""`llmperf new`."""
+"""Make a plugin package for a vendor or a framework, to go on from."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def command(kind: Kind, name: str, out: Path) -> None:
     from importlib.metadata import version
 
     from llmperf.plugins.discovery import discover
+
     from llmperf_testing.scaffold.names import package_name
     from llmperf_testing.scaffold.render import rendered, write_package
 

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.plugins.discovery import find
 from llmperf.files.json_files import load, save
 from llmperf.measuring.rank_exit import leave
+from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
+from llmperf.types import Device, Plan
+
 from llmperf_testing.check import Skip
 from llmperf_testing.observations import Bound, Stretch
 from llmperf_testing.programs.fresh import told
 from llmperf_testing.programs.work import Work, work_for
-from llmperf.types import Device, Plan
 
 TRIES = 3
 BLOCK_BYTES = 96 * 2**20

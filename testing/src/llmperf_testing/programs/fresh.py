@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from llmperf.plugins.discovery import ROLES, Found, find
 from llmperf.files.json_files import save
+from llmperf.plugins.discovery import ROLES, Found, find
 from llmperf.plugins.loading import Plugins
+
 from llmperf_testing.observations import Fresh
 
 HEAVY = ("torch", "paddle", "deepspeed", "transformers", "tensorflow", "jax", "peft", "accelerate", "datasets")

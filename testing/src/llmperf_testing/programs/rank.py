@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.files import json_files
-
-from llmperf.runfolder import filenames
 from llmperf.measuring.rank_exit import leave
 from llmperf.measuring.worker import plugins_of
+from llmperf.runfolder import filenames
+from llmperf.types import Device, Plan, Trainer
+
 from llmperf_testing.observations import RankEnd
 from llmperf_testing.programs.fresh import told
-from llmperf.types import Device, Plan, Trainer
 
 STEPS = 5
 PATIENCE_SECONDS = 60.0

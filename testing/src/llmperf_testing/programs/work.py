@@ -6,8 +6,9 @@ import mmap
 import time
 from typing import Any, Protocol
 
-from llmperf_testing.check import Skip
 from llmperf.types import Device
+
+from llmperf_testing.check import Skip
 
 HOST_SECONDS = 0.1
 QUEUED_SECONDS = 0.4

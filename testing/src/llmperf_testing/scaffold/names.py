@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from llmperf.plugins.discovery import PUBLISHED, Found
 from llmperf.errors import UserError
+from llmperf.plugins.discovery import PUBLISHED, Found
 
 PLAIN = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 40

@@ -10,11 +10,12 @@ from string import Template
 from typing import Literal
 
 from llmperf.errors import UserError
+
 from llmperf_testing.scaffold.names import PackageName
 
 Kind = Literal["vendor", "framework"]
 
-TEMPLATES = Path(__file__).parents[1] / "data" / "scaffold"
+TEMPLATES = Path(__file__).parent / "templates"
 ENDING = ".tmpl"
 PLACES = {
     "gitignore": ".gitignore",

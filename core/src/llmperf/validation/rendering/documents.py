@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
+from llmperf_published.types import document
 
 from llmperf.types import plan, records, result, spec, submission
-
-from llmperf_published.types import document
 from llmperf.validation.rendering.docstrings import class_description
 from llmperf.validation.rendering.fields import Definitions, Schema
 

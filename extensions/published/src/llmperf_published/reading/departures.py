@@ -8,8 +8,9 @@ from typing import Any
 
 from llmperf.accounting.batch import settle
 from llmperf.accounting.layout import data_parallel_of
-from llmperf_published.types.document import PublishedBatch, PublishedHardware, PublishedLayout
 from llmperf.types.spec import Case, Change, Scalar
+
+from llmperf_published.types.document import PublishedBatch, PublishedHardware, PublishedLayout
 
 
 @dataclass(frozen=True)

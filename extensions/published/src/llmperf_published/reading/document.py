@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Literal
 
+from llmperf.errors import UserError
 from llmperf_schemas import PUBLISHED_SCHEMA
 
-from llmperf.errors import UserError
 from llmperf_published.reading.blocks import blocks
 from llmperf_published.reading.cell_text import has_chinese, normal
 from llmperf_published.reading.configurations import configuration_names

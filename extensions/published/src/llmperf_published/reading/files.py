@@ -11,8 +11,9 @@ from errno import EACCES
 from pathlib import Path
 
 from llmperf.cases.library import Library
-from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import UserError
+from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
+
 from llmperf_published.reading.cell_text import plain
 from llmperf_published.reading.document import MAX_BYTES, import_document
 from llmperf_published.reading.library_match import Known

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmperf.cases.library import Library
+from llmperf.types.spec import Case
+
 from llmperf_published.reading.cell_text import normal
 from llmperf_published.reading.sections import Contents
 from llmperf_published.types.document import Entry
-from llmperf.types.spec import Case
 
 BESIDE = re.compile(
     r"\b(?:deepspeed|megatron|paddle(?:nlp)?|pytorch|torch|flagscale|huggingface|hf|pretrain(?:ing)?|finetun(?:e|ing)"

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from llmperf.types.spec import Scalar
+
 from llmperf_published.reading.assignments import Assignments, assignments, batch_claim
 from llmperf_published.reading.configurations import configuration_name
 from llmperf_published.reading.expressions import sequence_length
@@ -21,7 +23,6 @@ from llmperf_published.types.document import (
     PublishedHardware,
     PublishedLayout,
 )
-from llmperf.types.spec import Scalar
 
 BATCH = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
 LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")

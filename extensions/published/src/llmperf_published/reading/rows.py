@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from llmperf.types.spec import Scalar
+
 from llmperf_published.reading import row_settings
 from llmperf_published.reading.cell_text import plain, withheld
 from llmperf_published.reading.configurations import hardware
@@ -15,7 +17,6 @@ from llmperf_published.reading.row_figures import figures, metrics
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, told
 from llmperf_published.types.document import Note, PublishedBatch, PublishedLayout, PublishedRow, Table, TableRow
-from llmperf.types.spec import Scalar
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Reports on published tables."""

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import Ranked, model_text
-from llmperf_published.types.document import Figure, PublishedLayout, PublishedRow
+
 from llmperf_published.rules.verdicts import Verdict
+from llmperf_published.types.document import Figure, PublishedLayout, PublishedRow
 
 
 def terminal_row(row: PublishedRow, verdict: Verdict, document: str = "", whole: bool = False) -> Sequence[str]:

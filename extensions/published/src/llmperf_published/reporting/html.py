@@ -7,15 +7,16 @@ from typing import Any
 
 from llmperf.reporting import cells
 from llmperf.reporting.comparison import FIGURES, MFU
-from llmperf_html.compare import Figures
-from llmperf_html.run import finding_text
-from llmperf_html.words import NO_RECORDS
-from llmperf_published.reporting.cells import device, digits, layout, model, terminal_row, value
 from llmperf.reporting.table import HEADERS
 from llmperf.reporting.words import word
 from llmperf.types import Finding
-from llmperf_published.types.document import Published, PublishedMemory, PublishedRow
+from llmperf_html.compare import Figures
+from llmperf_html.run import finding_text
+from llmperf_html.words import NO_RECORDS
+
+from llmperf_published.reporting.cells import device, digits, layout, model, terminal_row, value
 from llmperf_published.rules.verdicts import Verdict
+from llmperf_published.types.document import Published, PublishedMemory, PublishedRow
 
 
 def published_runs(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llmperf.reporting.cells import markdown
 from llmperf.reporting.words import header, metric, word
+
 from llmperf_published.types.document import Entry, Published, Section, Table
 
 WHOLE = 20_000

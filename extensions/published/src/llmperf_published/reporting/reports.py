@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmperf.files.json_files import encode_pretty
 from llmperf.errors import UserError
+from llmperf.files.json_files import encode_pretty
 from llmperf.reporting.formats import Results, csv_harmless, csv_row, csv_table
-from llmperf_published.reporting.cells import csv_cells, ranked_row, terminal_row
 from llmperf.reporting.text_table import Paint
-from llmperf_published.types.document import Published
+
+from llmperf_published.reporting.cells import csv_cells, ranked_row, terminal_row
 from llmperf_published.rules.verdicts import closing, judged
+from llmperf_published.types.document import Published
 
 Documents = Sequence[tuple[Path, Published]]
 

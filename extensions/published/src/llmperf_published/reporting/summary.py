@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from llmperf.reporting import cells
-from llmperf_published.reporting.cells import digits, model, value
 from llmperf.reporting.text_table import Column
-from llmperf_published.types.document import Published, PublishedRow
+
+from llmperf_published.reporting.cells import digits, model, value
 from llmperf_published.rules.verdicts import Verdict, counted, judged
+from llmperf_published.types.document import Published, PublishedRow
 
 COLUMNS = (
     Column(title="model", importance=1, wraps=14),

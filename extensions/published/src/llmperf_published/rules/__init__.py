@@ -1,1 +1,1 @@
-"""TODO."""
+"""Rules over published tables."""

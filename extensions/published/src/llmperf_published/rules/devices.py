@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf_published.types.document import Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.devices import about, installed_vendors, vendor_catalogue
-from llmperf_published.rules.machine import Machine, dtypes_of, machine_of, rows_on_known_devices
 from llmperf.validation.reading import shown
+
 from llmperf_published.rules.layout import place, world_size
+from llmperf_published.rules.machine import Machine, dtypes_of, machine_of, rows_on_known_devices
+from llmperf_published.types.document import Published, PublishedRow
 
 
 @rule("LP411", "error", "Published memory is within the device's own", "published")

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
-from llmperf_published.reading.expressions import Factors, broken_link, computed, factors
-from llmperf_published.types.document import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.reading import shown
-from llmperf_published.rules.layout import place, world_size
 from llmperf.validation.rules.shipped import shipped_model
+
+from llmperf_published.reading.expressions import Factors, broken_link, computed, factors
+from llmperf_published.rules.layout import place, world_size
+from llmperf_published.types.document import Figure, Published, PublishedRow
 
 FIGURES = {
     "tokens_per_second_per_device": "throughput",

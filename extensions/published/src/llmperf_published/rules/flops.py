@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmperf.types import Workload
-from llmperf_published.types.document import PublishedRow
 from llmperf.validation.rules.shipped import shipped_case, shipped_model
+
+from llmperf_published.types.document import PublishedRow
 
 CONVENTIONS = ("nominal", "exact", "palm", "causal", "hfu")
 WITHOUT_LENGTH = ("nominal", "exact")

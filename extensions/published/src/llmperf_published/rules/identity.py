@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from llmperf_published.reading.cell_text import normal, withheld
-from llmperf_published.reading.vendor_names import vendors_named
-from llmperf_published.reading.vocabulary import setting
-from llmperf_published.types.document import Entry, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.devices import vendor_catalogue, vendors_calling
 from llmperf.validation.reading import shown
+
+from llmperf_published.reading.cell_text import normal, withheld
+from llmperf_published.reading.vendor_names import vendors_named
+from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules.layout import place
+from llmperf_published.types.document import Entry, Published, PublishedRow
 
 NAME = re.compile(
     r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"

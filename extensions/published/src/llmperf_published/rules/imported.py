@@ -9,6 +9,7 @@ from typing import Any
 
 from llmperf.cases.library import library
 from llmperf.files.json_files import read_bytes
+
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.sections import Contents, section_again

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from llmperf.validation.catalogue import Violation, rule
+
 from llmperf_published.reading.cell_text import normal, plain
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.settings import layout_in
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.types.document import Claim, ConfigurationName, Figure, Published, PublishedRow
-from llmperf.validation.catalogue import Violation, rule
 
 DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
 MEBI_PER_MILLION = 2**20 / 1e6

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from llmperf_published.reading.settings import precisions_in
 from llmperf.types.devices import DeviceInfo, Precision
-from llmperf_published.types.document import Published, PublishedRow
 from llmperf.validation.devices import VendorCatalogue, vendor_catalogue
+
+from llmperf_published.reading.settings import precisions_in
+from llmperf_published.types.document import Published, PublishedRow
 
 HALF: tuple[Precision, ...] = ("bf16", "fp16")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmperf_published.types.document import Figure, Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rule
+
 from llmperf_published.rules.flops import row_flops
-from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
 from llmperf_published.rules.layout import place, world_size
+from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
+from llmperf_published.types.document import Figure, Published, PublishedRow
 
 
 def flops_per_token(row: PublishedRow) -> dict[str, float]:

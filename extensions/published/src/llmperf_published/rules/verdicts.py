@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llmperf.errors import PluginError
-from llmperf_published.reading.cell_text import withheld
 from llmperf.types import Finding
-from llmperf_published.types.document import Published, PublishedRow
 from llmperf.validation.catalogue import Violation, rules_for
 from llmperf.validation.devices import installed_vendors, vendor_trouble
-from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf.validation.reading import printable, shown
 from llmperf.validation.rules.files import PLUGIN_FAILED
+
+from llmperf_published.reading.cell_text import withheld
+from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf_published.rules.mfu import flops_per_token, mfu_agrees, per_device, why_open
+from llmperf_published.types.document import Published, PublishedRow
 
 Outcome = Literal["agrees", "wrong", "not checked"]
 CHIEF = 3

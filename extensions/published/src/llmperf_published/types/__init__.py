@@ -1,1 +1,1 @@
-"""TODO."""
+"""The types of a published document."""

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.types.devices import Precision
+from llmperf.types.spec import Change
+from llmperf.types.units import Count, Positive
+
 from llmperf_published.types.figures import Claim as Claim
 from llmperf_published.types.figures import Figure as Figure
 from llmperf_published.types.figures import MemoryPart as MemoryPart
@@ -32,8 +35,6 @@ from llmperf_published.types.text import Table as Table
 from llmperf_published.types.text import TableKind as TableKind
 from llmperf_published.types.text import TableRow as TableRow
 from llmperf_published.types.text import Unread as Unread
-from llmperf.types.spec import Change
-from llmperf.types.units import Count, Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What this package answers to llmperf."""
