@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types import (
         Device,
         DeviceSample,
+        Facts,
         Finding,
         FlopCount,
         Launcher,
@@ -43,6 +44,7 @@ Role = Literal["vendor", "framework", "extension", "core"]
 
 OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_resources": ("vendor", "framework", "extension", "core"),
+    "llmperf_facts": ("vendor", "framework", "extension", "core"),
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
     "llmperf_peak_flops": ("vendor",),
@@ -69,6 +71,21 @@ def llmperf_resources() -> Iterable[Path]:
     >>> @llmperf.hookimpl
     ... def llmperf_resources():
     ...     return [Path(__file__).parent / "data"]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_facts() -> Facts:
+    """Called in the controller by every command that needs a fact about a vendor's devices or a framework's libraries.
+
+    Any plugin may answer; the facts of all loaded plugins are joined.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_facts():
+    ...     return Facts(environment_names=("ACME_VISIBLE_DEVICES",), environment_prefixes=("ACMECL_",),
+    ...                  waiting_frames=("acme/distributed/",), packages=("acme",),
+    ...                  device_aliases={"acme": ("acme", "roadrunner")})
     """
     raise NotImplementedError
 

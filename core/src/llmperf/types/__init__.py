@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from llmperf.types.devices import Precision as Precision
     from llmperf.types.devices import Probe as Probe
     from llmperf.types.devices import ThrottleReason as ThrottleReason
+    from llmperf.types.facts import DoctorCheck as DoctorCheck
+    from llmperf.types.facts import Facts as Facts
     from llmperf.types.plan import Batch as Batch
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
+    "facts": "DoctorCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",

@@ -1,0 +1,59 @@
+"""The facts of all loaded plugins, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from llmperf.errors import PluginError
+from llmperf.plugins.loading import Plugins
+from llmperf.types.facts import DoctorCheck, Facts
+
+HOOK = "llmperf_facts"
+
+
+def joined_facts(plugins: Plugins) -> Facts:
+    """The facts of every loaded plugin and of the core, without duplicates, in the order of the plugins' names.
+
+    PluginError that names the plugin for anything but Facts of texts.
+    """
+    answers = []
+    for owner, facts in plugins.collect(HOOK):
+        _check(facts, f"{plugins.who(owner)}: {HOOK}")
+        answers.append(facts)
+    aliases: dict[str, tuple[str, ...]] = {}
+    for facts in answers:
+        for name, patterns in facts.device_aliases.items():
+            aliases[name] = _distinct([aliases.get(name, ()), patterns])
+    return Facts(
+        environment_names=_distinct(facts.environment_names for facts in answers),
+        environment_prefixes=_distinct(facts.environment_prefixes for facts in answers),
+        waiting_frames=_distinct(facts.waiting_frames for facts in answers),
+        packages=_distinct(facts.packages for facts in answers),
+        device_aliases=aliases,
+        doctor_checks=tuple(check for facts in answers for check in facts.doctor_checks),
+    )
+
+
+def _distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for group in groups for text in group))
+
+
+def _check(facts: object, where: str) -> None:
+    """PluginError for what is not Facts, or has an empty text, which every name would match."""
+    if not isinstance(facts, Facts):
+        raise PluginError(f"{where}: expected Facts, found {type(facts).__name__}")
+    texts = {
+        "environment_names": facts.environment_names,
+        "environment_prefixes": facts.environment_prefixes,
+        "waiting_frames": facts.waiting_frames,
+        "packages": facts.packages,
+    }
+    if not isinstance(facts.device_aliases, Mapping):
+        raise PluginError(f"{where}: device_aliases: expected a mapping of names to texts")
+    texts |= {f"device_aliases.{name}": patterns for name, patterns in facts.device_aliases.items()}
+    for name, values in texts.items():
+        if not isinstance(values, tuple) or not all(isinstance(value, str) and value for value in values):
+            raise PluginError(f"{where}: {name}: expected a tuple of texts that are not empty, found {values!r:.80}")
+    for check in facts.doctor_checks:
+        if not isinstance(check, DoctorCheck) or not callable(check.problem):
+            raise PluginError(f"{where}: doctor_checks: expected DoctorCheck, found {type(check).__name__}")
