@@ -99,10 +99,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 EXAMPLES = """\b
 Examples:
-  llmperf run                              train the default case on this machine
-  llmperf run default --framework pytorch  the same with plain PyTorch
+  llmperf run                           train the default case on this machine
+  llmperf run default --framework NAME  the same with another framework
   llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
-  llmperf validate runs/                   check everything in a folder
+  llmperf validate runs/                check everything in a folder
 """
 
 

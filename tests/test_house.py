@@ -1,0 +1,124 @@
+"""Sizes of files and helpers, and names that core must not know."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import statistics
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "core" / "src" / "llmperf"
+
+MAX_LINES = 350
+MIN_MEDIAN_LINES = 85  # to reach: 110
+"""Of the files of core, `__init__.py` and `__main__.py` left out."""
+MAX_SMALL_HELPERS = 40
+"""Private functions of at most three lines that are used once, over all of core."""
+
+KNOWN_LONG = {"frameworks/paddle/src/llmperf_paddle/gloo.py"}
+"""Files over the limit that are still to be split."""
+
+VENDOR_AND_FRAMEWORK_NAMES = re.compile(
+    r"nvidia|cuda|nccl|tensorrt|rocm|rccl|\bamd\b|ascend(?!ing)|\bnpu|hccl|kunlun|\bxpu|bkcl|xccl"
+    r"|torch|deepspeed|megatron|paddle|gloo",
+    re.IGNORECASE,
+)
+"""Names of chips and their tools, of tensor libraries and of frameworks."""
+
+FILE_FORMATS = {"tokens/arrays.py", "tokens/sources.py", "types/spec.py"}
+"""Where `megatron` is the name of a file format for tokens, beside `npy` and `text`."""
+
+KNOWN_NAMES = {
+    "cli/run.py",
+    "launching/hang.py",
+    "launching/host.py",
+    "plugins/discovery.py",
+    "reporting/markdown.py",
+    "running/doctor.py",
+    "types/devices.py",
+    "vendorkit/accelerator.py",
+}
+"""Files of core that still name a vendor or a framework."""
+
+
+def sources() -> list[Path]:
+    """All Python source files of all distributions; no tests."""
+    return sorted(path for path in ROOT.glob("*/**/src/**/*.py") if ".venv" not in path.parts)
+
+
+def core_modules() -> list[Path]:
+    return [path for path in sorted(CORE.rglob("*.py")) if path.name not in ("__init__.py", "__main__.py")]
+
+
+def test_no_file_is_too_long():
+    long = {
+        path.relative_to(ROOT).as_posix(): count
+        for path in sources()
+        if (count := len(path.read_text().splitlines())) > MAX_LINES
+    }
+    assert set(long) == KNOWN_LONG, long
+
+
+def test_files_of_core_hold_whole_concepts():
+    lengths = {path.relative_to(CORE).as_posix(): len(path.read_text().splitlines()) for path in core_modules()}
+    median = statistics.median(lengths.values())
+    shortest = sorted(lengths, key=lengths.__getitem__)[:30]
+    assert median >= MIN_MEDIAN_LINES, f"median {median}; the shortest files: {shortest}"
+
+
+def test_few_private_helpers_are_short_and_used_once():
+    helpers = [helper for path in core_modules() for helper in small_helpers(path)]
+    assert len(helpers) < MAX_SMALL_HELPERS, "\n".join(helpers)
+
+
+def small_helpers(path: Path) -> Iterator[str]:
+    """Private functions of at most three lines with one use in their file; decorated functions do not count."""
+    tree = ast.parse(path.read_text())
+    uses = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and re.match(r"_(?!_)", node.name) and not node.decorator_list:
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines <= 3 and uses[node.name] == 1:
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+
+
+def test_core_names_no_vendor_and_no_framework():
+    lines = {path.relative_to(CORE).as_posix(): named(path) for path in sorted(CORE.rglob("*.py"))}
+    new = [line for name in sorted(set(lines) - KNOWN_NAMES) for line in lines[name]]
+    assert not new, "\n".join(new)
+    clean = {name for name in KNOWN_NAMES if not lines.get(name)}
+    assert not clean, f"these files name none any more, remove them from KNOWN_NAMES: {clean}"
+
+
+def named(path: Path) -> list[str]:
+    """Lines of code of a file, docstrings and comments left out, that name a vendor or a framework."""
+    name = path.relative_to(CORE).as_posix()
+    text = path.read_text()
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    comments = {
+        token.start[0]: token.start[1]
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        matches = set(VENDOR_AND_FRAMEWORK_NAMES.findall(line[: comments.get(number)]))
+        if (
+            number not in docstrings
+            and matches
+            and not (name in FILE_FORMATS and {m.lower() for m in matches} == {"megatron"})
+        ):
+            found.append(f"{name}:{number}: {line.strip()}")
+    return found
