@@ -104,7 +104,7 @@ def test_two_launchers_of_one_name_are_told():
 
     plugins = Plugins([])
     plugins.register(Other(), Found("other", "extension", "other", "llmperf-other", "1"))
-    with pytest.raises(UserError, match=r"'local' comes from core:llmperf\.builtin and extension:other"):
+    with pytest.raises(UserError, match=r"'local' comes from core:llmperf\.launching\.hooks and extension:other"):
         find_launcher(plugins, "local")
 
 

@@ -126,7 +126,7 @@ def test_the_record_has_version_and_source_hash(install):
     infos = {one.name: one for one in Plugins([find("vendor", "recorded")]).infos()}
     assert infos["recorded"].version == "1.0"
     assert len(infos["recorded"].source_hash or "") == 64
-    assert infos["llmperf.plugins.builtin"].distribution == "llmperf-core"
+    assert infos["core"].distribution == "llmperf-core"
 
 
 def test_a_probe_that_takes_long_is_told_while_one_waits(install, monkeypatch, capsys):

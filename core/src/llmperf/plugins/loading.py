@@ -1,8 +1,8 @@
-"""Loading the plugins that a run asks for, holding each to its role."""
+"""Loading plugins and asking their hooks; every rule of the hooks is enforced here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +12,7 @@ import pluggy
 
 from llmperf import API_VERSION, hookspecs
 from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated, unknown
-from llmperf.hookspecs import OWNERS, PROJECT
+from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking, fault_of, supervised
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
@@ -23,8 +23,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CORE_MODULES = ("llmperf.plugins.builtin",)
-"""What the core answers itself, through the same door."""
+CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
+    "llmperf_resources": ("llmperf.cases.hooks",),
+    "llmperf_count_flops": ("llmperf.accounting.hooks",),
+    "llmperf_launchers": ("llmperf.launching.hooks",),
+    "llmperf_reporters": ("llmperf.reporting.hooks",),
+}
+"""The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.
+
+They are imported when the hook is first asked. Their functions are marked `@hookimpl` as those of any plugin.
+"""
+
+CORE = Found("core", "core", "llmperf", f"{PROJECT}-core", "")
+"""The core as a plugin: the name under which its answers are given and recorded."""
 
 
 def load(found: Found) -> ModuleType:
@@ -36,43 +47,59 @@ def load(found: Found) -> ModuleType:
             return import_module(found.module)
     except (Interrupted, Terminated):
         raise
-    except BaseException as error:  # one that calls sys.exit() must not end us without a word
+    except BaseException as error:  # also SystemExit, which would end the command without a message
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
         raise PluginImportError(f"{who(found)} cannot be imported: {named(error)}") from error
 
 
 class Plugins:
-    """The plugins of one run, loaded and checked; each hook is called through here.
+    """Loaded plugins; each hook is called through here.
 
-    Registering refuses hooks that the role may not answer, misspelt hooks, and a second answer to a hook that one
-    subject owns. The order of registering never matters.
+    Registering refuses hooks that the role may not answer, misspelt hooks, and a second answer to a hook that has one
+    owner. The order of registering never matters.
+
+    With `several_owners`, plugins that answer the same single-owner hook may be loaded together, such as all vendors
+    whose results are reported. Then only collecting hooks can be asked.
     """
 
-    def __init__(self, chosen: Iterable[Found] = ()) -> None:
+    def __init__(self, chosen: Iterable[Found] = (), *, several_owners: bool = False) -> None:
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._found: dict[str, Found] = {}
+        self._core: dict[str, ModuleType] = {}
+        self._several_owners = several_owners
         self.left_out: list[str] = []
-        for module in CORE_MODULES:
-            self.register(import_module(module), Found(module, "core", module, "llmperf-core", ""))
+        """One line for each plugin that was skipped because it is broken."""
+        self.absent: list[tuple[Role, str]] = []
+        """Plugins that `plugins_for` was asked for and that are not installed."""
         for found in chosen:
             self.register(load(found), found)
 
     def register(self, plugin: object, found: Found) -> None:
-        """Add one plugin; PluginError if it breaks a rule."""
+        """Add one plugin; PluginError if it breaks a rule, and then it is not added."""
         if found.api_version != API_VERSION:
-            told = f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}"
-            raise PluginError(f"{told}; {upgrade(found)}")
+            problem = f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}"
+            raise PluginError(f"{problem}; {upgrade(found)}")
         self._check_spelling(plugin, found)
         key = f"{found.role}:{found.name}"
         try:
             self._manager.register(plugin, name=key)
             self._manager.check_pending()
         except (ValueError, pluggy.PluginValidationError) as error:
+            self._forget(key)
             raise PluginError(f"{who(found)}: {error}") from None
         self._found[key] = found
-        self._check_owners(found, key)
+        try:
+            self._check_owners(found, key)
+        except PluginError:
+            self._forget(key)
+            raise
+
+    def _forget(self, key: str) -> None:
+        self._found.pop(key, None)
+        if self._manager.has_plugin(key):
+            self._manager.unregister(name=key)
 
     def _check_spelling(self, plugin: object, found: Found) -> None:
         for name in dir(plugin):
@@ -86,19 +113,25 @@ class Plugins:
             answering = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
             if key in answering and found.role not in roles:
                 raise PluginError(f"{who(found)} answers {hook}, which only {' or '.join(roles)} may answer")
+            if self._several_owners and found.role in ("vendor", "framework"):
+                continue
             rivals = sorted(name for name in answering if not name.startswith("core:"))  # the core answers last
             if not hookspecs.collecting(hook) and len(rivals) > 1:
-                raise PluginError(f"{hook} is answered by {' and '.join(rivals)}; one of them at most may")
+                raise PluginError(f"{hook} is answered by {' and '.join(rivals)}; only one plugin may answer it")
+
+    def _caller(self, hook: str) -> pluggy.HookCaller:
+        """The caller of a hook, after the core's own answers to it have been registered."""
+        for dotted in CORE_HOOKS.get(hook, ()):
+            if dotted not in self._core:
+                module = self._core[dotted] = import_module(dotted)
+                self._manager.register(module, name=f"core:{dotted}")
+                self._found[f"core:{dotted}"] = CORE
+        return cast(pluggy.HookCaller, getattr(self._manager.hook, hook))
 
     def ask(self, hook: str, **arguments: Any) -> Any:
         """The one answer to a hook that one subject owns; PluginError if no loaded plugin implements it."""
-        self._check_answered(hook)
-        return getattr(self._manager.hook, hook)(**arguments)
-
-    def _check_answered(self, hook: str) -> None:
-        if not self.answers(hook):
-            loaded = ", ".join(sorted(self._found)) or "none"
-            raise PluginError(f"no loaded plugin answers {hook}; loaded: {loaded}")
+        self.owner(hook)
+        return self._caller(hook)(**arguments)
 
     def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
         """As `ask`, for the controller; PluginError that names the plugin if it raises or gives something else."""
@@ -125,19 +158,23 @@ class Plugins:
 
     def owner(self, hook: str) -> Found:
         """Who answers a hook that one subject owns: the plugin that does, or else the core; PluginError if nobody."""
-        self._check_answered(hook)
-        keys = [one.plugin_name for one in getattr(self._manager.hook, hook).get_hookimpls()]
-        return self._found[min(keys, key=lambda key: key.startswith("core:"))]
+        keys = [implementation.plugin_name for implementation in self._caller(hook).get_hookimpls()]
+        if not keys:
+            loaded = ", ".join(sorted(self._found)) or "none"
+            raise PluginError(f"no loaded plugin answers {hook}; loaded: {loaded}")
+        owners = sorted(key for key in keys if not key.startswith("core:"))
+        if len(owners) > 1:
+            raise PluginError(f"{hook} is answered by {' and '.join(owners)}; expected one of them to be chosen")
+        return self._found[owners[0] if owners else keys[0]]
 
     def answers(self, hook: str) -> bool:
-        """Whether a loaded plugin implements a hook."""
-        return bool(getattr(self._manager.hook, hook).get_hookimpls())
+        """Whether a loaded plugin, or the core, implements a hook."""
+        return bool(self._caller(hook).get_hookimpls())
 
     def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Every answer to a collecting hook with the name of who gave it, in the order of names."""
-        for implementation in sorted(
-            getattr(self._manager.hook, hook).get_hookimpls(), key=lambda one: one.plugin_name
-        ):
+        """Every answer to a collecting hook with the key of who gave it: the core's first, then by key."""
+        implementations = self._caller(hook).get_hookimpls()
+        for implementation in sorted(implementations, key=lambda item: item.plugin_name):
             call = cast(Callable[..., Any], implementation.function)
             given = {name: arguments[name] for name in implementation.argnames}
             found = self._found[implementation.plugin_name]
@@ -146,22 +183,23 @@ class Plugins:
             yield implementation.plugin_name, answer
 
     def collect_items(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Each thing in the answers to a collecting hook, with the name of who gave it."""
+        """Each item in the answers to a collecting hook, with the key of who gave it."""
         for owner, answer in self.collect(hook, **arguments):
             yield from ((owner, item) for item in blamed_items(self._found[owner], hook, answer))
 
     def found(self, owner: str) -> Found:
-        """A loaded plugin as it was found, by the name under which it gave an answer."""
+        """The plugin that gave an answer, by the key that `collect` gives."""
         return self._found[owner]
 
     def who(self, owner: str) -> str:
-        """A loaded plugin as errors name it."""
+        """The plugin that gave an answer, as errors name it."""
         return who(self._found[owner])
 
     def infos(self) -> tuple[PluginInfo, ...]:
-        """For the record: each loaded plugin with its version and the hash of its source."""
+        """For the record: the core and each loaded plugin with its version and the hash of its source."""
         from llmperf.types import PluginInfo
 
+        loaded = {f"{found.role}:{found.name}": found for found in [CORE, *self._found.values()]}
         return tuple(
             PluginInfo(
                 name=found.name,
@@ -170,12 +208,12 @@ class Plugins:
                 version=found.version or metadata.version(found.distribution),
                 source_hash=source_hash(found.module),
             )
-            for _, found in sorted(self._found.items())
+            for _, found in sorted(loaded.items())
         )
 
 
 def _of_a_newer(hook: str) -> str:
-    """What else a name that resembles no hook may be."""
+    """Advice for a name that resembles no hook of this core."""
     from difflib import get_close_matches
 
     if get_close_matches(hook, OWNERS, n=1, cutoff=0.85):
@@ -199,7 +237,7 @@ def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
 
 
 def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
-    """What a loaded vendor plugin says is wrong with its own catalogue, each once; that it fails, if it does."""
+    """The problems that a loaded vendor plugin reports for its own catalogue, or the reason why the hook fails."""
     try:
         entries = catalogue(found, plugins)
     except PluginError as error:
@@ -225,24 +263,53 @@ def source_hash(module: str) -> str | None:
 def load_for(vendor: str | None, framework: str | None, installed: Iterable[Found] | None = None) -> Plugins:
     """The plugins of one run: the chosen vendor and framework, and every extension.
 
-    An extension that cannot be imported is left out and told (`Plugins.left_out`); one that breaks a rule of the
-    hooks, or stands against another, is a PluginError as everywhere. `installed` saves looking for them again.
+    An extension that cannot be imported is skipped and listed in `Plugins.left_out`; an extension that breaks a rule of
+    the hooks is a PluginError. `installed` saves looking for plugins again.
     """
-    found, chosen = list(discover() if installed is None else installed), []
+    known, chosen = list(discover() if installed is None else installed), []
     if vendor is not None:
-        chosen.append(find("vendor", vendor, found))
+        chosen.append(find("vendor", vendor, known))
     if framework is not None:
-        chosen.append(find("framework", framework, found))
+        chosen.append(find("framework", framework, known))
     plugins = Plugins(chosen)
-    for extension in [find("extension", name, found) for name in names("extension", found)]:
-        from llmperf.plugins.mending import unmet_problem
-
+    for extension in [find("extension", name, known) for name in names("extension", known)]:
         try:
-            if unmet := unmet_problem(extension):
-                raise PluginError(unmet)
-            module = load(extension)
+            module = _usable(extension)
         except PluginError as error:
             plugins.left_out.append(str(error))
         else:
             plugins.register(module, extension)
     return plugins
+
+
+def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Iterable[Found] | None = None) -> Plugins:
+    """Every extension, and the vendors and frameworks that documents name: for their rules, reporters and facts.
+
+    `named_plugins` are pairs of role and name, such as `("vendor", "nvidia")`, as in `Result.plugins`. They come from
+    documents, so that any name is possible: plugins that are not installed are listed in `Plugins.absent`, and broken
+    plugins are skipped and listed in `Plugins.left_out`. Several vendors may be loaded together, so that only
+    collecting hooks can be asked.
+    """
+    known = list(discover() if installed is None else installed)
+    wanted = {("extension", name) for name in names("extension", known)}
+    wanted |= {(role, name) for role, name in named_plugins if role in ("vendor", "framework")}
+    plugins = Plugins(several_owners=True)
+    for role, name in sorted(cast("set[tuple[Role, str]]", wanted)):
+        if not any((found.role, found.name) == (role, name) for found in known):
+            plugins.absent.append((role, name))
+            continue
+        try:
+            found = find(role, name, known)
+            plugins.register(_usable(found), found)
+        except PluginError as error:
+            plugins.left_out.append(str(error))
+    return plugins
+
+
+def _usable(found: Found) -> ModuleType:
+    """The imported module of a plugin; PluginError if its requirements are not met or it cannot be imported."""
+    from llmperf.plugins.mending import unmet_problem
+
+    if problem := unmet_problem(found):
+        raise PluginError(problem)
+    return load(found)
