@@ -111,14 +111,14 @@ def test_a_framework_whose_packages_are_missing_is_refused_before_ranks_start(in
 
 
 def test_what_is_installed_and_plans_is_offered_instead(install, capsys, tmp_path, monkeypatch):
-    from llmperf.plugins.loading import discovery
+    from llmperf.plugins import discovery
 
     frameworks = [one for one in discovery.discover() if one.role == "framework"]
     there = [one for one in discovery.discover() if one not in frameworks]
     abacus(install, requires=("beads>=2.6",))
     abacus(install, "sliderule")
     there += [one for one in discovery.discover() if one.name in ("abacus", "sliderule")]
-    for module in ("discovery", "plugins"):
+    for module in ("plugins.discovery", "plugins.loading"):
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: there)
     (missing,) = [line for line in refused(capsys, tmp_path).splitlines() if "tuning.framework" in line]
     assert "framework 'zero' (llmperf-zero) is not installed; install it with: uv sync --inexact" in missing
