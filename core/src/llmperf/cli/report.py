@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llmperf.errors import UserError
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
-    from llmperf.types import Reporter
+
 
 EXAMPLES = """\b
 Examples:
@@ -77,7 +77,7 @@ def _left_out(what: UserError | str) -> None:
     warn(f"left out: {what}")
 
 
-def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
+def _named(plugins: Plugins, wanted: str) -> tuple[Found, Any]:
     """The first reporter of a name, with the plugin that has it."""
     from llmperf.errors import PluginError, unknown
     from llmperf.plugins.faults import who

@@ -13,7 +13,7 @@ from llmperf.files.json_files import encode_pretty
 from llmperf.reporting import cells
 from llmperf.reporting.ranking import Ranked
 from llmperf.reporting.text_table import Paint
-from llmperf.types import Reporter, Result
+from llmperf.types import Result
 
 Results = tuple[tuple[Path, Result], ...]
 
@@ -30,7 +30,7 @@ class FunctionReporter:
         return self.function(results, language)
 
 
-def core_reporters() -> list[Reporter]:
+def core_reporters() -> list[Any]:
     """Those that are always there."""
     return [
         FunctionReporter("terminal", terminal),

@@ -45,8 +45,16 @@ if TYPE_CHECKING:
     from llmperf.types.records import StepRecord as StepRecord
     from llmperf.types.records import Trainer as Trainer
     from llmperf.types.result import Finding as Finding
-    from llmperf.types.result import Reporter as Reporter
     from llmperf.types.result import Result as Result
+    from llmperf.types.sheet import Baseline as Baseline
+    from llmperf.types.sheet import Curve as Curve
+    from llmperf.types.sheet import Curves as Curves
+    from llmperf.types.sheet import Reporter as Reporter
+    from llmperf.types.sheet import Rounding as Rounding
+    from llmperf.types.sheet import Row as Row
+    from llmperf.types.sheet import Section as Section
+    from llmperf.types.sheet import Sheet as Sheet
+    from llmperf.types.sheet import Source as Source
     from llmperf.types.spec import Case as Case
     from llmperf.types.spec import Change as Change
     from llmperf.types.spec import Contract as Contract
@@ -65,7 +73,8 @@ _NAMES = {
     " Script WorkerPlan Workload",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
-    "result": "Finding Reporter Result",
+    "result": "Finding Result",
+    "sheet": "Baseline Curve Curves Reporter Rounding Row Section Sheet Source",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from llmperf.types.plan import Batch, Layout, PluginInfo
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
@@ -274,16 +273,3 @@ class Result:
     """How figures were made where that is not plain."""
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the plan and the records this result was computed from."""
-
-
-class Reporter(Protocol):
-    """Renders results in one format."""
-
-    @property
-    def name(self) -> str:
-        """What `--format` takes."""
-        ...
-
-    def render(self, results: tuple[tuple[Path, Result], ...], language: str) -> str:
-        """The whole report as text."""
-        ...

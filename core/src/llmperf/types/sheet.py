@@ -1,0 +1,182 @@
+"""Sheets of labelled rows: what reporters render, whatever kind of document they come from.
+
+A kind of document makes one sheet for each run that it describes. Every reporter renders the same sheets, and
+`llmperf.reporting.shown` turns each value into text, so that a figure has the same digits in every format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from llmperf.types.result import Finding, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """How a number becomes text."""
+
+    style: Literal["decimals", "significant", "percent"]
+    """`decimals`: digit groups and a fixed number of decimals; `significant`: that many significant digits; `percent`:
+    a share of 1 in percent, with that many decimals, or three significant digits below 1 %."""
+    digits: int
+    """Decimals or significant digits."""
+    divisor: int = 1
+    """The value is divided by this first: 2**30 shows bytes in GiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One labelled value."""
+
+    key: str
+    """Stable name for programs: a column of CSV, a member of JSON. With a unit where the value has one."""
+    label: str
+    """English label; reporters translate it by the table in `llmperf.reporting`."""
+    value: str | int | float | bool | None
+    """Exact value; None where unknown."""
+    unit: str = ""
+    """Unit of the exact value, such as `bytes`; empty where it has none."""
+    rounding: Rounding | None = None
+    """How a number is shown; None shows all of its digits."""
+    text: str | None = None
+    """Shown in place of the value: digits as a document printed them, or a text composed of the parts."""
+    parts: tuple[Row, ...] = ()
+    """Rows that the text is composed of. Formats for programs list them in place of this row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Rows under one title: a list of labelled rows, or a table."""
+
+    key: str
+    """Stable name, such as `performance`."""
+    title: str
+    """English title."""
+    rows: tuple[Row, ...] = ()
+    """A list of labelled rows."""
+    records: tuple[tuple[Row, ...], ...] = ()
+    """A table: the rows of each record are its cells, and their labels are the headers."""
+    level: Literal[2, 3] = 2
+    """Level of the heading; 3 for a part of the section before it."""
+    summary: bool = False
+    """Whether the section repeats others in short: formats that render whole documents leave it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Values over steps or seconds: the median at each x, between the 5th and the 95th percentile."""
+
+    x: tuple[float, ...]
+    """Step or seconds."""
+    low: tuple[float, ...]
+    """5th percentile; the smallest value where no x has more than two."""
+    middle: tuple[float, ...]
+    """Median."""
+    high: tuple[float, ...]
+    """95th percentile; the largest value where no x has more than two."""
+    of: int
+    """Largest number of values at one x."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """What a run showed over steps and over time."""
+
+    by_name: Mapping[str, Curve]
+    """`loss` and `step_seconds` by step; `memory_bytes`, `power_watts` and `utilisation_percent` by seconds."""
+    window_seconds: float | None = None
+    """Length of the measured window, which begins at second 0; None where it never began."""
+    entropy: float | None = None
+    """Known entropy of the data, nats per token."""
+    warmup_steps: int = 0
+    """The first steps, which are not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The document that sheets were made from; the sheets of one document share it."""
+
+    kind: str
+    """Name of the kind of document: `result`, `published`, ..."""
+    path: Path
+    """File of the document."""
+    document: Any
+    """The document, as it was read."""
+    markdown: Callable[[str], str] | None = None
+    """The whole document in Markdown in a language, for kinds with a form of their own; None renders the sheets."""
+    closing: Callable[[Sequence[Sheet]], str] | None = None
+    """One line on all sheets of this kind, below a table of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One run, measured or published, as sections of labelled rows."""
+
+    name: str
+    """Name of the run: its run folder, or file and line of a published row."""
+    title: str
+    """One line that says what was run, for a heading."""
+    source: Source
+    """The document it was made from."""
+    overview: tuple[Row, ...]
+    """Its cells in a table of many runs, by key: `model`, `case`, `device`, `layout`, `tokens_per_second_per_device`,
+    `mfu_nominal`, `final_loss`, `device_memory`, `fix_hp`, `status`, `run`. Other keys are optional."""
+    sections: tuple[Section, ...]
+    """Everything that is known."""
+    findings: tuple[Finding, ...] = ()
+    """What validation found."""
+    contract: Mapping[str, str] = field(default_factory=dict)
+    """What was measured, by path. Figures of sheets with another contract must not be compared."""
+    setting: Mapping[str, str] = field(default_factory=dict)
+    """How it was run, by English label: what explains a difference between two sheets of one contract."""
+    repeats: Hashable = None
+    """Equal for repeats of one run; None where it is not known what the sheet repeats."""
+    measured: bool = True
+    """Whether llmperf measured it; False for figures that somebody published."""
+    curves: Callable[[], Curves | None] | None = None
+    """Reads the curves when called, None where there are none; None for a kind without curves."""
+
+    @property
+    def figure(self) -> float | None:
+        """token/p/s, by which sheets are ordered; None where unknown."""
+        value = self.cell("tokens_per_second_per_device").value
+        return None if isinstance(value, str) else value
+
+    def cell(self, key: str) -> Row:
+        """The row of the overview with this key; an unknown value where there is none."""
+        missing = Row(key=key, label=key, value=None)
+        return next((row for row in self.overview if row.key == key), missing)
+
+
+class Reporter(Protocol):
+    """Renders sheets of any kind of document in one format."""
+
+    @property
+    def name(self) -> str:
+        """What `llmperf report --format` takes."""
+        ...
+
+    def render(self, sheets: Sequence[Sheet], language: str) -> str:
+        """The whole report as text. `language` is `en` or `zh`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """One figure from a document, with which runs can be compared (`llmperf compare --baseline`)."""
+
+    place: str
+    """Where the figure is: `document.md:57`."""
+    model: str | None
+    """Name of its model in the library; None where unknown."""
+    tokens_per_second_per_device: float | None
+    """The figure; None where it is withheld."""
+    global_batch: int | None
+    """Sequences in one optimiser step; None where unknown."""
+    misfits: Callable[[Result], tuple[str, ...]]
+    """Why it must not be compared with a result, in words; empty where it can be."""
+    differences: Callable[[Result], tuple[str, ...]]
+    """In what else the two differ, in words; these do not prevent a comparison."""
