@@ -45,10 +45,11 @@ LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
 
 
 @cache
-def _extra() -> dict[str, ExtraCommand]:
-    from llmperf.plugins.discovery import extra_commands
+def extra_commands() -> dict[str, ExtraCommand]:
+    """The commands of other installed distributions, by name."""
+    from llmperf.plugins import discovery
 
-    return {name: command for name, command in extra_commands().items() if name not in COMMANDS}
+    return {name: command for name, command in discovery.extra_commands().items() if name not in COMMANDS}
 
 
 class Lazy(click.Group):
@@ -56,15 +57,15 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order a user meets them."""
-        return [*COMMANDS, *_extra()]
+        return [*COMMANDS, *extra_commands()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import one command's module."""
         command: click.Command
         if name in COMMANDS:
             command = import_module(f"llmperf.cli.{name.replace('-', '_')}").command
-        elif name in _extra():
-            command = _extra()[name].load()
+        elif name in extra_commands():
+            command = extra_commands()[name].load()
         else:
             return None
         if not any(isinstance(one, colour.ColourOption) for one in command.params):
@@ -75,19 +76,19 @@ class Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Offer the nearest name for an unknown command."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-") and args[0] not in _extra():
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and args[0] not in extra_commands():
             if args[0] in PROVIDERS:
                 from llmperf.plugins.mending import install_own
 
                 raise UserError(f"{args[0]} is a command of {PROVIDERS[args[0]]}; install it with: {install_own()}")
-            raise unknown("", "command", args[0], [*COMMANDS, *_extra(), *PROVIDERS])
+            raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
-        if extra := _extra():
+        if extra := extra_commands():
             with formatter.section("Commands of installed packages"):
                 formatter.write_dl([(name, one.help_line()) for name, one in extra.items()])
 

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
-from llmperf.hookspecs import PROJECT, Role
 
+if TYPE_CHECKING:
+    from llmperf.hookspecs import Role
+
+PROJECT = "llmperf"
 COMMAND_GROUP = f"{PROJECT}.command.v1"
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 
