@@ -18,7 +18,7 @@ from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.plugins.asking import may_be_repeated
 
 if TYPE_CHECKING:
-    from llmperf.plugins.discovery import ExtraCommand
+    from llmperf.plugins.commands import PackagedCommand
 
 COMMANDS = {
     "run": "Train a case here, measure it, write a checked result.",
@@ -45,11 +45,11 @@ LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
 
 
 @cache
-def extra_commands() -> dict[str, ExtraCommand]:
+def extra_commands() -> dict[str, PackagedCommand]:
     """The commands of other installed distributions, by name."""
-    from llmperf.plugins import discovery
+    from llmperf.plugins.commands import packaged_commands
 
-    return {name: command for name, command in discovery.extra_commands().items() if name not in COMMANDS}
+    return packaged_commands(without=COMMANDS)
 
 
 class Lazy(click.Group):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module, metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from importlib import metadata
+from typing import TYPE_CHECKING
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from llmperf.hookspecs import Role
 
 PROJECT = "llmperf"
-COMMAND_GROUP = f"{PROJECT}.command.v1"
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 
 
@@ -48,54 +46,6 @@ def _announced(distribution: metadata.Distribution) -> Iterator[Found]:
             yield Found(entry.name, role, entry.value, name, version, api_version)
 
 
-@dataclass(frozen=True)
-class ExtraCommand:
-    """A command that an installed package adds to `llmperf`, as its metadata announces it."""
-
-    name: str
-    module: str
-    attribute: str
-    distribution: str
-
-    def load(self) -> Any:
-        """Import the command; PluginImportError if that fails."""
-        from llmperf.errors import PluginImportError
-
-        try:
-            return getattr(import_module(self.module), self.attribute)
-        except (ImportError, AttributeError, SyntaxError) as error:
-            raise PluginImportError(f"command {self.name} ({self.distribution}): {error}") from error
-
-    def help_line(self) -> str:
-        """The first line of the module's docstring, read from its source: nothing is imported."""
-        import ast
-        from importlib.util import find_spec
-
-        top, *inner = self.module.split(".")
-        spec = find_spec(top)
-        if spec is None or spec.origin is None:
-            return ""
-        path = Path(spec.origin)
-        path = path.parent.joinpath(*inner).with_suffix(".py") if inner else path
-        try:
-            docstring = ast.get_docstring(ast.parse(path.read_bytes()))
-        except (OSError, SyntaxError, ValueError):
-            return ""
-        return (docstring or "").partition("\n")[0]
-
-
-def extra_commands() -> dict[str, ExtraCommand]:
-    """The commands that installed packages announce in the entry-point group `llmperf.command.v1`, by name."""
-    commands: dict[str, ExtraCommand] = {}
-    for distribution in metadata.distributions():
-        if COMMAND_GROUP not in (distribution.read_text("entry_points.txt") or ""):
-            continue
-        for entry in distribution.entry_points.select(group=COMMAND_GROUP):
-            name = _name_and_version(distribution)[0]
-            commands.setdefault(entry.name, ExtraCommand(entry.name, entry.module, entry.attr or "command", name))
-    return dict(sorted(commands.items()))
-
-
 def head(distribution: metadata.Distribution) -> list[str]:
     """The lines of its metadata, without the description: parsing all of it takes ten times as long."""
     return (distribution.read_text("METADATA") or "").partition("\n\n")[0].splitlines()
@@ -106,6 +56,11 @@ def _name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
     if len(told) == 2:
         return told["Name"].strip(), told["Version"].strip()
     return distribution.metadata["Name"], distribution.version
+
+
+def distribution_name(distribution: metadata.Distribution) -> str:
+    """The name under which a distribution is installed."""
+    return _name_and_version(distribution)[0]
 
 
 def _group(group: str) -> tuple[Role, int] | None:

@@ -1,0 +1,70 @@
+"""Commands that other packages add to `llmperf`."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.cli import main
+from llmperf.cli.main import call
+from llmperf.plugins.commands import packaged_commands
+
+HELLO = '"""Greet somebody."""\nimport click\n\n@click.command("hello")\n@click.argument("name")\ndef command(name):\n'
+HELLO += '    """Greet NAME."""\n    click.echo(f"hello {name}")\n'
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    main.extra_commands.cache_clear()
+    yield
+    main.extra_commands.cache_clear()
+
+
+def test_a_packages_command_runs_and_is_in_the_help(install, capsys):
+    install("llmperf-hello", "hello", HELLO, role="command", version="v1")
+    assert call(["hello", "world"]) == 0
+    assert capsys.readouterr().out == "hello world\n"
+    assert call(["--help"]) == 0
+    assert "hello         Greet somebody." in capsys.readouterr().out
+
+
+def test_help_does_not_import_a_packages_command(install, capsys):
+    install("llmperf-hello", "hello", '"""Greet somebody."""\nraise SystemExit(3)\n', role="command")
+    assert call(["--help"]) == 0
+    assert "Greet somebody." in capsys.readouterr().out
+
+
+def test_a_command_of_two_packages_names_both(install, capsys):
+    install("llmperf-hello", "hello", HELLO, role="command")
+    install("llmperf-salute", "hello", HELLO, role="command")
+    assert call(["hello", "world"]) != 0
+    assert "command 'hello' is claimed by llmperf-hello and llmperf-salute; uninstall one" in capsys.readouterr().err
+
+
+def test_a_command_of_the_core_cannot_be_replaced(install):
+    install("llmperf-mine", "plugins", HELLO, role="command")
+    assert "plugins" not in packaged_commands(without=main.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import nowhere\n", "cannot import llmperf_hello:command: ModuleNotFoundError"),
+        ("command = 1\n", "llmperf_hello:command: expected a click.Command, found int"),
+    ],
+)
+def test_a_broken_command_names_its_package(install, capsys, source, message):
+    install("llmperf-hello", "hello", source, role="command")
+    assert call(["hello"]) != 0
+    line = capsys.readouterr().err
+    assert "command 'hello' (llmperf-hello): " in line
+    assert message in line
+
+
+def test_the_command_of_a_missing_package_says_which_one(monkeypatch, capsys):
+    monkeypatch.setattr(main, "extra_commands", dict)
+    assert call(["check-plugin", "cpu"]) == 2
+    assert "check-plugin is a command of llmperf-testing; install it with: " in capsys.readouterr().err
+
+
+def test_a_misspelt_command_suggests_the_nearest(capsys):
+    assert call(["imprt"]) == 2
+    assert "did you mean 'import'?" in capsys.readouterr().err
