@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types import (
         Device,
         DeviceSample,
+        DocumentKind,
         Facts,
         Finding,
         FlopCount,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Probe,
         Reporter,
         Result,
+        Rule,
         RunSpec,
         Trainer,
         WorkerPlan,
@@ -57,6 +59,8 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_build_trainer": ("framework",),
     "llmperf_parse_log": ("framework",),
     "llmperf_check_result": ("vendor", "framework", "extension", "core"),
+    "llmperf_rules": ("vendor", "framework", "extension", "core"),
+    "llmperf_document_kinds": ("extension", "core"),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
 }
 """Which roles may answer each hook; any other is refused when the plugin is loaded."""
@@ -260,6 +264,40 @@ def llmperf_check_result(result: Result) -> Iterable[Finding]:
     ... def llmperf_check_result(result):
     ...     if result.hardware.driver is None:
     ...         yield Finding(code="ACME1", severity="warning", path="/hardware/driver", message="no driver version")
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_rules(kind: str | None) -> Iterable[Rule]:
+    """Called in the controller when documents are validated or made, for the rules over one kind of document.
+
+    Any plugin may answer; all answers are collected. `kind` is None where all rules are listed, as for `--explain`; it
+    saves importing rules that are not needed, and may be left out of the arguments. A vendor's or framework's rules are
+    applied to the documents that name it, an extension's to all.
+
+    >>> def driver_is_known(result):
+    ...     if result.hardware.driver is None:
+    ...         yield "/hardware/driver", "expected the version of the driver, found null"
+    >>> @llmperf.hookimpl
+    ... def llmperf_rules():
+    ...     yield Rule(code="ACME1", severity="warning", title="The driver is known", check=driver_is_known,
+    ...                page="# ACME1: The driver is known")
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_document_kinds() -> Iterable[DocumentKind]:
+    """Called in the controller by commands that read files, for the kinds of document that a plugin can read.
+
+    The core and extensions may answer; all answers are collected. Kinds of the core are recognised first.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_document_kinds():
+    ...     return [DocumentKind(name="acme-log", title="a log of acme-smi", suffixes=(".acme",),
+    ...                          recognise=lambda path, beginning, named: beginning().startswith("ACME"),
+    ...                          read=lambda path: path.read_text().splitlines())]
     """
     raise NotImplementedError
 

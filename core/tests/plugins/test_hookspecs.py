@@ -22,6 +22,8 @@ ARGUMENTS = {
     "llmperf_count_flops": {"model": None, "workload": None},
     "llmperf_worker_env": {"plan": None},
     "llmperf_query_memory": {"devices": (0, 1)},
+    "llmperf_rules": {},
+    "llmperf_document_kinds": {},
     "llmperf_parse_log": {"line": "iteration 1"},
 }
 """Of the hooks whose example needs nothing that only a run has."""

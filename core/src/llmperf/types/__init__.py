@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from llmperf.types.devices import Precision as Precision
     from llmperf.types.devices import Probe as Probe
     from llmperf.types.devices import ThrottleReason as ThrottleReason
+    from llmperf.types.documents import DocumentKind as DocumentKind
+    from llmperf.types.documents import FileFindings as FileFindings
+    from llmperf.types.documents import Fingerprint as Fingerprint
+    from llmperf.types.documents import Rule as Rule
+    from llmperf.types.documents import Verdict as Verdict
+    from llmperf.types.documents import Violation as Violation
     from llmperf.types.facts import DoctorCheck as DoctorCheck
     from llmperf.types.facts import Facts as Facts
     from llmperf.types.plan import Batch as Batch
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
+    "documents": "DocumentKind FileFindings Fingerprint Rule Verdict Violation",
     "facts": "DoctorCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"

@@ -23,6 +23,8 @@ class Finding:
     """JSON pointer into the document."""
     message: str
     """One line: found and expected."""
+    more: Count = 0
+    """Further findings of this kind in the document, which are not listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

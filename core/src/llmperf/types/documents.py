@@ -1,0 +1,147 @@
+"""Kinds of document, the rules that documents are checked with, and what validation says about one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from llmperf.types.result import Finding
+from llmperf.types.sheet import Baseline, Sheet
+
+Severity = Literal["error", "warning", "note"]
+Violation = tuple[str, str]
+"""JSON pointer into the document, and one line that says what was expected and what was found."""
+
+UNREADABLE = "LP001"
+"""Code of the finding for a file that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule over documents, as `llmperf validate` applies it."""
+
+    code: str
+    """Stable and unique: a prefix of the package's own and a number, such as `ACME1`. `LP` is the project's prefix."""
+    severity: Severity
+    """Only an error makes a document invalid."""
+    title: str
+    """One line that says what holds for a valid document."""
+    kinds: tuple[str, ...] = ("result",)
+    """Names of the kinds of document that the rule applies to."""
+    check: Callable[[Any], Iterable[Violation]] | None = None
+    """Takes a document and yields its violations. None for a rule that is applied while a file is read."""
+    page: str | Path | None = None
+    """What `llmperf validate --explain CODE` prints: Markdown text, or the path of a Markdown file below the plugin's
+    package. None stands for `data/rules/CODE.md` there."""
+
+    def finding(self, path: str, message: str, more: int = 0) -> Finding:
+        """A violation of this rule; `more` is the number of further violations that are not listed."""
+        return Finding(code=self.code, severity=self.severity, path=path, message=message, more=more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is known of one row of a document, such as a row of a published table."""
+
+    line: int
+    """Line of the row in its source."""
+    outcome: Literal["agrees", "wrong", "not checked"]
+    """`agrees`: the figures of the row were computed again and are right. `wrong`: some rule has an error."""
+    why: tuple[str, ...]
+    """How the row was checked, the codes of its errors, or what is missing to check it."""
+
+    def document(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"line": self.line, "verdict": self.outcome, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Figures that no two documents share, unless one is a copy of the other."""
+
+    pointer: str
+    """JSON pointer of the figures. Of several fingerprints with one pointer, the first repeated one is reported."""
+    figures: tuple[str, ...]
+    """The figures as text."""
+    identity: str | None = None
+    """What has these figures, where the same thing may be read twice; None stands for the file."""
+    place: str = ""
+    """Appended to the file's path in messages: `, line 57`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFindings:
+    """What validation says about one file."""
+
+    path: Path
+    kind: str | None = None
+    """Name of the kind of document; None for a file that could not be recognised or read."""
+    findings: tuple[Finding, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each row, for kinds with rows."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Line of the file by JSON pointer, for kinds whose pointers do not lead into the file's own text."""
+    seconds: float | None = None
+    """Time that validation took; None where it was not measured."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the file could not be read."""
+        return any(finding.code == UNREADABLE for finding in self.findings)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any finding is an error."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentKind:
+    """One kind of document: how its files are recognised, read, checked and reported.
+
+    The core asks in this order: `recognise`; then `judge`, or else `read`, or else `values`, `schema` and `type`; then
+    the rules whose `kinds` name this kind; then `in_place`, `fingerprints` and `verdicts`.
+    """
+
+    name: str
+    """Unique, such as `result`."""
+    title: str
+    """What messages call one, such as `a result`."""
+    suffixes: tuple[str, ...]
+    """How names of its files end, in lower case: `(".json",)`."""
+    recognise: Callable[[Path, Callable[[], str], bool], bool]
+    """Whether a file with such a name is one. Arguments: its path; a function that reads its first 4096 characters and
+    may raise OSError; whether the user named the file, and not a folder above it."""
+    judge: Callable[[Path, Any], Iterable[FileFindings]] | None = None
+    """Validates a file on its own; the second argument is the `llmperf.validation.Validator`. UserError for a file that
+    cannot be read."""
+    read: Callable[[Path], Any] | None = None
+    """Reads a file that is not JSON into the document. None: the file is no such document after all. UserError
+    for a file that cannot be read."""
+    values: Callable[[Path], Any] | None = None
+    """Reads a file that is not JSON into the plain values that the schema describes."""
+    schema: Callable[[], Mapping[str, Any]] | None = None
+    """The JSON Schema, draft 2020-12."""
+    type: Callable[[], type] | None = None
+    """The dataclass that the values are converted to."""
+    plugins: Callable[[Any], Iterable[tuple[str, str]]] | None = None
+    """Role and name of the vendors and frameworks that the document names; their rules and reporters are used too."""
+    in_place: Callable[[Any, Path, bool], Iterable[Finding]] | None = None
+    """Findings that need the file's surroundings. Arguments: the document, its path, and whether it is submitted, so
+    that the files it was made from have to be there."""
+    fingerprints: Callable[[Any], Iterable[Fingerprint]] | None = None
+    """What is reported where another document has the same."""
+    line_of: Callable[[Any, str], int | None] | None = None
+    """Line of the source that a JSON pointer into the document leads to."""
+    verdicts: Callable[[Any, Sequence[Finding]], Sequence[Verdict]] | None = None
+    """One verdict for each row, from the document and all findings of rules, also those that are not listed."""
+    closing: Callable[[Sequence[Verdict]], str] | None = None
+    """One line on the rows of all files."""
+    silent: bool = False
+    """Whether files of this kind in a folder are passed over without a message, as llmperf wrote them itself."""
+    sheets: Callable[[Any, Path, Sequence[Finding]], Iterable[Sheet]] | None = None
+    """The runs that a document describes, for reports; None for a kind that cannot be reported."""
+    baselines: Callable[[Any, Path], Iterable[Baseline]] | None = None
+    """The figures of a document with which runs can be compared."""
