@@ -67,7 +67,7 @@ class Missing(Clock):
 
 
 def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
-    return AcceleratorDevice(runtime, 3, collective_backend="nccl", torch_device="cuda:3", make_event=make_event)
+    return AcceleratorDevice(runtime, 3, collective_backend="nccl", places={"torch": "cuda:3"}, make_event=make_event)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
 def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: list[str]) -> None:
     with device(runtime) as one:
         checked: Device = one
-        assert (checked.torch_device, checked.paddle_place, checked.collective_backend) == ("cuda:3", None, "nccl")
+        assert (checked.places, checked.collective_backend) == ({"torch": "cuda:3"}, "nccl")
         one.reset_peak_memory()
         one.synchronize()
         assert (one.peak_memory_bytes(), one.peak_reserved_bytes()) == (10, 20)

@@ -89,7 +89,7 @@ def torch(monkeypatch):
 
 def test_a_rank_is_bound_to_its_device_through_torch(torch):
     with llmperf_setup_device(REAL, 3) as bound:
-        assert bound.torch_device == f"{device.NAMESPACE}:3"
+        assert bound.places == {"torch": f"{device.NAMESPACE}:3"}
         first, second = bound.event(), bound.event()
         assert second.seconds_since(first) == 0.25
         assert (bound.peak_memory_bytes(), bound.peak_reserved_bytes()) == (10, 20)

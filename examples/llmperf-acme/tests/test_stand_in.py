@@ -12,5 +12,5 @@ def test_the_stand_in_says_that_it_is_one(tmp_path, monkeypatch):
     assert "is not installed" in probe.problems[0]
     assert llmperf_peak_flops(probe.devices[0].model, "fp32") is None
     plan = SimpleNamespace(probe=probe, layout=SimpleNamespace(devices_per_node=1))
-    assert llmperf_setup_device(plan, 0).torch_device == "cpu"
+    assert llmperf_setup_device(plan, 0).places == {"torch": "cpu"}
     assert list(llmperf_worker_env(plan)) == ["OMP_NUM_THREADS"]

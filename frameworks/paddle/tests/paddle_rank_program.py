@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
 
@@ -19,8 +20,7 @@ class TestDevice:
     """What a trainer needs of a device."""
 
     __test__ = False
-    torch_device = None
-    paddle_place = "cpu"
+    places = MappingProxyType({"paddle": "cpu"})
     collective_backend = "gloo"
 
 

@@ -55,10 +55,9 @@ class TestDevice:
     """What a trainer needs of a device."""
 
     __test__ = False
-    paddle_place = None
 
     def __init__(self, torch_device):
-        self.torch_device = torch_device
+        self.places = {"torch": torch_device}
         self.collective_backend = backend_of(torch_device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -47,10 +48,8 @@ class Bound:
 
     error: str | None = None
     """What binding it raised; nothing else is known then."""
-    torch_device: str | None = None
-    """As the device gives it."""
-    paddle_place: str | None = None
-    """As the device gives it."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """As the device gives them, by runtime."""
     collective_backend: str = ""
     """As the device gives it."""
     backends: tuple[str, ...] = ()

@@ -110,7 +110,7 @@ VENDOR = {
     "readings-are-cheap": fault(first("llmperf_query_memory(devices)", "time.sleep(0.6)")),
     "readings-repeat": fault(("float(len(CALLS))", "1e6 - len(CALLS)")),
     "device-can-be-bound": fault(first("llmperf_setup_device(plan, local_rank)", "raise OSError('device busy')")),
-    "device-names-its-places": fault(('torch_device = "cpu"', "torch_device = None")),
+    "device-names-its-places": fault(('places = MappingProxyType({"torch": "cpu"})', "places = {}")),
     "events-can-be-made": fault(method("event(self)", "raise OSError('no events')")),
     "asking-an-event-does-not-wait": fault(method("ready(self)", "time.sleep(0.2)")),
     "synchronize-blocks": fault(("        return True\n", "        return time.perf_counter() > self.at + 0.1\n")),

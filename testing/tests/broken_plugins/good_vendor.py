@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace  # noqa: F401
 from pathlib import Path
+from types import MappingProxyType
 
 from llmperf import hookimpl
 from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
@@ -74,8 +75,7 @@ class AcmeEvent:
 
 
 class AcmeDevice:
-    torch_device = "cpu"
-    paddle_place = None
+    places = MappingProxyType({"torch": "cpu"})
     collective_backend = "gloo"
     closed = False
 

@@ -39,7 +39,7 @@ def torch(monkeypatch):
 
 def test_an_npu(torch):
     with llmperf_setup_device(None, 3) as device:
-        assert (device.torch_device, device.paddle_place, device.collective_backend) == ("npu:3", None, "hccl")
+        assert (device.places, device.collective_backend) == ({"torch": "npu:3"}, "hccl")
         first, second = device.event(), device.event()
         assert second.ready()
         assert second.seconds_since(first) == 0.25

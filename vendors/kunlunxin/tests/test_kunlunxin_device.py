@@ -71,7 +71,7 @@ def test_xpytorch_shows_a_card_as_a_cuda_device(monkeypatch, calls, event):
     torch = SimpleNamespace(cuda=namespace(calls, event), ones=lambda *shape, device: Matrix())
     fresh(monkeypatch, torch=torch, torch_xmlir=SimpleNamespace())
     with llmperf_setup_device(plan_for("torch"), 3) as device:
-        assert (device.torch_device, device.paddle_place, device.collective_backend) == ("cuda:3", None, "nccl")
+        assert (device.places, device.collective_backend) == ({"torch": "cuda:3"}, "nccl")
         first = device.event()
         time.sleep(0.01)
         assert 0.008 < device.event().seconds_since(first) < 5  # also where the runtime's own tell 0
@@ -103,7 +103,7 @@ def test_paddle_sees_an_xpu(monkeypatch, calls):
     paddle = SimpleNamespace(device=device, set_device=lambda place: calls.append(place), ones=lambda shape: Matrix())
     fresh(monkeypatch, paddle=paddle, torch=None)
     with llmperf_setup_device(plan_for("paddle"), 2) as found:
-        assert (found.torch_device, found.paddle_place, found.collective_backend) == (None, "xpu:2", "bkcl")
+        assert (found.places, found.collective_backend) == ({"paddle": "xpu:2"}, "bkcl")
         found.reset_peak_memory()
     assert calls[0] == "xpu:2"
     assert calls[-3:] == [("reset", 2), ("reset", 2), ("empty_cache",)]

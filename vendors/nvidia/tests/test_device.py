@@ -30,7 +30,7 @@ def test_events_and_synchronise() -> None:
     import torch
 
     with load_for("nvidia", None).ask("llmperf_setup_device", plan=None, local_rank=0) as device:
-        square = torch.rand(8192, 8192, device=device.torch_device)
+        square = torch.rand(8192, 8192, device=device.places["torch"])
         device.synchronize()
         first = device.event()
         start = time.perf_counter()
@@ -50,7 +50,7 @@ def test_peak_memory_rises_and_begins_anew() -> None:
     with load_for("nvidia", None).ask("llmperf_setup_device", plan=None, local_rank=0) as device:
         device.reset_peak_memory()
         before = device.peak_memory_bytes()
-        block = torch.empty(2**28, dtype=torch.uint8, device=device.torch_device)
+        block = torch.empty(2**28, dtype=torch.uint8, device=device.places["torch"])
         assert device.peak_memory_bytes() - before >= 2**28
         assert device.peak_reserved_bytes() >= device.peak_memory_bytes()
         del block

@@ -42,7 +42,7 @@ def calls(monkeypatch):
 def test_a_paddle_framework_gets_paddles_device(calls):
     plan = SimpleNamespace(needs=SimpleNamespace(runtime="paddle"))
     with llmperf_setup_device(plan, 3) as device:
-        assert (device.torch_device, device.paddle_place, device.collective_backend) == (None, "gpu:3", "nccl")
+        assert (device.places, device.collective_backend) == ({"paddle": "gpu:3"}, "nccl")
         first, second = device.event(), device.event()
         assert second.ready()
         assert second.seconds_since(first) == 0.25

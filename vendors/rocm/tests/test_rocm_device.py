@@ -42,7 +42,7 @@ def torch(monkeypatch):
 
 def test_a_gpu_is_a_cuda_device_of_torch(torch):
     with llmperf_setup_device(None, 3) as device:
-        assert (device.torch_device, device.paddle_place, device.collective_backend) == ("cuda:3", None, "nccl")
+        assert (device.places, device.collective_backend) == ({"torch": "cuda:3"}, "nccl")
         first, second = device.event(), device.event()
         assert second.ready()
         assert second.seconds_since(first) == 0.25

@@ -132,14 +132,15 @@ class DeviceEvent(Protocol):
 class Device(Protocol):
     """One rank's device, bound by `llmperf_setup_device`; a context manager.
 
-    `torch_device` is what `torch.device(...)` takes, `paddle_place` what `paddle.set_device(...)` takes; None where the
-    vendor does not support that runtime. A device whose allocator keeps more than it hands out may also have a method
-    `peak_reserved_bytes()`, which gives what it has taken since the last reset, at most.
+    A device whose allocator keeps more memory than it hands out may also have a method `peak_reserved_bytes()`, which
+    returns the most bytes that it has taken from the device since the last reset.
     """
 
-    torch_device: str | None
-    paddle_place: str | None
+    places: Mapping[str, str]
+    """How each tensor library that the vendor supports names the device, by the names in `Offers.runtimes`:
+    `{"torch": "cuda:0", "paddle": "gpu:0"}`."""
     collective_backend: str
+    """As in `Offers.collective_backend`."""
 
     def event(self) -> DeviceEvent:
         """Mark the present end of the device's queue."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -76,18 +76,19 @@ class AcceleratorDevice:
         index: int,
         *,
         collective_backend: str,
-        torch_device: str | None = None,
-        paddle_place: str | None = None,
+        places: Mapping[str, str],
         make_event: Callable[..., Any],
     ) -> None:
-        """`index` as the runtime counts. `make_event` is the runtime's event class, and takes `enable_timing`."""
+        """`index` as the runtime counts, `places` as in `Device.places`.
+
+        `make_event` is the runtime's event class, and takes `enable_timing`.
+        """
         self._runtime: Any = runtime
         self._index = index
         self._make_event = make_event
         self._events_tell_time = True
         self.collective_backend = collective_backend
-        self.torch_device = torch_device
-        self.paddle_place = paddle_place
+        self.places = places
 
     def event(self) -> RuntimeEvent | BlockingEvent:
         """Mark the present end of the current stream."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 
 from llmperf_stub.torch.distributed import reached
 
@@ -18,8 +19,7 @@ class StubEvent:
 
 
 class StubDevice:
-    torch_device = None
-    paddle_place = None
+    places = MappingProxyType({})
     collective_backend = "none"
 
     pending = None

@@ -32,7 +32,7 @@ def bind(local_rank: int) -> AcceleratorDevice:
     runtime.set_device(local_rank)
     place = f"{NAMESPACE}:{local_rank}"
     device = AcceleratorDevice(
-        runtime, local_rank, collective_backend=COLLECTIVES, torch_device=place, make_event=runtime.Event
+        runtime, local_rank, collective_backend=COLLECTIVES, places={"torch": place}, make_event=runtime.Event
     )
     matrix = torch.ones(SIDE, SIDE, device=place)
     device.check_events(lambda: matrix @ matrix)

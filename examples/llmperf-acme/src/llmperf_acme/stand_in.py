@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo, Offers, Probe
@@ -61,8 +61,7 @@ class Now:
 class StandIn:
     """The host CPU in a device's place."""
 
-    torch_device: str | None = "cpu"
-    paddle_place: str | None = None
+    places: Mapping[str, str] = MappingProxyType({"torch": "cpu"})
     collective_backend = "gloo"
 
     def event(self) -> Now:

@@ -30,9 +30,12 @@ class PaddleTrainer:
     """A model in Paddle with its data and optimiser; a context manager."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
-        if device.paddle_place is None:
-            raise PluginError("the vendor's device names no paddle_place; choose a framework of another runtime")
-        paddle.set_device(device.paddle_place)
+        if "paddle" not in device.places:
+            named = ", ".join(device.places) or "no runtime"
+            raise PluginError(
+                f"the vendor's device has no place for paddle, only for {named}; choose another framework"
+            )
+        paddle.set_device(device.places["paddle"])
         self._plan = plan
         self._rank = int(os.environ["RANK"])
         allow_tf32(plan.spec)

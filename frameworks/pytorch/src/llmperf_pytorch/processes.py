@@ -27,9 +27,10 @@ _stores: list[torch.distributed.Store] = []
 
 def torch_device(device: Device) -> torch.device:
     """Where this rank's tensors go; PluginError if the vendor has no place for torch's."""
-    if device.torch_device is None:
-        raise PluginError("the vendor's device names no torch_device; choose a framework of another runtime")
-    return torch.device(device.torch_device)
+    if "torch" not in device.places:
+        named = ", ".join(device.places) or "no runtime"
+        raise PluginError(f"the vendor's device has no place for torch, only for {named}; choose another framework")
+    return torch.device(device.places["torch"])
 
 
 def set_timeouts(plan: Plan) -> datetime.timedelta:

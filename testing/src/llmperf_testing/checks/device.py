@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmperf_testing.check import Skip, require
 from llmperf_testing.checks.environment import environment_is_text
-from llmperf_testing.checks.probe import RUNTIMES, offers_can_be_used, require_line
+from llmperf_testing.checks.probe import offers_can_be_used, require_line
 from llmperf_testing.observations import Bound
 from llmperf_testing.vendor import VendorSubject
 
@@ -26,12 +26,13 @@ def device_names_its_places(subject: VendorSubject) -> None:
     """It names where tensors go for a runtime that the vendor offers, and the collectives that the probe tells of."""
     subject.rests_on(device_can_be_bound)
     bound, offers = subject.bound, subject.probe.offers
-    places = dict(zip(RUNTIMES, (bound.torch_device, bound.paddle_place), strict=True))
     real = any(one.kind == "accelerator" for one in subject.probe.devices) and not subject.probe.simulated
-    require(not (real and bound.torch_device == "cpu"), "an accelerator computes on torch's cpu: say simulated = True")
-    named = [runtime for runtime in offers.runtimes if places.get(runtime)]
-    ours = [runtime for runtime in offers.runtimes if runtime in places]
-    require(named or not ours, f"it offers {', '.join(ours)}, but torch_device and paddle_place are None")
+    require(
+        not (real and bound.places.get("torch") == "cpu"),
+        "an accelerator computes on torch's cpu: say simulated = True",
+    )
+    named = [runtime for runtime in offers.runtimes if bound.places.get(runtime)]
+    require(named, f"it offers {', '.join(offers.runtimes)}, but places has {', '.join(bound.places) or 'no entry'}")
     require_line(bound.collective_backend, "collective_backend")
     expected = offers.collective_backend
     named_there = {part.rpartition(":")[2] for part in expected.lower().split(",")}  # such as cpu:gloo,cuda:nccl

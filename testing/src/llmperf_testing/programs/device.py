@@ -40,11 +40,10 @@ def seen(plan: Plan, plugins: Plugins) -> Bound:
     """From binding to closing, as far as it goes."""
     try:
         device: Device = plugins.ask("llmperf_setup_device", plan=plan, local_rank=0)
-        if not hasattr(device, "torch_device"):
+        if not hasattr(device, "places"):
             return Bound(error=f"nothing, and gave {device!r}; expected a Device"[:300])
         known = Bound(
-            torch_device=device.torch_device,
-            paddle_place=device.paddle_place,
+            places=dict(device.places),
             collective_backend=device.collective_backend,
         )
     except Exception as error:

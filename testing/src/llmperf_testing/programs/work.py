@@ -78,10 +78,10 @@ def work_for(device: Device, kind: str) -> Work:
     """Work for a device of a kind; Skip if there is no way to give it any."""
     if kind == "cpu":
         return HostWork()
-    if device.torch_device is None:
-        raise Skip("it names no torch_device, and the kit gives work through torch only")
+    if "torch" not in device.places:
+        raise Skip("the device has no place for torch, and the kit gives work through torch only")
     try:
         import torch  # noqa: F401
     except ImportError:
         raise Skip("torch is not installed, through which the kit gives work") from None
-    return TorchWork(device.torch_device, device)
+    return TorchWork(device.places["torch"], device)

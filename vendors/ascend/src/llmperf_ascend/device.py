@@ -22,6 +22,6 @@ def npu_device(local_rank: int) -> AcceleratorDevice:
         torch.npu,
         local_rank,
         collective_backend="hccl",
-        torch_device=f"npu:{local_rank}",
+        places={"torch": f"npu:{local_rank}"},
         make_event=torch.npu.Event,
     )

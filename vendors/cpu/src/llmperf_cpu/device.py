@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -32,8 +33,7 @@ class HostEvent:
 class CpuDevice:
     """One rank on the host CPU."""
 
-    torch_device: str | None = "cpu"
-    paddle_place: str | None = "cpu"
+    places: Mapping[str, str] = MappingProxyType({"torch": "cpu", "paddle": "cpu"})
     collective_backend = "gloo"
 
     def event(self) -> HostEvent:

@@ -25,7 +25,7 @@ def xpytorch_device(plan: Plan | None, local_rank: int) -> AcceleratorDevice:
 
     torch.cuda.set_device(local_rank)
     device = AcceleratorDevice(
-        torch.cuda, local_rank, collective_backend=where[1], torch_device=where[0], make_event=torch.cuda.Event
+        torch.cuda, local_rank, collective_backend=where[1], places={"torch": where[0]}, make_event=torch.cuda.Event
     )
     matrix = torch.ones(SIDE, SIDE, device=where[0])
     device.check_events(lambda: matrix @ matrix)

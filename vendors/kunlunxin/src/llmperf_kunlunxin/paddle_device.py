@@ -21,7 +21,7 @@ def paddle_device(local_rank: int) -> AcceleratorDevice:
         paddle.device.xpu,
         local_rank,
         collective_backend="bkcl",
-        paddle_place=place,
+        places={"paddle": place},
         make_event=paddle.device.Event,
     )
     matrix = paddle.ones([SIDE, SIDE])

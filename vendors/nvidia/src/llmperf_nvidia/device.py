@@ -13,7 +13,6 @@ def cuda_device(local_rank: int) -> AcceleratorDevice:
         torch.cuda,
         local_rank,
         collective_backend="nccl",
-        torch_device=f"cuda:{local_rank}",
-        paddle_place=f"gpu:{local_rank}",
+        places={"torch": f"cuda:{local_rank}", "paddle": f"gpu:{local_rank}"},
         make_event=torch.cuda.Event,
     )

@@ -14,6 +14,6 @@ def paddle_device(local_rank: int) -> AcceleratorDevice:
         paddle.device.cuda,
         local_rank,
         collective_backend="nccl",
-        paddle_place=place,
+        places={"paddle": place},
         make_event=paddle.device.Event,
     )

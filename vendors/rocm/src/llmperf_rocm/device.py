@@ -16,6 +16,6 @@ def rocm_device(local_rank: int) -> AcceleratorDevice:
         torch.cuda,
         local_rank,
         collective_backend="nccl",
-        torch_device=f"cuda:{local_rank}",
+        places={"torch": f"cuda:{local_rank}"},
         make_event=torch.cuda.Event,
     )
