@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         Workload,
     )
 
+    Logged = LoggedStep | LoggedFacts | LoggedFailure
+
 PROJECT = "llmperf"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -238,17 +240,17 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 
 @hookspec(firstresult=True)
-def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
+def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     """Called in each rank's watcher for each line that its external script prints, to find steps and other facts.
 
-    The framework owns it, and only one that plans a `Script` needs it. None: the line tells nothing. Tokens, the time a
-    line came and what is measured are the core's.
+    The framework owns it, and only one that plans a `Script` needs it. A line may hold several answers; None means that
+    it holds none. The core adds when the line arrived, and derives step times where the script prints none.
 
     >>> @llmperf.hookimpl
     ... def llmperf_parse_log(line):
     ...     words = line.split()
     ...     if words[:1] == ["step"]:
-    ...         return LoggedStep(step=int(words[1]), seconds=float(words[2]), loss=float(words[3]))
+    ...         return LoggedStep(step=int(words[1]), loss=float(words[2]))
     ...     return None
     """
     raise NotImplementedError

@@ -16,7 +16,7 @@ rank, last = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]) - 1
 steps, fault = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "none"
 
 
-HELD_BACK = {"at the end": 10**9, "at the end, untimed": 10**9, "in blocks": steps * 2 // 3}.get(fault, 1)
+HELD_BACK = steps * 2 // 3 if fault == "in blocks" else 1
 """Lines that are written at once."""
 held = []
 
@@ -35,11 +35,8 @@ def write_held():
 
 
 def step_line(step, loss):
-    seconds = {"lies": 9.0, "negative": -1.0, "endless": "nan", "wordy": "soon", "at the end, untimed": 0.0}.get(
-        fault, SECONDS
-    )
-    word = {"silent": "ran", "odd answer": "odd"}.get(fault, "did")
-    return f"{word} {step + {'from zero': 0, 'from two': 2}.get(fault, 1)} {seconds} {loss}"
+    seconds = {"lies": 9.0, "wordy": "soon"}.get(fault, SECONDS)
+    return f"{'ran' if fault == 'silent' else 'did'} {step + 1} {seconds} {loss}"
 
 
 def main():
@@ -53,10 +50,7 @@ def main():
         time.sleep(SECONDS)
         if step == LATE:
             meet(fault)
-        if fault == "each fifth" and step % 5 != 0:
-            continue
-        if fault != "gap" or step != LATE:
-            tell(step_line(step, 10 / (step + 1)))
+        tell(step_line(step, 10 / (step + 1)))
     write_held()
     print(f"held {2000 + rank} 1.5", flush=True)
 

@@ -1,4 +1,4 @@
-"""The steps of an external script as records of one rank, held to the plan."""
+"""The steps of an external script: checked against the plan and recorded as steps of one rank."""
 
 from __future__ import annotations
 
@@ -13,103 +13,139 @@ from llmperf.measuring.moment import Moment
 from llmperf.measuring.script_output import Line
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.plan import Plan
-from llmperf.types.records import LoggedStep, StepRecord
+from llmperf.types.records import LoggedStep, StepClock, StepRecord
 
 AT_ONCE_SECONDS = 0.001
-"""Lines that come closer than this were held back and came in one block, unless steps are as short."""
+"""Lines that arrive closer together than this were buffered and written in one block, unless steps are as short."""
 LATE_SECONDS = 0.1
-"""What a busy host may hold a line back."""
+"""Delay of a line on a busy host."""
 LATE_SHARE = 0.02
-"""Of the steps' own times, which a script prints with few digits."""
+"""Rounding of step times that a script prints with few digits, as a share of their sum."""
 
 Enter = Callable[[Literal["warming up", "measuring", "evaluating"], Moment], None]
 
 
 class ScriptSteps:
-    """Records each step once and in order, and keeps the window between the arrivals of the lines at its edges."""
+    """Records each step once, in order, and measures the window between the arrivals of the lines at its edges.
 
-    def __init__(self, plan: Plan, rank: int, recorder: Recorder, enter: Enter) -> None:
+    `began` is the moment at which the script was started; `who` names the plugin in messages.
+    """
+
+    def __init__(self, plan: Plan, rank: int, recorder: Recorder, enter: Enter, began: Moment, who: str) -> None:
         self._contract = plan.spec.contract
-        self._tokens = plan.batch.tokens_per_step
+        self._batch = plan.batch
         self._rank = rank
         self._recorder = recorder
         self._enter = enter
-        self._begin = self._end = Moment(0.0, 0.0)
+        self._who = who
+        self._begin = self._end = began
         self._own_seconds = self._hasty_seconds = 0.0
         self._hasty = self._skipped = 0
+        self.clock: StepClock = "script"
+        """Where the measured step times come from."""
         self.done = 0
-        """Steps so far."""
+        """Steps recorded so far."""
 
     @property
     def missing(self) -> int:
-        """Steps that have not been told of yet."""
+        """Planned steps that have not been recorded yet."""
         return self._contract.steps - self.done
 
-    def take_line(self, step: LoggedStep, line: Line) -> None:
-        """A step that this rank's own output tells of; one that came before is passed over.
+    def early_end(self) -> str:
+        """The message for a script that ends with status 0 before its last step: rank, phase, steps done."""
+        phase = (
+            "building" if not self.done else "measuring" if self.done >= self._contract.warmup_steps else "warming up"
+        )
+        done = f"after {self.done} of {self._contract.steps} steps"
+        return f"{self._who}: the script of rank {self._rank} ended with status 0 while {phase}, {done}"
 
-        RunFailed if a step is missing before it or it is one too many; NonfiniteLoss if its loss is no number.
+    def take_line(self, step: LoggedStep, line: Line) -> None:
+        """Record a step that this rank's own output reports; a repeated step is ignored.
+
+        RunFailed if a step is missing before it, if it is one too many, or if its tokens are not the plan's;
+        NonfiniteLoss if its loss is NaN or infinite.
         """
         if step.step <= self.done:
             return
-        if self.done == self._contract.steps:
-            raise RunFailed(f"the script goes on after the last of {self.done} steps")
-        if step.step > self.done + 1:
-            told = f"the script tells of step {step.step} after {self.done} of {self._contract.steps} steps"
-            raise RunFailed(f"{told}; expected step {self.done + 1}: each step is reported, and the first is step 1")
+        self._check(step)
+        seconds = self._step_seconds(step, line.moment)
         self._note_haste(step, line.moment)
-        self._set_edges(step, line.moment)
-        self._write(self._record(step, line.moment))
+        if step.step == self._contract.warmup_steps:
+            self._begin = line.moment
+        elif step.step == 1 and self._contract.warmup_steps == 0:
+            self._begin = line.moment.earlier(seconds)
+        self._end = line.moment
+        self._write(self._record(step, line.moment, seconds))
         if step.loss is not None and not math.isfinite(step.loss):
             raise NonfiniteLoss(f"the loss of step {step.step} is {step.loss}")
 
     def take_record(self, record: StepRecord) -> None:
-        """A step that another rank has told of: this rank did it too, and its tokens are counted there."""
+        """Record a step that the reporting rank has recorded: this rank did it too; its tokens are counted there."""
         if record.step == self.done + 1:
-            now = self._begin = self._end = Moment.now()  # the clocks of the rank that printed it may be another host's
-            told = replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None)
-            self._write(replace(told, at=now.at, monotonic=now.monotonic))
+            now = self._begin = self._end = Moment.now()  # the reporting rank may run on another host, by other clocks
+            own = replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None)
+            self._write(replace(own, at=now.at, monotonic=now.monotonic))
 
     def window(self) -> Window:
-        """The measured steps; RunFailed if the script ended before its last step, or told of many at once."""
+        """The measured steps; RunFailed if the script ended before its last step or printed steps in blocks."""
         steps, warmup = self._contract.steps, self._contract.warmup_steps
-        if self.done < steps:
-            raise RunFailed(f"the script ended well after {self.done} of {steps} steps")
+        if self.missing:
+            raise RunFailed(self.early_end())
         measured, seconds = steps - warmup, max(0.0, self._end.monotonic - self._begin.monotonic)
         self._check_flushed(measured, seconds)
-        return Window(steps=measured, tokens=(measured - self._skipped) * self._tokens, seconds=seconds)
+        return Window(steps=measured, tokens=(measured - self._skipped) * self._batch.tokens_per_step, seconds=seconds)
+
+    def _check(self, step: LoggedStep) -> None:
+        """RunFailed for a step that the plan does not have next, or for other tokens than the plan's."""
+        if not self.missing:
+            raise RunFailed(f"{self._who}: the script continues after the last of {self.done} steps")
+        if step.step > self.done + 1:
+            reported = f"the script reports step {step.step} after {self.done} of {self._contract.steps} steps"
+            expected = f"expected step {self.done + 1}: each step is reported, and the first is step 1"
+            raise RunFailed(f"{self._who}: {reported}; {expected}")
+        planned = self._batch.tokens_per_step
+        if step.tokens is not None and step.tokens != planned:
+            product = f"global batch {self._batch.global_batch} x {self._batch.seq_len} tokens"
+            found = f"the script trained {step.tokens}"
+            raise RunFailed(f"{self._who}: tokens of step {step.step}: expected {planned} ({product}), {found}")
+        if step.step == 1 and step.seconds is None and self._contract.warmup_steps == 0:
+            raise RunFailed(
+                f"{self._who}: the script prints no step times, so the beginning of step 1 is unknown:"
+                " expected at least 1 warm-up step; nearest: --set warmup_steps=1"
+            )
+
+    def _step_seconds(self, step: LoggedStep, moment: Moment) -> float:
+        """The script's own time of the step, or else the time since the line before (the start, for step 1)."""
+        if step.seconds is not None:
+            return step.seconds
+        if step.step > self._contract.warmup_steps:
+            self.clock = "line arrivals"
+        return max(0.0, moment.monotonic - self._end.monotonic)
 
     def _note_haste(self, step: LoggedStep, moment: Moment) -> None:
-        """Of the measured steps: what they took, and which of them came at once with the step before."""
+        """Of the measured steps: add up the script's times, and count lines that arrived with the line before."""
         if step.step <= self._contract.warmup_steps:
             return
-        self._own_seconds += step.seconds
+        own_seconds = step.seconds or 0.0
+        self._own_seconds += own_seconds
         gap = moment.monotonic - self._end.monotonic
         if step.step > 1 and gap < AT_ONCE_SECONDS:
             self._hasty += 1
-            self._hasty_seconds += step.seconds if gap < step.seconds / 2 else 0.0
+            self._hasty_seconds += own_seconds if gap < own_seconds / 2 else 0.0
 
     def _check_flushed(self, measured: int, seconds: float) -> None:
-        """RunFailed if lines came in blocks and the window is shorter than its steps, or these tell no time."""
+        """RunFailed if lines arrived in blocks and the window is shorter than its steps, or no clock can tell."""
         missing = self._own_seconds - seconds
         short = missing > max(LATE_SECONDS, LATE_SHARE * self._own_seconds) and self._hasty_seconds > missing / 2
-        blind = self._own_seconds < measured * AT_ONCE_SECONDS and self._hasty > measured / 2
-        if short or blind:
+        untimed = self._own_seconds < measured * AT_ONCE_SECONDS and self._hasty > measured / 2
+        if short or untimed:
+            own = f", its steps took {self._own_seconds:.3g} s by the script's clock" if self._own_seconds else ""
             raise RunFailed(
-                f"{self._hasty} of {measured} measured steps were told at once with the step before: the window is"
-                f" {seconds:.3g} s, its steps took {self._own_seconds:.3g} s by the script's clock;"
-                " flush each line as it is printed, as python -u does"
+                f"{self._who}: {self._hasty} of {measured} measured steps arrived together with the step before:"
+                f" the window is {seconds:.3g} s{own}; flush each line as it is printed, as python -u does"
             )
 
-    def _set_edges(self, step: LoggedStep, moment: Moment) -> None:
-        """The window begins with the last warm-up line; without one, as long before the first as that step took."""
-        if step.step == self._contract.warmup_steps:
-            self._begin = moment
-        elif step.step == 1 and self._contract.warmup_steps == 0:
-            self._begin = moment.earlier(step.seconds)
-        self._end = moment
-
-    def _record(self, step: LoggedStep, moment: Moment) -> StepRecord:
+    def _record(self, step: LoggedStep, moment: Moment, seconds: float) -> StepRecord:
         loss, nonfinite = finite(step.loss)
         return StepRecord(
             rank=self._rank,
@@ -117,8 +153,8 @@ class ScriptSteps:
             measured=step.step > self._contract.warmup_steps,
             at=moment.at,
             monotonic=moment.monotonic,
-            step_seconds=step.seconds,
-            tokens=self._tokens,
+            step_seconds=seconds,
+            tokens=self._batch.tokens_per_step,
             loss=loss,
             nonfinite=nonfinite,
             grad_norm=finite(step.grad_norm)[0],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmperf.errors import PluginError
+from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
 from llmperf.measuring.moment import Moment
@@ -134,6 +134,14 @@ def peak_reserved_bytes(device: Device) -> int | None:
     """What the device's allocator has taken at most, for those devices that tell."""
     tell: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
     return tell() if tell is not None else None
+
+
+def check_parameters(built: int, plan: Plan, who: str) -> None:
+    """RunFailed if a model of `built` parameters is trained and the plan has another; `who` names what built it."""
+    if built != plan.flops.parameters:
+        model = plan.spec.model
+        expected = f"expected {plan.flops.parameters:,} ({model.name}, family {model.family!r})"
+        raise RunFailed(f"{who} built a model of {built:,} parameters, {expected}: another model than the plan's")
 
 
 def plugins_of(plan: Plan) -> Plugins:

@@ -1,4 +1,4 @@
-"""What a reader of a result should know where an external script trained."""
+"""Notes in the result of an external script: how its times were made."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from collections.abc import Iterator
 from llmperf.runfolder.contents import RunRecords
 
 MAX_DISAGREEMENT = 0.1
-"""Of the window: more than lines that come late can explain."""
+"""Share of the window by which the script's clock may differ from ours; lines that arrive late explain less."""
+WINDOW = "the measured window, and so the throughput, is between the arrivals of its lines by llmperf's clock"
 
 
 def script_notes(records: RunRecords) -> Iterator[str]:
-    """How the times were made, and whether the script's clock and ours grossly disagree; nothing without a script."""
+    """How times were made, and whether the script's clock and ours disagree; nothing without a script."""
     script = records.plan.script
     if script is None:
         return
-    yield (
-        "step times, losses and peak memory are what the external script printed; the measured window, and so the"
-        " throughput, is between the arrivals of its lines by llmperf's clock"
-    )
-    window = next((one.window_seconds for one in records.ranks if one.rank == script.step_rank), 0.0)
-    printed = sum(one.step_seconds for one in records.steps if one.rank == script.step_rank and one.measured)
+    reporting = next((rank for rank in records.ranks if rank.rank == script.step_rank), None)
+    if reporting is not None and reporting.step_clock == "line arrivals":
+        yield (
+            "losses and peak memory are what the external script printed; it printed no step times: these are the times"
+            f" between its lines; {WINDOW}"
+        )
+        return
+    yield f"step times, losses and peak memory are what the external script printed; {WINDOW}"
+    window = reporting.window_seconds if reporting is not None else 0.0
+    printed = sum(step.step_seconds for step in records.steps if step.rank == script.step_rank and step.measured)
     if window and abs(printed - window) > MAX_DISAGREEMENT * window:
         yield (
             f"the script's step times sum to {printed:.4g} s, its lines came over {window:.4g} s:"

@@ -117,41 +117,49 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
-    """A step as an external script prints it. Who did it, when, on how many tokens, measured or not: the core says."""
+    """A step as an external script prints it. The core adds the rank, the moment and whether the step is measured."""
 
     step: Positive
     """From 1."""
-    seconds: NonNegative
-    """By the script's own stopwatch."""
     loss: float | None
-    """Mean cross entropy per token of the whole step, in nats; NaN or infinite where the script says so; None where it
-    gives none."""
+    """Mean cross entropy per token of the whole step, in nats; NaN or infinite where the script prints that; None where
+    it prints none."""
+    seconds: NonNegative | None = None
+    """By the script's own clock; None where it prints no time: the core then uses the time since the line before."""
+    tokens: Count | None = None
+    """Tokens of the whole step, over all ranks, held against the plan; None where the script does not print them."""
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None where the script does not print it."""
     skipped: bool | None = None
-    """Whether the script left the update out because gradients were not finite; None where it does not print it."""
+    """Whether the script skipped the update because gradients were not finite; None where it does not print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedFacts:
-    """What else a rank's output tells of that rank."""
+    """Other facts in a rank's output, about that rank."""
 
     peak_memory_bytes: Count | None = None
-    """Most it has held so far."""
+    """Highest memory use of the rank so far."""
+    parameters: Positive | None = None
+    """Parameters of the whole model, held against the plan; tied ones count once, adapters do not count."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions it runs with."""
+    """Versions of packages, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedFailure:
-    """The exception that ends a rank's script, told before it ends."""
+    """The exception that ends a rank's script, printed before the script ends."""
 
     exception: str
     """Name of its type."""
     message: str
-    """What it says."""
+    """Its message."""
     traceback: str = ""
     """As Python prints it."""
+
+
+StepClock = Literal["device events", "script", "line arrivals"]
+"""Where step times come from: the device's events, what an external script prints, or when its lines arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +176,8 @@ class RankRecord:
     """Tokens this rank trained on in the window, those of skipped steps not counted."""
     window_seconds: NonNegative
     """Wall time of the measured steps between two synchronised edges."""
+    step_clock: StepClock = "device events"
+    """Where the times of the measured steps come from."""
     peak_memory_bytes: Count | None
     """Most this rank held in the window; None where it cannot be known."""
     peak_reserved_bytes: Count | None = None

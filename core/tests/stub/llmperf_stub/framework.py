@@ -15,11 +15,17 @@ def llmperf_build_trainer(plan, device):
 def llmperf_parse_log(line):
     words = line.split()
     if words[:1] == ["did"]:
-        return LoggedStep(step=int(words[1]), seconds=float(words[2]), loss=float(words[3]), grad_norm=float(words[3]))
-    if words[:1] == ["odd"]:
-        return tuple(words)
+        loss = float(words[3])
+        seconds = None if words[2] == "-" else float(words[2])
+        tokens = int(words[4]) if len(words) > 4 else None
+        step = LoggedStep(step=int(words[1]), seconds=seconds, loss=loss, grad_norm=loss, tokens=tokens)
+        return (step, *answers_of(words[5:])) if words[5:] else step
+    return answers_of(words)
+
+
+def answers_of(words):
     if words[:1] == ["held"]:
-        return LoggedFacts(peak_memory_bytes=int(words[1]), packages={"script": words[2]})
+        return (LoggedFacts(peak_memory_bytes=int(words[1]), packages={"script": words[2]}),)
     if words[:1] == ["failed"]:
-        return LoggedFailure(exception=words[1], message=" ".join(words[2:]))
-    return None
+        return (LoggedFailure(exception=words[1], message=" ".join(words[2:])),)
+    return ()
