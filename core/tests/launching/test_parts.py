@@ -22,7 +22,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.recorder import Recorder
 from llmperf.running.launched import find_launcher, run_plan
-from llmperf.types import DeviceSample, MemorySample, PhaseRecord, Result, StepRecord
+from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
 
 
 def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
@@ -77,7 +77,11 @@ def test_of_the_environment_only_named_variables_are_kept():
         "XPU_CREDENTIALS": "x",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    kept = recorded_environment(environment)
+    facts = Facts(
+        environment_names=("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
+        environment_prefixes=("NCCL_", "FLAGS_", "TORCH_NCCL_", "XPU_"),
+    )
+    kept = recorded_environment(environment, facts)
     expected = {"NCCL_DEBUG": "INFO", "NCCL_X": "?" * 200, "OMP_NUM_THREADS": "4", "TOKENIZERS_PARALLELISM": "false"}
     assert kept == expected
 
@@ -86,7 +90,7 @@ def test_what_plugins_set_for_the_ranks_is_recorded_whatever_its_name(monkeypatc
     monkeypatch.setenv("SECRET_TOKEN", "x")
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     planned = {"ZEPHYR_FAST_MATH": "1", "OMP_NUM_THREADS": "2", "ZEPHYR_AUTH": "x"}
-    kept = this_host(planned).environment
+    kept = this_host(planned, Facts(environment_names=("OMP_NUM_THREADS",))).environment
     assert (kept["ZEPHYR_FAST_MATH"], kept["OMP_NUM_THREADS"]) == ("1", "2")
     assert not {"SECRET_TOKEN", "ZEPHYR_AUTH"} & kept.keys()
 

@@ -45,11 +45,12 @@ class Patience(NamedTuple):
 class Controller:
     """One run's processes on this machine."""
 
-    def __init__(self, run: Path, plan: Plan, launcher: Launcher, tag: str) -> None:
+    def __init__(self, run: Path, plan: Plan, launcher: Launcher, tag: str, waiting_frames: Sequence[str]) -> None:
         self._run = run
         self._plan = plan
         self._tag = tag
         self._launcher = launcher
+        self._waiting_frames = waiting_frames
         self._port = free_port()
         self._commands = launcher.commands(node_commands(run, plan, tag, self._port))
         self._agents: list[subprocess.Popen[bytes]] = []
@@ -134,7 +135,7 @@ class Controller:
 
     def _hung(self, seconds: float, patience: Patience) -> None:
         what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
-        self.rank, why = find_hanging(self._run, self._follower.finished_steps)
+        self.rank, why = find_hanging(self._run, self._follower.finished_steps, self._waiting_frames)
         self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:

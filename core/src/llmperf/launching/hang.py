@@ -13,19 +13,6 @@ from llmperf.measuring.loop import MeasuredLoop
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
 
-WAITING = (
-    "torch/distributed/",
-    "torch/nn/parallel/distributed.py",
-    "torch/cuda/__init__.py",
-    "deepspeed/comm/",
-    "paddle/distributed/",
-    "paddle/base/dygraph/tensor_patch_methods.py in backward",
-    "_engine_run_backward",
-    " in synchronize",
-    " in barrier",
-    " in wait",
-)
-"""What the innermost frames of a rank show that waits for the others, or for a device that waits for theirs."""
 LOOP = "llmperf/measuring/loop.py"
 STEPPING = MeasuredLoop._steps.__name__
 """Where the loop calls for steps; elsewhere it only waits for those that the device has not finished."""
@@ -38,7 +25,7 @@ _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent cal
 _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
 
 
-def find_hanging(run: Path, finished_steps: Sequence[int]) -> tuple[int | None, str]:
+def find_hanging(run: Path, finished_steps: Sequence[int], waiting: Sequence[str]) -> tuple[int | None, str]:
     """Have all ranks dump their stacks into their logs; then the rank that hangs, or None, and why it is that one.
 
     It is the one with the fewest finished steps; if several have, the one of those that does not wait for others, or
@@ -50,7 +37,7 @@ def find_hanging(run: Path, finished_steps: Sequence[int]) -> tuple[int | None, 
     if len(behind) == 1:
         more = "" if len(finished_steps) == 1 else "; the others have finished more"
         return behind[0], f"rank {behind[0]} has finished {fewest} steps{more}"
-    busy = [rank for rank in behind if rank in dumps and not is_waiting(dumps[rank])]
+    busy = [rank for rank in behind if rank in dumps and not is_waiting(dumps[rank], waiting)]
     mute = [rank for rank in busy if not dumps[rank]]
     if len(busy) == 1 or (len(mute) == 1 and len(behind) > 1):
         rank = busy[0] if len(busy) == 1 else mute[0]
@@ -102,11 +89,11 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
     return stacks[-1] if stacks else []
 
 
-def is_waiting(dump: str) -> bool:
+def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
     """Whether the main thread waits for other ranks or for the device, as far as its innermost frames tell."""
     stack = main_stack(dump)
     frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
-    return any(mark in frame for frame in frames for mark in WAITING) or _waits_in_loop(stack)
+    return any(mark in frame for frame in frames for mark in waiting) or _waits_in_loop(stack)
 
 
 def _waits_in_loop(stack: Sequence[tuple[str, str]]) -> bool:

@@ -1,4 +1,4 @@
-"""The core's own launchers."""
+"""The core's own launcher, and the facts that hold for any device and any library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING
 from llmperf.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Launcher
+    from llmperf.types import Facts, Launcher
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """Variables of threads, allocators and transports that any run may have, and calls that wait in any library."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_names=(
+            *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MKL_NUM_THREADS"),
+            *("KMP_AFFINITY", "KMP_BLOCKTIME", "LD_PRELOAD"),
+        ),
+        environment_prefixes=("MALLOC_", "UCX_"),
+        waiting_frames=(" in synchronize", " in barrier", " in wait"),
+        packages=("numpy",),
+    )
 
 
 @hookimpl

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.hooks",),
+    "llmperf_facts": ("llmperf.launching.hooks",),
     "llmperf_count_flops": ("llmperf.accounting.hooks",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_reporters": ("llmperf.reporting.hooks",),

@@ -15,27 +15,6 @@ Row = tuple[str, str]
 Line = str | tuple[str, ...]
 """A line as it stands, or a format and the words that are put into it translated."""
 
-NOTABLE_PACKAGES = frozenset(
-    [
-        "torch",
-        "torch_npu",
-        "torch_xmlir",
-        "paddle",
-        "deepspeed",
-        "megatron",
-        "transformers",
-        "peft",
-        "accelerate",
-        "flash_attn",
-        "apex",
-        "triton",
-        "numpy",
-        "datasets",
-        "tokenizers",
-    ]
-)
-"""Those that training speed hangs on: what the document names, of all that the result records."""
-
 
 def render_markdown(result: Result, language: str = "en") -> str:
     """The report of one run; headings in `en` or `zh`. What comes from the result is escaped."""
@@ -133,7 +112,7 @@ def _environment(result: Result) -> Iterator[Line]:
 
 def _dependencies(software: Software) -> list[str]:
     """The notable packages, and how many more the result records."""
-    told = {name: version for name, version in software.packages.items() if name in NOTABLE_PACKAGES}
+    told = {name: version for name, version in software.packages.items() if name in software.notable_packages}
     rest = len(software.packages) - len(told)
     more = [f"{rest} more in result.json"] if rest else []
     return [f"python {software.python}", *_pairs(told.items(), " "), *more]

@@ -93,6 +93,7 @@ def software(records: RunRecords) -> Software:
         kernel=host.kernel if host else "unknown",
         python=python,
         packages=packages,
+        notable_packages=host.notable_packages if host else (),
         environment=host.environment if host else {},
     )
 

@@ -74,7 +74,9 @@ class Host:
     cpu: str | None
     memory_bytes: Positive | None
     environment: Mapping[str, str]
-    """Variables the ranks see, from an allow-list."""
+    """Variables the ranks see: those that plugins name or set."""
+    notable_packages: tuple[str, ...] = ()
+    """Import names of packages whose version affects the training speed, from the plugins."""
     other_cpu_share: NonNegative | None = None
     """Share of the cores that other processes had just before the start; None where unknown."""
     other_processes: Count | None = None

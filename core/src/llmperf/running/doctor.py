@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.cases.readable import check_readable
-from llmperf.errors import PluginImportError, UserError
+from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
 from llmperf.plugins.discovery import PUBLISHED, Found, discover, find
+from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.faults import blaming
 from llmperf.plugins.loading import Plugins, catalogue_problems
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.requirements import unmet_requirements
@@ -35,7 +36,7 @@ def examine() -> list[Diagnosis]:
     for role, name in PUBLISHED:
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
-    return looked + list(_host())
+    return list(dict.fromkeys(looked))
 
 
 def _plugin(found: Found) -> Iterator[Diagnosis]:
@@ -58,6 +59,7 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         yield from _devices(subject, found, plugins)
     else:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
+    yield from _checks(found, plugins)
 
 
 def _mend(found: Found, error: UserError) -> str | None:
@@ -86,11 +88,14 @@ def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis
         yield Diagnosis(f"{subject}, catalogue", "missing", problem)
 
 
-def _host() -> Iterator[Diagnosis]:
-    if any(one.name == "zero" for one in discover()) and shutil.which("g++") is None:
-        yield Diagnosis(
-            "host compiler",
-            "missing",
-            "no g++: framework.optimizer=deepspeed cannot be built",
-            "apt-get install g++",
-        )
+def _checks(found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
+    """The plugin's own checks that find something missing."""
+    try:
+        checks = joined_facts(plugins).doctor_checks
+        for check in checks:
+            with blaming(found, f"doctor check {check.subject!r}"):
+                problem = check.problem()
+            if problem:
+                yield Diagnosis(check.subject, "missing", problem, check.mend)
+    except PluginError as error:
+        yield Diagnosis(f"{found.role} {found.name}", "broken", str(error))

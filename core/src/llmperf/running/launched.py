@@ -25,6 +25,7 @@ from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found
+from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.faults import blaming, who
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
@@ -32,6 +33,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
 from llmperf.types.devices import DeviceSample
+from llmperf.types.facts import Facts
 from llmperf.types.plan import Launcher, Plan
 from llmperf.types.result import Result
 
@@ -57,15 +59,16 @@ def run_plan(
     if not plan.agent:
         raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
     owner, launcher = find_launcher(plugins, plan.launcher)
+    facts = joined_facts(plugins)
     began = Moment.now()
     run = _absolute(run_dir)
     create_run_folder(run, plan)
     with blaming(owner, f"launcher {plan.launcher!r}"):
-        controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}")
+        controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}", facts.waiting_frames)
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, controller, sampler, wakeup, watch, warn, began)
+            ending = _watched(run, plan, facts, controller, sampler, wakeup, watch, warn, began)
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -103,6 +106,7 @@ def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
 def _watched(
     run: Path,
     plan: Plan,
+    facts: Facts,
     controller: Controller,
     sampler: Sampler,
     wakeup: Wakeup,
@@ -111,7 +115,7 @@ def _watched(
     began: Moment,
 ) -> Ending:
     before = sampler.look()
-    json_files.save(run / filenames.MACHINE, replace(this_host(plan.env), **before._asdict()))
+    json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), **before._asdict()))
     if warn is not None:
         for line in before.lines:
             warn(line)

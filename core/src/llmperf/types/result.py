@@ -82,9 +82,11 @@ class Software:
     python: str
     """Version the ranks ran with."""
     packages: Mapping[str, str]
-    """From the ranks: torch, deepspeed, ..."""
+    """Versions of the packages that the ranks imported, by import name."""
+    notable_packages: tuple[str, ...] = ()
+    """Those whose version affects the training speed, as the run's plugins say; reports name these."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables llmperf set for the ranks, from an allow-list."""
+    """Variables the ranks saw: those that the run's plugins name or set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

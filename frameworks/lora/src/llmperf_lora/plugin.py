@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch and peft, and of DeepSpeed where it is installed."""
+    packages = ("peft", "accelerate", "datasets")
+    try:
+        from llmperf_zero.facts import deepspeed_facts
+    except ImportError:
+        from llmperf_pytorch.facts import torch_facts
+
+        return torch_facts(*packages)
+    return deepspeed_facts(*packages)
 
 
 @llmperf.hookimpl

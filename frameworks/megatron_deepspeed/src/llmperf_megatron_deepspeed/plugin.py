@@ -15,6 +15,7 @@ import llmperf
 if TYPE_CHECKING:
     from llmperf.types import (
         Device,
+        Facts,
         LoggedFacts,
         LoggedFailure,
         LoggedStep,
@@ -32,6 +33,14 @@ CHECKOUT = "checkout"
 def llmperf_resources() -> Iterable[Path]:
     """The overlay that brings cases made for another framework to ZeRO-1."""
     return [Path(__file__).parent / "data"]
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch, DeepSpeed and Megatron."""
+    from llmperf_zero.facts import deepspeed_facts
+
+    return deepspeed_facts("megatron", "apex", "flash_attn")
 
 
 @llmperf.hookimpl

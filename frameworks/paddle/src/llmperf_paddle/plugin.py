@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """The variables, waiting calls and packages of Paddle."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_prefixes=("FLAGS_", "GLOO_", "XCCL_"),
+        waiting_frames=("paddle/distributed/", "paddle/base/dygraph/tensor_patch_methods.py in backward"),
+        packages=("paddle",),
+    )
 
 
 @llmperf.hookimpl

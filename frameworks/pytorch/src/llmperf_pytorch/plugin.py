@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, Probe, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """The overlay that takes sharding out of cases made for another framework."""
     return [Path(__file__).parent / "data"]
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch."""
+    from llmperf_pytorch.facts import torch_facts
+
+    return torch_facts()
 
 
 @llmperf.hookimpl

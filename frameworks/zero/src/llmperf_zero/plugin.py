@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Layout, Plan, Probe, Problem, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Layout, Plan, Probe, Problem, RunSpec, Trainer, WorkerPlan
 
 OPTIONS = {"optimizer": ("torch", "deepspeed")}
 """`framework.optimizer`: torch's AdamW, or DeepSpeed's own, which is compiled when first used."""
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch and DeepSpeed."""
+    from llmperf_zero.facts import deepspeed_facts
+
+    return deepspeed_facts()
 
 
 @llmperf.hookimpl

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """The variables of CANN and of torch_npu, and the names of the vendor."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_names=("ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF", "TASK_QUEUE_ENABLE"),
+        environment_prefixes=("HCCL_",),
+        packages=("torch_npu",),
+        device_aliases={"ascend": ("昇腾", "ascend", "huawei", "华为", r"(?<![a-z])atlas\s?\d{3}")},
+    )
 
 
 @hookimpl

@@ -9,13 +9,26 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """The overlay of the published row on R300."""
     return [Path(__file__).parent / "data"]
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """The variables of the vendor's libraries and of XPyTorch, and the names of the vendor."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_names=("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_ORDER"),
+        environment_prefixes=("BKCL_", "NCCL_", "XBLAS_", "XDNN_", "XMLIR_", "XPU_"),
+        packages=("torch_xmlir",),
+        device_aliases={"kunlunxin": ("昆仑芯", "kunlun")},
+    )
 
 
 @hookimpl

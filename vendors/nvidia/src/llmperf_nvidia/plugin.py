@@ -9,13 +9,32 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """Tuning overlays: what the published cases need on GPUs with less or more memory than they were made for."""
     return [Path(__file__).parent / "data"]
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """The variables of CUDA, cuBLAS and NCCL, and the names of the vendor."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_names=(
+            "CUDA_VISIBLE_DEVICES",
+            "CUDA_DEVICE_MAX_CONNECTIONS",
+            "CUDA_DEVICE_ORDER",
+            "CUBLAS_WORKSPACE_CONFIG",
+            "NVIDIA_TF32_OVERRIDE",
+            "PYTORCH_CUDA_ALLOC_CONF",
+        ),
+        environment_prefixes=("NCCL_",),
+        device_aliases={"nvidia": ("nvidia", "geforce", "tesla", "英伟达")},
+    )
 
 
 @hookimpl

@@ -8,7 +8,25 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """The variables of ROCm and RCCL, which reads NCCL's too, and the names of the vendor."""
+    from llmperf.types import Facts
+
+    return Facts(
+        environment_names=(
+            "CUDA_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "PYTORCH_HIP_ALLOC_CONF",
+        ),
+        environment_prefixes=("HSA_", "NCCL_", "RCCL_"),
+        device_aliases={"rocm": (r"(?<![a-z])amd(?![a-z])", "instinct")},
+    )
 
 
 @hookimpl
