@@ -35,11 +35,7 @@ FILE_FORMATS = {"tokens/arrays.py", "tokens/sources.py", "types/spec.py"}
 
 KNOWN_NAMES = {
     "cli/run.py",
-    "launching/hang.py",
-    "launching/host.py",
     "plugins/discovery.py",
-    "reporting/markdown.py",
-    "running/doctor.py",
     "types/devices.py",
     "vendorkit/accelerator.py",
 }

@@ -587,3 +587,24 @@ def test_run_ids_are_plain_folder_names():
 
 def test_a_machine_is_here_or_elsewhere():
     assert Machine("acme", PROBE, 1, here=True).divisible is False
+
+
+def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
+    install(
+        "llmperf-needy",
+        "needy",
+        "import llmperf\n"
+        "from llmperf.types import HostCheck, Facts\n"
+        "@llmperf.hookimpl\n"
+        "def llmperf_facts():\n"
+        "    missing = HostCheck(subject='needy tool', problem=lambda: 'no such tool', mend='apt-get install tool')\n"
+        "    raising = HostCheck(subject='other tool', problem=lambda: 1 / 0)\n"
+        "    there = HostCheck(subject='present tool', problem=lambda: None)\n"
+        "    return Facts(host_checks=(there, missing, raising))\n",
+        role="extension",
+    )
+    assert call(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "--  needy tool: no such tool\n    mend: apt-get install tool" in output
+    assert "!!  extension needy: extension 'needy' (llmperf-needy): host check 'other tool' raised ZeroDiv" in output
+    assert "present tool" not in output

@@ -10,7 +10,7 @@ from llmperf.errors import PluginError
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
-from llmperf.types import DoctorCheck, Facts
+from llmperf.types import Facts, HostCheck
 
 
 def plugins_with(**answers):
@@ -23,10 +23,10 @@ def plugins_with(**answers):
 
 
 def test_the_facts_of_all_plugins_are_joined_without_duplicates():
-    compiler = DoctorCheck(subject="compiler", problem=lambda: None)
+    compiler = HostCheck(subject="compiler", problem=lambda: None)
     first = Facts(environment_names=("A", "B"), packages=("lib",), device_aliases={"acme": ("acme",)})
     second = Facts(
-        environment_names=("B", "C"), device_aliases={"acme": ("roadrunner",)}, doctor_checks=(compiler,),
+        environment_names=("B", "C"), device_aliases={"acme": ("roadrunner",)}, host_checks=(compiler,),
         waiting_frames=("lib/wait.py",),
     )  # fmt: skip
     facts = joined_facts(plugins_with(first=first, second=second))
@@ -34,7 +34,7 @@ def test_the_facts_of_all_plugins_are_joined_without_duplicates():
     assert "lib" in facts.packages
     assert "lib/wait.py" in facts.waiting_frames
     assert facts.device_aliases == {"acme": ("acme", "roadrunner")}
-    assert facts.doctor_checks == (compiler,)
+    assert facts.host_checks == (compiler,)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_facts_of_all_plugins_are_joined_without_duplicates():
         (Facts(packages="torch"), "packages: expected a tuple of texts"),
         (Facts(waiting_frames=("",)), "waiting_frames: expected a tuple of texts"),
         (Facts(device_aliases={"acme": "acme"}), "device_aliases.acme: expected a tuple of texts"),
-        (Facts(doctor_checks=("g++",)), "doctor_checks: expected DoctorCheck, found str"),
+        (Facts(host_checks=("g++",)), "host_checks: expected HostCheck, found str"),
     ],
 )
 def test_other_answers_are_errors_that_name_the_plugin(answer, message):

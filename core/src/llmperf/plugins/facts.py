@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from llmperf.errors import PluginError
 from llmperf.plugins.loading import Plugins
-from llmperf.types.facts import DoctorCheck, Facts
+from llmperf.types.facts import Facts, HostCheck
 
 HOOK = "llmperf_facts"
 
@@ -30,7 +30,7 @@ def joined_facts(plugins: Plugins) -> Facts:
         waiting_frames=_distinct(facts.waiting_frames for facts in answers),
         packages=_distinct(facts.packages for facts in answers),
         device_aliases=aliases,
-        doctor_checks=tuple(check for facts in answers for check in facts.doctor_checks),
+        host_checks=tuple(check for facts in answers for check in facts.host_checks),
     )
 
 
@@ -54,6 +54,6 @@ def _check(facts: object, where: str) -> None:
     for name, values in texts.items():
         if not isinstance(values, tuple) or not all(isinstance(value, str) and value for value in values):
             raise PluginError(f"{where}: {name}: expected a tuple of texts that are not empty, found {values!r:.80}")
-    for check in facts.doctor_checks:
-        if not isinstance(check, DoctorCheck) or not callable(check.problem):
-            raise PluginError(f"{where}: doctor_checks: expected DoctorCheck, found {type(check).__name__}")
+    for check in facts.host_checks:
+        if not isinstance(check, HostCheck) or not callable(check.problem):
+            raise PluginError(f"{where}: host_checks: expected HostCheck, found {type(check).__name__}")

@@ -33,10 +33,11 @@ def examine() -> list[Diagnosis]:
     found = discover()
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
+    looked += dict.fromkeys(diagnosis for one in found for diagnosis in _host_checks(one))
     for role, name in PUBLISHED:
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
-    return list(dict.fromkeys(looked))
+    return looked
 
 
 def _plugin(found: Found) -> Iterator[Diagnosis]:
@@ -59,7 +60,6 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         yield from _devices(subject, found, plugins)
     else:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
-    yield from _checks(found, plugins)
 
 
 def _mend(found: Found, error: UserError) -> str | None:
@@ -88,12 +88,15 @@ def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis
         yield Diagnosis(f"{subject}, catalogue", "missing", problem)
 
 
-def _checks(found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
-    """The plugin's own checks that find something missing."""
+def _host_checks(found: Found) -> Iterator[Diagnosis]:
+    """What a plugin's own checks of the host find missing; nothing for a plugin that cannot be loaded."""
     try:
-        checks = joined_facts(plugins).doctor_checks
-        for check in checks:
-            with blaming(found, f"doctor check {check.subject!r}"):
+        plugins = Plugins([find(found.role, found.name)])
+    except UserError:  # `_plugin` has reported it
+        return
+    try:
+        for check in joined_facts(plugins).host_checks:
+            with blaming(found, f"host check {check.subject!r}"):
                 problem = check.problem()
             if problem:
                 yield Diagnosis(check.subject, "missing", problem, check.mend)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Rule as Rule
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
-    from llmperf.types.facts import DoctorCheck as DoctorCheck
     from llmperf.types.facts import Facts as Facts
+    from llmperf.types.facts import HostCheck as HostCheck
     from llmperf.types.plan import Batch as Batch
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Verdict Violation",
-    "facts": "DoctorCheck Facts",
+    "facts": "HostCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",

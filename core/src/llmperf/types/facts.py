@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorCheck:
+class HostCheck:
     """A check of this machine that `llmperf doctor` runs."""
 
     subject: str
@@ -34,5 +34,5 @@ class Facts:
     """Import names of packages whose version affects the training speed: reports show these versions."""
     device_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Other names that documents use, by vendor or by exact device model: regular expressions, case ignored."""
-    doctor_checks: tuple[DoctorCheck, ...] = ()
+    host_checks: tuple[HostCheck, ...] = ()
     """Checks for what the plugin needs beside Python packages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
-from llmperf.types import DoctorCheck, Facts
+from llmperf.types import Facts, HostCheck
 
 
 def deepspeed_facts(*packages: str) -> Facts:
@@ -17,9 +17,7 @@ def deepspeed_facts(*packages: str) -> Facts:
         torch,
         environment_names=(*torch.environment_names, "DS_ACCELERATOR"),
         waiting_frames=(*torch.waiting_frames, "deepspeed/comm/"),
-        doctor_checks=(
-            DoctorCheck(subject="host compiler", problem=_compiler_problem, mend="apt-get install g++"),
-        ),
+        host_checks=(HostCheck(subject="host compiler", problem=_compiler_problem, mend="apt-get install g++"),),
     )
 
 
