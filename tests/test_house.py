@@ -36,8 +36,6 @@ FILE_FORMATS = {"tokens/arrays.py", "tokens/sources.py", "types/spec.py"}
 KNOWN_NAMES = {
     "cli/run.py",
     "plugins/discovery.py",
-    "types/devices.py",
-    "vendorkit/accelerator.py",
 }
 """Files of core that still name a vendor or a framework."""
 
