@@ -56,7 +56,7 @@ __all__ = ["API_VERSION", "__version__", *_HOMES]
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from llmperf.plugins.installed import version
 
         return version("llmperf-core")
     if name in _HOMES:

@@ -7,11 +7,14 @@ They need nothing but this package, so that a website or another program can che
 from __future__ import annotations
 
 import json
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
 """Version of all schemas; raised when a document that was valid would no longer be."""
+
+FOLDER = Path(__file__).parent
+"""Where the schemas and the examples are."""
 
 NAMES = ("result", "plan", "case", "model", "record", "manifest", "published")
 
@@ -52,6 +55,5 @@ def _known(name: str) -> str:
 
 
 def _read(path: str) -> dict[str, Any]:
-    text = files(__name__).joinpath(path).read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
+    document: dict[str, Any] = json.loads((FOLDER / path).read_text(encoding="utf-8"))
     return document

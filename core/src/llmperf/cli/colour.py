@@ -13,6 +13,8 @@ from contextvars import ContextVar
 
 import click
 
+from llmperf.cli.help import OPTIONS
+
 COLOURS = {
     "failed": "red",
     "aborted": "red",
@@ -72,7 +74,7 @@ class ColourOption(click.Option):
             is_eager=True,
             expose_value=False,
             callback=_choose,
-            help="When to colour the output. [auto: on terminals, unless NO_COLOR is set]",
+            help=OPTIONS["--color [auto|always|never]"],
         )
 
 

@@ -13,29 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from llmperf.cli import colour
+from llmperf.cli.help import COMMANDS, DESCRIPTION, OPTIONS, help_text
 from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.plugins.asking import may_be_repeated
 
 if TYPE_CHECKING:
     from llmperf.plugins.commands import PackagedCommand
-
-COMMANDS = {
-    "run": "Train a case here, measure it, write a checked result.",
-    "plan": "Show what would run, and what does not fit together.",
-    "cases": "List the cases.",
-    "models": "List the models with their exact parameter counts.",
-    "plugins": "List the installed plugins, broken ones with their reason.",
-    "devices": "List the devices that the vendor plugins see here.",
-    "validate": "Check results, plans, records, cases and models.",
-    "pack": "Make a submission of run folders: an archive with a manifest.",
-    "report": "Render results as tables or documents.",
-    "compare": "Hold the figures of runs against those of others.",
-    "summary": "Best, median and spread of many runs, by kind.",
-    "align": "Hold the loss of runs against a reference, step by step.",
-    "doctor": "Say what is missing here for which plugin, and what mends it.",
-    "completion": "Print the shell's completion script.",
-}
 
 PROVIDERS = {"import": "llmperf-published", "new": "llmperf-testing", "check-plugin": "llmperf-testing"}
 """Commands that other distributions of this project add, for an error message that names the package."""
@@ -84,27 +68,15 @@ class Lazy(click.Group):
             raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-        if extra := extra_commands():
-            with formatter.section("Commands of installed packages"):
-                formatter.write_dl([(name, one.help_line()) for name, one in extra.items()])
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help text, which `llmperf --help` shows without importing click."""
+        formatter.write(help_text())
 
 
 YOUNG_OBJECTS = 50_000
 """Before they are looked through for garbage: imports make many that all stay, and looking takes start-up time."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """How a stream says that it takes no more."""
-
-EXAMPLES = """\b
-Examples:
-  llmperf run                           train the default case on this machine
-  llmperf run default --framework NAME  the same with another framework
-  llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
-  llmperf validate runs/                check everything in a folder
-"""
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -117,15 +89,16 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(
     cls=Lazy,
-    epilog=EXAMPLES,
+    help=DESCRIPTION,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,  # to show the help
-    subcommand_metavar="COMMAND [ARGS]...",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help=OPTIONS["--version"]
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Measure how fast an accelerator trains large language models, so that others can trust the figure."""
+    """Show the help text if there is no command."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(2)

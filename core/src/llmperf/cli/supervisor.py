@@ -82,6 +82,13 @@ def _end_with(lifeline: int) -> None:
 
 
 def _command(arguments: list[str] | None) -> int:
+    if (sys.argv[1:] if arguments is None else arguments) in (["--help"], ["-h"]):
+        from llmperf.cli.help import help_text
+
+        with suppress(OSError):  # repeated below, where errors of the output are reported
+            sys.stdout.write(help_text())
+            sys.stdout.flush()
+            return 0
     from llmperf.cli.main import command  # by the child alone: what a process has imported makes a fork slower
 
     return command(arguments)

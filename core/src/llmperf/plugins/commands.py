@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from importlib import import_module, metadata
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.errors import PluginError, PluginImportError
-from llmperf.plugins.discovery import PROJECT, distribution_name
+from llmperf.plugins.installed import distributions
 
 if TYPE_CHECKING:
     import click
 
-GROUP = f"{PROJECT}.command.v1"
+GROUP = "llmperf.command.v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackagedCommand:
-    """A command as the metadata of an installed package announces it; nothing is imported."""
+class PackagedCommand(NamedTuple):
+    """A command as the metadata of an installed package announces it; nothing is imported.
+
+    Not a dataclass: importing `dataclasses` takes a fifth of the CPU time of `llmperf --help`.
+    """
 
     name: str
     """The word after `llmperf`."""
@@ -51,37 +52,31 @@ class PackagedCommand:
 
     def help_line(self) -> str:
         """The first line of the module's docstring, read from its source, or the package's name if there is none."""
-        import ast
-        from importlib.util import find_spec
-
-        top, *inner = self.module.split(".")
+        folders, source = None, ""
         try:
-            spec = find_spec(top)
-            assert spec is not None
-            assert spec.origin is not None
-            origin = Path(spec.origin)
-            source = origin.parent.joinpath(*inner).with_suffix(".py") if inner else origin
-            docstring = ast.get_docstring(ast.parse(source.read_bytes())) or ""
-        except (AssertionError, ImportError, OSError, SyntaxError, ValueError):
-            docstring = ""
-        line = docstring.partition("\n")[0]
+            for name in self.module.split("."):
+                spec = PathFinder.find_spec(name, folders)
+                folders, source = spec.submodule_search_locations, spec.origin or ""  # type: ignore[union-attr]
+            with open(source, encoding="utf-8") as file:
+                line = file.readline().strip()
+        except (AttributeError, ImportError, OSError, ValueError):
+            line = ""
+        line = line[3:].removesuffix(line[:3]) if line.startswith(('"""', "'''")) else ""
         return line if line.isprintable() and line else f"From {' and '.join(self.distributions)}."
 
 
 def packaged_commands(without: Collection[str] = ()) -> dict[str, PackagedCommand]:
     """The announced commands by name, in alphabetical order, except those whose names are in `without`."""
     commands: dict[str, PackagedCommand] = {}
-    for distribution in metadata.distributions():
-        if GROUP not in (distribution.read_text("entry_points.txt") or ""):
-            continue
-        for entry in distribution.entry_points.select(group=GROUP):
-            if entry.name in without:
+    for distribution in distributions():
+        for entry in distribution.entry_points:
+            if entry.group != GROUP or entry.name in without:
                 continue
             before = commands[entry.name].distributions if entry.name in commands else ()
             commands[entry.name] = PackagedCommand(
                 name=entry.name,
                 module=entry.module,
-                attribute=entry.attr or "command",
-                distributions=tuple(sorted({*before, distribution_name(distribution)})),
+                attribute=entry.attribute or "command",
+                distributions=tuple(sorted({*before, distribution.name})),
             )
     return dict(sorted(commands.items()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,6 +16,7 @@ from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking, fault_of, supervised
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
+from llmperf.plugins.installed import version as installed_version
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
@@ -206,7 +207,7 @@ class Plugins:
                 name=found.name,
                 role=found.role,
                 distribution=found.distribution,
-                version=found.version or metadata.version(found.distribution),
+                version=found.version or installed_version(found.distribution) or "",
                 source_hash=source_hash(found.module),
             )
             for _, found in sorted(loaded.items())

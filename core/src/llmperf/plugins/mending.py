@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from llmperf.hookspecs import PROJECT
 from llmperf.plugins.discovery import PUBLISHED, Found
 from llmperf.plugins.faults import who
+from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.requirements import Unmet, unmet_requirements
 
 OWN = {f"{PROJECT}-core", f"{PROJECT}-schemas", *PUBLISHED.values()}
@@ -43,9 +43,10 @@ class Source:
 
 def source(distribution: str) -> Source | None:
     """Where an installed distribution came from; None for an index, and where that is not known."""
+    installed = installed_distribution(distribution)
     try:
-        document = json.loads(metadata.distribution(distribution).read_text("direct_url.json") or "null")
-    except (metadata.PackageNotFoundError, ValueError):
+        document = json.loads((installed and installed.read_text("direct_url.json")) or "null")
+    except ValueError:
         return None
     if not isinstance(document, dict) or not isinstance(url := document.get("url"), str):
         return None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 
 from llmperf.hookspecs import PROJECT
-from llmperf.plugins.discovery import head
+from llmperf.plugins.installed import distribution as installed_distribution
+from llmperf.plugins.installed import normalized, version
 
 PLAIN = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL
@@ -63,30 +63,17 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
 
 def _required(distribution: str) -> list[str]:
     """The requirements of an installed distribution as it writes them."""
-    found = metadata.distribution(distribution)
-    lines = [line.partition(": ") for line in head(found)]
-    if not lines:  # of another form than wheels have
-        return [text.strip() for text in found.requires or []]
-    return [value.strip() for key, _, value in lines if key == "Requires-Dist"]
-
-
-def _version(name: str) -> str | None:
-    """The version of a distribution; None where it is not installed."""
-    try:
-        found = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return None
-    versions = (line.removeprefix("Version: ").strip() for line in head(found) if line.startswith("Version: "))
-    return next(versions, None) or found.version
+    found = installed_distribution(distribution)
+    return [] if found is None else found.requires
 
 
 def _of_project(name: str) -> bool:
-    return re.sub(r"[-_.]+", "-", name).lower().startswith(f"{PROJECT}-")
+    return normalized(name).startswith(f"{PROJECT}-")
 
 
 def _clearly_met(name: str, least: str | None) -> bool:
     """Whether a requirement of the commonest form is met; where that takes more than comparing numbers, False."""
-    installed = _version(name)
+    installed = version(name)
     if installed is None:
         return False
     release = RELEASE.match(installed)
@@ -109,7 +96,7 @@ def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset
     if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": extra}) for extra in asked):
         return
     wanted.marker = None
-    installed = _version(wanted.name)
+    installed = version(wanted.name)
     if installed is None:
         yield Unmet(str(wanted), wanted.name, None)
         return
