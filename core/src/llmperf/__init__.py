@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
-    from llmperf.files.cache_dir import cache_dir as cache_dir
+    from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
@@ -33,7 +33,7 @@ API_VERSION = 1
 
 _HOMES = {
     "hookimpl": "llmperf.hookspecs",
-    "cache_dir": "llmperf.files.cache_dir",
+    "cache_dir": "llmperf.files.user_files",
     "agent_argv": "llmperf.launching.agent",
     "load_plan": "llmperf.runfolder.create",
     "standard_layout": "llmperf.accounting.layout",

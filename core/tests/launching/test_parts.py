@@ -14,7 +14,7 @@ from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import node_commands
 from llmperf.launching.host import recorded_environment, this_host
-from llmperf.launching.local import LocalLauncher
+from llmperf.launching.launchers import LocalLauncher
 from llmperf.launching.progress import Follower
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from llmperf.files import json_files
 from llmperf.launching.agent import python_module
-from llmperf.launching.processes import end_with_parent, send_group
+from llmperf.measuring.processes import end_with_parent, send_group
 
 from llmperf_testing.check import ContractError
 

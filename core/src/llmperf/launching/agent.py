@@ -20,8 +20,8 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
-from llmperf.launching.processes import end_descendants, end_with_parent, send_group
-from llmperf.launching.rank_logs import GrowingLog, shorten
+from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
+from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.launching.wakeup import Wakeup
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, RankExit

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from llmperf.errors import UserError
 from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
-from llmperf.launching.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
+from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.launching.progress import Follower, Progress
 from llmperf.launching.second_start import FIRST_START, set_aside
 from llmperf.launching.wakeup import Wakeup

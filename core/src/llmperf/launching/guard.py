@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from llmperf.launching.processes import adopt_orphans, end_descendants, end_with_parent, reap_children, send
+from llmperf.measuring.processes import adopt_orphans, end_descendants, end_with_parent, reap_children, send
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

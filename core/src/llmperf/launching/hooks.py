@@ -30,6 +30,6 @@ def llmperf_facts() -> Facts:
 @hookimpl
 def llmperf_launchers() -> Iterable[Launcher]:
     """The launcher of this machine."""
-    from llmperf.launching.local import LocalLauncher
+    from llmperf.launching.launchers import LocalLauncher
 
     return [LocalLauncher()]

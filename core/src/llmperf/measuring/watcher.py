@@ -20,7 +20,7 @@ from typing import NoReturn
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import fill
-from llmperf.launching.processes import end_with_parent
+from llmperf.measuring.processes import end_with_parent
 from llmperf.measuring.moment import Moment
 from llmperf.measuring.rank_exit import fail, failure, leave
 from llmperf.measuring.script_output import HOOK, Line, LineParser, Logged, ScriptOutput

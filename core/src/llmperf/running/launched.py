@@ -18,7 +18,7 @@ from llmperf.files.redaction import secret_values
 from llmperf.launching.controller import Controller
 from llmperf.launching.host import this_host
 from llmperf.launching.progress import Progress
-from llmperf.launching.rank_logs import shorten
+from llmperf.runfolder.logs import shorten
 from llmperf.launching.second_start import port_was_taken
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.moment import Moment

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from llmperf.files.cache_dir import cache_dir
+from llmperf.files.user_files import cache_dir
 from llmperf.files.json_files import open_regular
 from llmperf.tokens.problems import DataError
 

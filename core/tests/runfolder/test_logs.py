@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.launching.rank_logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
+from llmperf.runfolder.logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
