@@ -20,9 +20,6 @@ FLOORS = (
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "py.typed"}
 
 KNOWN_UPWARD = {
-    ("launching/second_start.py", "llmperf.results.failure"),
-    ("measuring/watcher.py", "llmperf.launching.agent"),
-    ("measuring/watcher.py", "llmperf.measuring.processes"),
     ("validation/check.py", "llmperf.submissions.archives"),
     ("validation/check.py", "llmperf.submissions.manifest"),
     ("validation/finding_files.py", "llmperf.submissions.archives"),

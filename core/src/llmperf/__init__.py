@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
-    from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.files.json_files import open_regular as open_regular
+    from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.runfolder.create import load_plan as load_plan

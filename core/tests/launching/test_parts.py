@@ -12,16 +12,15 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.controller import node_commands
 from llmperf.launching.host import recorded_environment, this_host
-from llmperf.launching.launchers import LocalLauncher
+from llmperf.launching.launchers import LocalLauncher, find_launcher, node_commands
 from llmperf.launching.progress import Follower
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.recorder import Recorder
-from llmperf.running.launched import find_launcher, run_plan
+from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
 
 

@@ -8,13 +8,12 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.moment import Moment
 from llmperf.measuring.script_output import Line, LineParser
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import read_records
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types import LoggedFacts, LoggedStep
 
 STEP = LoggedStep(step=1, loss=2.0)

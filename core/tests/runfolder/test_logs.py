@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.runfolder.logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
+from llmperf.runfolder.logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
 from llmperf.running.launched import run_plan
 from llmperf.types import Result
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 from llmperf.errors import RunFailed, UserError
-from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.sampler import Sampler
+from llmperf.measuring.worker import loaded_packages
 from llmperf.runfolder.reader import RecordTail, read_records
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord

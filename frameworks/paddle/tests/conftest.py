@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from llmperf.launching.agent import fill
+from llmperf.runfolder.create import fill
 from llmperf_paddle.variables import rank_variables
 
 PROGRAM = Path(__file__).with_name("paddle_rank_program.py")

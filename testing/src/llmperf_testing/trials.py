@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.controller import free_port
+from llmperf.launching.launchers import free_port
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import read_run

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from llmperf.errors import UserError
 from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.controller import free_port
+from llmperf.launching.launchers import free_port
 from llmperf.planning.build import draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request

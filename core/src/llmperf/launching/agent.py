@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +20,12 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
-from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
-from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
 from llmperf.runfolder import filenames
+from llmperf.runfolder.create import fill
 from llmperf.runfolder.endings import AgentReport, RankExit
+from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord
@@ -50,13 +51,6 @@ def agent_argv() -> tuple[str, ...]:
     options = ("run_dir", "node_rank", "master_addr", "master_port")
     named = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in options]
     return (*python_module("llmperf.launching.agent"), *(word for pair in named for word in pair))
-
-
-def fill(text: str, values: Mapping[str, object]) -> str:
-    """Put values in the place of `{name}`; other braces stay as they are."""
-    for name, value in values.items():
-        text = text.replace(f"{{{name}}}", str(value))
-    return text
 
 
 def rank_environment(

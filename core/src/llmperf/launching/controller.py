@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from llmperf.errors import UserError
-from llmperf.launching.agent import fill
 from llmperf.launching.hang import find_hanging
-from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
+from llmperf.launching.launchers import free_port, node_commands
 from llmperf.launching.progress import Follower, Progress
-from llmperf.launching.second_start import FIRST_START, set_aside
 from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.processes import end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.runfolder import filenames
+from llmperf.runfolder.logs import log_tail
+from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
+from llmperf.types.records import FailureRecord, StepRecord
 
 Watch = Callable[[Progress], None]
 
@@ -31,6 +33,11 @@ KILL_SECONDS = 1.0
 """For the guard of an agent to kill everything below it."""
 STEPS_OF_PATIENCE = 3
 """A run has hung when it is silent for this many times its longest step, if that is more than `Plan.stall_seconds`."""
+
+TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
+LOG_LINES = 200
+FIRST_START = "first-start"
+"""Folder of the logs and records of the start that failed, below the logs."""
 
 Cause = Literal["ended", "hung", "interrupted"]
 
@@ -181,25 +188,26 @@ class Controller:
         return bool(groups) and any(group_of(pid) in groups for pid in tagged(self._tag))
 
 
-def node_commands(run: Path, plan: Plan, tag: str, port: int) -> Sequence[NodeCommand]:
-    """The agent of each node as the framework planned it, its placeholders filled in."""
-    master = ("127.0.0.1", port)
-    return [
-        NodeCommand(
-            node_rank=node,
-            host="localhost",
-            argv=tuple(
-                fill(word, {"run_dir": run, "node_rank": node, "master_addr": master[0], "master_port": master[1]})
-                for word in plan.agent
-            ),
-            env={**plan.env, TAG: tag},
-        )
-        for node in range(plan.layout.nodes)
-    ]
+def port_was_taken(run: Path, plan: Plan) -> bool:
+    """Whether a rank failed before the first step since it could not listen on its port."""
+    ranks = range(plan.layout.world_size)
+    try:
+        records = [one for rank in ranks for one in read_records(filenames.records_path(run, rank))]
+    except UserError:
+        return False
+    if any(isinstance(one, StepRecord) for one in records):
+        return False
+    failures = [one for one in records if isinstance(one, FailureRecord)]
+    if any(TAKEN.search(one.message) or TAKEN.search(one.traceback) for one in failures):
+        return True
+    return any(TAKEN.search(line) for rank in ranks for line in log_tail(filenames.log_path(run, rank), LOG_LINES))
 
 
-def free_port() -> int:
-    """A port of this host that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def set_aside(run: Path) -> None:
+    """Move what the first start has written out of the way of the second."""
+    folder = run / filenames.LOGS / FIRST_START
+    folder.mkdir()
+    for parent in (filenames.RECORDS, filenames.LOGS):
+        for path in sorted((run / parent).iterdir()):
+            if path.is_file():
+                path.rename(folder / path.name)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmperf.measuring.processes import send
 from llmperf.measuring.loop import MeasuredLoop
+from llmperf.measuring.processes import send
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.moment import Moment
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
 

@@ -15,8 +15,7 @@ import msgspec
 
 from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.measuring.host_load import host_sample, other_share
-from llmperf.measuring.moment import Moment
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import MemorySample
 

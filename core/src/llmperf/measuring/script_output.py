@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, NamedTuple
 
 from llmperf.errors import PluginError
-from llmperf.measuring.moment import Moment
 from llmperf.plugins.faults import blaming, of_kind, who
 from llmperf.plugins.loading import Plugins
+from llmperf.runfolder.recorder import Moment
 from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep
 
 READ_BYTES = 2**16

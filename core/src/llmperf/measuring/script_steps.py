@@ -9,9 +9,8 @@ from typing import Literal
 
 from llmperf.errors import RunFailed
 from llmperf.measuring.loop import NonfiniteLoss, Window, finite
-from llmperf.measuring.moment import Moment
 from llmperf.measuring.script_output import Line
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.plan import Plan
 from llmperf.types.records import LoggedStep, StepClock, StepRecord
 

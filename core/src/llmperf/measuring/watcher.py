@@ -19,16 +19,15 @@ from typing import NoReturn
 
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
-from llmperf.launching.agent import fill
 from llmperf.measuring.processes import end_with_parent
-from llmperf.measuring.moment import Moment
 from llmperf.measuring.rank_exit import fail, failure, leave
 from llmperf.measuring.script_output import HOOK, Line, LineParser, Logged, ScriptOutput
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import check_parameters, plugins_of
 from llmperf.runfolder import filenames
+from llmperf.runfolder.create import fill
 from llmperf.runfolder.reader import RecordTail
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.plan import Plan, Script
 from llmperf.types.records import (
     LoggedFacts,

@@ -6,28 +6,31 @@ import argparse
 import faulthandler
 import math
 import os
+import platform
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
-from llmperf.measuring.moment import Moment
-from llmperf.measuring.packages import loaded_packages
 from llmperf.measuring.rank_exit import fail, leave
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer
 
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80
+MAX_VERSION = 100
+"""Characters of a version that are recorded."""
 SIGN_OF_LIFE_SECONDS = 1.0
 """At most so often does a long evaluation write that it goes on."""
 
@@ -128,6 +131,27 @@ def _finite(name: str, value: Any) -> float | None:
     except (TypeError, ValueError):
         raise wrong("a number", f"figure {name!r} of evaluate()", repr(value)[:MAX_SHOWN]) from None
     return number if math.isfinite(number) else None
+
+
+def loaded_packages() -> dict[str, str]:
+    """Versions of the imported top-level packages outside the standard library, and of Python, by import name."""
+    found = {"python": platform.python_version()}
+    for name in sorted({module.split(".")[0] for module in list(sys.modules)}):
+        if name in sys.stdlib_module_names or name.startswith("_"):
+            continue
+        if (version := _version(name)) is not None:
+            found[name] = version[:MAX_VERSION]
+    return found
+
+
+def _version(name: str) -> str | None:
+    declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
+    if isinstance(declared, str):  # torch's says which build it is, as 2.15.0+cu132, where its metadata does not
+        return str(declared)
+    try:
+        return metadata.version(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
 
 
 def peak_reserved_bytes(device: Device) -> int | None:

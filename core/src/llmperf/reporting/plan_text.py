@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from llmperf.files.redaction import WITHHELD, without_secrets
-from llmperf.launching.agent import fill
 from llmperf.planning.draft import Draft
+from llmperf.runfolder.create import fill
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3

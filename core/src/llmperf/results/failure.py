@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from llmperf.errors import PluginError
-from llmperf.files.json_files import open_regular
-from llmperf.files.redaction import redacted
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords
 from llmperf.runfolder.endings import Ending, RankExit
+from llmperf.runfolder.logs import log_tail
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure
@@ -20,8 +18,6 @@ from llmperf.types.result import Failure
 LOG_LINES = 20
 STACK_LINES = 60
 """Of a rank that hung: its log ends with its stacks, innermost frames first."""
-LOG_BYTES = 32 * 1024
-MAX_LINE = 500
 SIGNAL_LAG_SECONDS = 0.25
 """A rank that was killed ended up to this long before its agent saw it; its peers' complaints come in between."""
 
@@ -155,18 +151,3 @@ def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: s
     lines = STACK_LINES if reason == "hung" else LOG_LINES
     tail = () if rank is None else log_tail(filenames.log_path(records.run, rank), lines, records.secrets)
     return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
-
-
-def log_tail(path: Path, lines: int, secrets: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Last lines of a log, without control characters; empty if there is no log."""
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, path.stat().st_size - LOG_BYTES))
-            text = file.read(LOG_BYTES).decode(errors="replace")
-    except OSError:
-        return ()
-    return tuple(_printable(line)[:MAX_LINE] for line in redacted(text, secrets).splitlines()[-lines:])
-
-
-def _printable(line: str) -> str:
-    return "".join(one if one.isprintable() else " " for one in line).rstrip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -63,6 +64,13 @@ def _check_inside(name: str) -> None:
 def load_plan(run: Path | str) -> Plan:
     """The plan of a run folder, for a program that a rank runs by itself; UserError if it cannot be read."""
     return json_files.load(Path(run) / filenames.PLAN, Plan)
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """Replace each placeholder `{name}` of a plan by its value; other braces are left unchanged."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
 
 
 def release(run: Path) -> None:

@@ -1,7 +1,8 @@
-"""Logs of bounded size: the first and the last megabytes of what a rank prints.
+"""Logs of ranks: bounded size, first and last megabytes kept, and the last lines for a result.
 
-A rank writes into its file itself, so it never waits for a reader and loses nothing when its agent is killed. While it
-runs, the agent gives the space in the middle back to the file system; afterwards the file is written anew without it.
+A rank writes to its log file directly, so it never waits for a reader, and nothing is lost when its agent is killed.
+While the rank runs, the agent returns the space in the middle of the file to the file system; after the run the file is
+rewritten without the middle.
 """
 
 from __future__ import annotations
@@ -13,25 +14,30 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
+from llmperf.files.redaction import redacted
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
-"""Kept of the beginning and of the end of each log."""
+"""How much of the beginning and of the end of each log is kept."""
 BLOCK_BYTES = 2**20
-"""Space is given back in multiples of this."""
+"""Space is returned in multiples of this size."""
+RESULT_BYTES = 32 * 1024
+"""How much of the end of a log is searched for its last lines."""
+MAX_LINE = 500
+"""Characters of a log line that a result shows."""
 
 _KEEP_SIZE_AND_PUNCH_HOLE = 0x03
 
 
 class GrowingLog:
-    """A log that somebody is writing."""
+    """A log that a rank is writing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._freed = HEAD_BYTES
-        """Up to here there is nothing left to give back."""
+        """Offset in bytes up to which all space has been returned."""
 
     def trim(self) -> None:
-        """Give back the space of what will be left out; a file system that cannot (NFS) keeps it until the end."""
+        """Return the space of the middle; a file system that cannot do this (NFS) keeps it until the run has ended."""
         with suppress(OSError):
             end = (self._path.stat().st_size - TAIL_BYTES) // BLOCK_BYTES * BLOCK_BYTES
             if end > self._freed:
@@ -46,15 +52,15 @@ def _punch(path: Path, begin: int, length: int) -> None:
 
     with path.open("rb+") as file:
         libc = ctypes.CDLL(None, use_errno=True)
-        fallocate = libc.fallocate64 if hasattr(libc, "fallocate64") else libc.fallocate  # musl has the latter alone
+        fallocate = libc.fallocate64 if hasattr(libc, "fallocate64") else libc.fallocate  # musl has only the latter
         if fallocate(file.fileno(), _KEEP_SIZE_AND_PUNCH_HOLE, ctypes.c_int64(begin), ctypes.c_int64(length)):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def shorten(path: Path) -> None:
-    """Cut a log that nobody writes any more to its first and last bytes, in whole lines, and say what was left out.
+    """Reduce a finished log to its first and last bytes, in whole lines, with a note on what is left out.
 
-    A log that cannot be written anew, on a full disk, stays as it is.
+    A log that cannot be rewritten, for example on a full disk, is left unchanged.
     """
     with suppress(OSError, UserError):
         size = path.stat().st_size
@@ -69,3 +75,15 @@ def shorten(path: Path) -> None:
         left_out = size - len(head) - len(tail)
         note = f"[llmperf: {left_out} of {size} bytes are left out here; the first and last 4 MiB of a log are kept]\n"
         json_files.write_bytes(path, head.rstrip(b"\n") + b"\n" + note.encode() + tail)
+
+
+def log_tail(path: Path, lines: int, secrets: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The last lines of a log, without control characters and secrets; empty if there is no log."""
+    try:
+        with json_files.open_regular(path) as file:
+            file.seek(max(0, path.stat().st_size - RESULT_BYTES))
+            text = file.read(RESULT_BYTES).decode(errors="replace")
+    except OSError:
+        return ()
+    last = redacted(text, secrets).splitlines()[-lines:]
+    return tuple("".join(char if char.isprintable() else " " for char in line).rstrip()[:MAX_LINE] for line in last)

@@ -1,16 +1,36 @@
-"""Appending records to a file, one whole JSON line at a time."""
+"""Appending records to a file, one whole JSON line at a time, and the moments that they note."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import msgspec
 
 from llmperf.errors import RunFailed
 from llmperf.types.records import Record
+
+
+class Moment(NamedTuple):
+    """The wall clock says when a thing happened, and may be set at any time; intervals come from the monotonic one."""
+
+    at: float
+    """Seconds since the epoch."""
+    monotonic: float
+    """Seconds of CLOCK_MONOTONIC, which all processes of a host share."""
+
+    @classmethod
+    def now(cls) -> Moment:
+        """This moment."""
+        return cls(time.time(), time.monotonic())
+
+    def earlier(self, seconds: float) -> Moment:
+        """The moment that lies so many seconds before this one; no clock has one before its 0."""
+        return Moment(max(0.0, self.at - seconds), max(0.0, self.monotonic - seconds))
 
 
 class Recorder:

@@ -12,19 +12,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.errors import PluginError, UserError, unknown
+from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.redaction import secret_values
-from llmperf.launching.controller import Controller
+from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
+from llmperf.launching.launchers import find_launcher
 from llmperf.launching.progress import Progress
-from llmperf.runfolder.logs import shorten
-from llmperf.launching.second_start import port_was_taken
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.moment import Moment
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.asking import asking
-from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.faults import blaming, who
 from llmperf.plugins.loading import Plugins
@@ -32,9 +29,11 @@ from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.logs import shorten
+from llmperf.runfolder.recorder import Moment
 from llmperf.types.devices import DeviceSample
 from llmperf.types.facts import Facts
-from llmperf.types.plan import Launcher, Plan
+from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
 SAMPLE_SECONDS = 1.0
@@ -84,23 +83,6 @@ def _absolute(folder: Path) -> Path:
         return folder.absolute()
     except FileNotFoundError:
         raise UserError(f"{folder}: the working directory does not exist any more") from None
-
-
-def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
-    """The launcher of that name, with the plugin that has it; UserError if no loaded plugin has it, or two have."""
-    found: dict[str, list[tuple[str, Launcher]]] = {}
-    for owner, launcher in plugins.collect_items("llmperf_launchers"):
-        if not isinstance(getattr(launcher, "name", None), str):
-            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
-        found.setdefault(launcher.name, []).append((owner, launcher))
-    if name not in found:
-        raise unknown("launcher", "launcher", name, found)
-    if len(found[name]) > 1:
-        raise UserError(
-            f"launcher {name!r} comes from {' and '.join(owner for owner, _ in found[name])}; uninstall one"
-        )
-    provider, launcher = found[name][0]
-    return plugins.found(provider), launcher
 
 
 def _watched(

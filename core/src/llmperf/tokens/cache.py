@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from llmperf.files.user_files import cache_dir
 from llmperf.files.json_files import open_regular
+from llmperf.files.user_files import cache_dir
 from llmperf.tokens.problems import DataError
 
 if TYPE_CHECKING:
