@@ -9,7 +9,7 @@ from llmperf.types import DeviceInfo, Probe
 
 from llmperf_acme.catalogue import offers_of, table
 from llmperf_acme.environment import VISIBLE
-from llmperf_acme.smi import COMMAND, Row, rows
+from llmperf_acme.tool import COMMAND, Row, rows
 
 
 def probe() -> Probe:

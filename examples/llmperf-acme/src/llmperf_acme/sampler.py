@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmperf.types import DeviceSample
 
-from llmperf_acme.smi import Row, rows
+from llmperf_acme.tool import Row, rows
 
 
 def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:

@@ -8,7 +8,7 @@ from llmperf import of_one_model, visible_devices
 from llmperf.types import DeviceInfo, Probe
 
 from llmperf_ascend.catalogue import offers_of, table
-from llmperf_ascend.smi import Npu, read_table
+from llmperf_ascend.npus import Npu, read_table
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 WELL = ("OK", "Warning")

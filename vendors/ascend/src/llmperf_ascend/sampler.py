@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmperf.types import DeviceSample
 
-from llmperf_ascend.smi import Npu, read_table
+from llmperf_ascend.npus import Npu, read_table
 
 
 def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:

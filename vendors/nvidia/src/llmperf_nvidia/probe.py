@@ -10,7 +10,7 @@ from llmperf.types import DeviceInfo, Probe
 
 from llmperf_nvidia.catalogue import offers
 from llmperf_nvidia.runtimes import runtime_problems
-from llmperf_nvidia.seen import Seen, through_nvml, through_smi
+from llmperf_nvidia.inventory import Seen, through_nvml, through_smi
 
 
 def probe() -> Probe:

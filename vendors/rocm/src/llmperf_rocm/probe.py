@@ -7,7 +7,7 @@ from llmperf.types import DeviceInfo, Probe
 
 from llmperf_rocm.catalogue import offers_of, table
 from llmperf_rocm.gpu import Gpu
-from llmperf_rocm.sources import gpus
+from llmperf_rocm.gpus import gpus
 from llmperf_rocm.visibility import HIP, allowed
 
 UNKNOWN = "unknown AMD GPU"

@@ -8,7 +8,7 @@ from llmperf.types import DeviceSample
 
 from llmperf_rocm import commands
 from llmperf_rocm.gpu import Gpu
-from llmperf_rocm.sources import gpus
+from llmperf_rocm.gpus import gpus
 
 _source: list[Callable[[], list[Gpu]]] = []
 """Which interface has answered."""
