@@ -1,4 +1,4 @@
-"""A vendor's table of devices, `peaks.toml`: what each can do at best, by its exact name and by nothing else."""
+"""A vendor's table of devices, `peaks.toml`: the dense peaks of each device, found by its whole name only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Prob
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
-"""In 1e12 FLOP/s; no device does a hundredth of the upper limit with 16 bits, so more are FLOP/s by mistake."""
+"""In 1e12 FLOP/s. The limit is a hundred times what any device does in 16 bits; a larger figure is FLOP/s by mistake."""
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}(-\d{2}){0,2}$")]
 
@@ -31,7 +31,7 @@ class PeakEntry:
     aliases: tuple[Text, ...] = ()
     """Other names for exactly this device."""
     memory_gib: Amount | None = None
-    """Of the whole device; left out where unknown."""
+    """Of the whole device; None where unknown."""
     memory_gb_per_second: Amount | None = None
     """Bandwidth of that memory."""
     interconnect: Text | None = None
@@ -39,21 +39,23 @@ class PeakEntry:
     dense_tflops: Mapping[Precision, Tflops]
     """By dtype, in 1e12 FLOP/s; without sparsity."""
     source: Text
-    """The document, and the place in it, or how the figure was come by."""
+    """The document and the place in it, or how the figure was obtained."""
     date: Date
     """Of the document: a year, month or day in ISO form."""
     confidence: Literal["datasheet", "measured", "low"] = "datasheet"
-    """How much the source is worth."""
+    """How reliable the source is."""
+    precisions: tuple[Precision, ...] = ()
+    """What the device can be asked to train in; empty where the vendor's plugin decides."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """What else the vendor's plugin wants to know of it."""
+    """Other facts for the vendor's plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeakTable:
-    """The devices a vendor knows; read it once and keep it."""
+    """The devices that a vendor knows."""
 
     vendor: str
-    """Name of the vendor plugin; before a device's name it is left out of comparisons."""
+    """Name of the vendor plugin; device names are compared without it."""
     entries: tuple[PeakEntry, ...]
     """In the order of the file."""
     by_name: Mapping[str, PeakEntry]
@@ -66,8 +68,8 @@ class PeakTable:
         """The table in a file.
 
         An entry with unknown or missing keys, or with figures that are not positive, is skipped with a line in
-        `problems`; so is a figure of an unknown dtype, and a name that two entries give. UserError, with the file and
-        the place in it, if no entry is left, and for a file that is no such table.
+        `problems`. A figure or precision of an unknown dtype is skipped alone, and so is a name that two entries have.
+        UserError, with the file and the place in it, if no entry is left or the file is no such table.
         """
         document = read_toml(path)
         for key in document.keys() - {"device"}:
@@ -106,7 +108,7 @@ class PeakTable:
         )
 
     def catalogue(self, offers: Callable[[PeakEntry], Offers]) -> list[Probe]:
-        """What `llmperf_catalogue` answers: one simulated device for each entry, with what `offers` says of it."""
+        """What `llmperf_catalogue` answers: one simulated device for each entry, with what `offers` gives for it."""
         return [
             Probe(
                 vendor=self.vendor,
@@ -121,50 +123,56 @@ class PeakTable:
 
 
 def normalised(model: str, vendor: str) -> str:
-    """A device's name without case, spaces, dashes, underscores and the vendor's name before it."""
+    """A device's name in lower case, without spaces, dashes, underscores and a leading vendor's name."""
     return re.sub(r"[\s_-]+", "", model).lower().removeprefix(vendor)
 
 
 def device_names(device: DeviceInfo) -> list[str]:
-    """What a device is called: its model, and the aliases its vendor gives (`details["aliases"]`, comma separated)."""
+    """Names of a device: its model, and its vendor's aliases (`details["aliases"]`, separated by commas)."""
     aliases = [alias.strip() for alias in device.details.get("aliases", "").split(",")]
     return [device.model, *(alias for alias in aliases if alias)]
 
 
 def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
     if isinstance(table, dict):
-        known = [one.name for one in fields(PeakEntry)]
-        for key in table.keys() - set(known):
-            raise unknown(where, "key", key, known)
+        keys = [entry_field.name for entry_field in fields(PeakEntry)]
+        for key in table.keys() - set(keys):
+            raise unknown(where, "key", key, keys)
         where = f"{where} ({table.get('model')})"
-        if isinstance(table.get("dense_tflops"), dict):
-            table = {**table, "dense_tflops": _of_known_dtypes(table["dense_tflops"], where, problems)}
+        figures, precisions = table.get("dense_tflops"), table.get("precisions")
+        if isinstance(figures, dict):
+            known = _known_dtypes(figures, f"{where}: dense_tflops", problems)
+            table = {**table, "dense_tflops": {dtype: figures[dtype] for dtype in known}}
+        if isinstance(precisions, list):
+            known = _known_dtypes({str(dtype): None for dtype in precisions}, f"{where}: precisions", problems)
+            table = {**table, "precisions": known}
     return convert(table, PeakEntry, where)
 
 
-def _of_known_dtypes(figures: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """The figures of dtypes that this llmperf knows; a newer one may know more."""
+def _known_dtypes(figures: Mapping[str, Any], where: str, problems: list[str]) -> list[str]:
+    """The dtypes that this version of llmperf knows; a table for a newer one may have more."""
     dtypes = get_args(Precision)
-    for dtype in figures.keys() - set(dtypes):
-        fault = unknown(f"{where}: dense_tflops", "dtype", dtype, dtypes)
-        problems.append(f"{fault}; the figure is skipped")
-    return {dtype: figure for dtype, figure in figures.items() if dtype in dtypes}
+    for dtype, figure in figures.items():
+        if dtype not in dtypes:
+            value = "" if figure is None else f" {figure!r}"
+            problems.append(f"{unknown(where, 'dtype', dtype, dtypes)}; the figure{value} is skipped")
+    return [dtype for dtype in figures if dtype in dtypes]
 
 
 def _by_name(entries: list[PeakEntry], vendor: str, path: Path, problems: list[str]) -> dict[str, PeakEntry]:
-    """Each entry under its names; under one that two entries give, neither. Of two of one model the second goes."""
-    found: dict[str, PeakEntry] = {}
+    """Each entry under its names. A name of two entries is left out; of two entries of one model, so is the second."""
+    by_name: dict[str, PeakEntry] = {}
     shared: set[str] = set()
     for entry in list(entries):
         for name in (entry.model, *entry.aliases):
-            other = found.setdefault(normalised(name, vendor), entry)
+            other = by_name.setdefault(normalised(name, vendor), entry)
             if other is not entry:
                 shared.add(normalised(name, vendor))
                 fault = f"expected names of one device each, found {name!r} for {other.model} too"
                 problems.append(f"{path}: ({entry.model}): {fault}; neither has that name")
         if normalised(entry.model, vendor) in shared:
             entries.remove(entry)
-    return {name: entry for name, entry in found.items() if name not in shared}
+    return {name: entry for name, entry in by_name.items() if name not in shared}
 
 
 def _device(entry: PeakEntry) -> DeviceInfo:

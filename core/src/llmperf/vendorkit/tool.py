@@ -1,7 +1,8 @@
-"""What a vendor's command-line tool prints, taken as the work of a stranger: bounded, timed out, made printable."""
+"""Runs a vendor's command-line tool with limits on time and output, since its output is not trusted."""
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
@@ -9,19 +10,21 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import IO
+from typing import IO, Any
 
 MAX_BYTES = 2**20
 BLOCK = 2**16
 MAX_REASON = 200
+MAX_SHOWN = 80
+"""Characters of the output that an error quotes."""
 
 
 def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = MAX_BYTES) -> str:
-    """The standard output of a command, which is looked up on PATH and gets no input; never through a shell.
+    """The standard output of a command, found on PATH and run without a shell and without input.
 
-    OSError, one line, where it is not installed, cannot be run, ends with another code than 0, prints more than
-    `max_bytes` (on either stream) or takes more than `seconds`; what it has started by then is ended with it. What is
-    not printable, escape sequences among it, becomes `?`.
+    OSError, one line, if it is not installed, cannot be run, exits with another code than 0, prints more than
+    `max_bytes` on either stream, or takes more than `seconds`; its child processes are killed with it. Letters that are
+    not printable, such as escape sequences, become `?`.
     """
     name = os.path.basename(argv[0])
     try:
@@ -46,15 +49,29 @@ def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = 
     return _printable(printed)
 
 
+def json_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = MAX_BYTES) -> Any:
+    """The JSON document that a command prints, after any warnings before it.
+
+    OSError, one line, as of `tool_output`, and for output that is no JSON.
+    """
+    printed = tool_output(argv, seconds=seconds, max_bytes=max_bytes)
+    lines = printed.splitlines()
+    start = next((number for number, line in enumerate(lines) if line.lstrip()[:1] in ("{", "[")), len(lines))
+    try:
+        return json.loads("\n".join(lines[start:]))
+    except (ValueError, RecursionError):
+        raise OSError(f"{os.path.basename(argv[0])}: expected JSON, found {printed[:MAX_SHOWN]!r}") from None
+
+
 def _read(
     process: subprocess.Popen[bytes], name: str, deadline: float, seconds: float, max_bytes: int
 ) -> tuple[bytes, bytes]:
-    """Both streams to their ends, and then the process to its own."""
+    """Everything on both streams, until the process has ended."""
     assert process.stdout is not None
     assert process.stderr is not None
-    found: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    printed: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
     with selectors.DefaultSelector() as selector:
-        for stream in found:
+        for stream in printed:
             selector.register(stream, selectors.EVENT_READ, stream)
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
@@ -62,16 +79,16 @@ def _read(
                 raise OSError(f"{name} gave no answer in {seconds:g} s")
             for key, _ in ready:
                 block = os.read(key.fd, BLOCK)
-                found[key.data] += block
+                printed[key.data] += block
                 if not block:
                     selector.unregister(key.fileobj)
-                if len(found[key.data]) > max_bytes:
+                if len(printed[key.data]) > max_bytes:
                     raise OSError(f"{name} printed more than the {max_bytes} bytes that are read")
     try:
         process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise OSError(f"{name} gave no answer in {seconds:g} s") from None
-    return bytes(found[process.stdout]), bytes(found[process.stderr])
+    return bytes(printed[process.stdout]), bytes(printed[process.stderr])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -85,11 +102,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(printed: bytes) -> str:
-    """The first line that says something."""
+    """The first line that is not empty."""
     lines = (line.strip() for line in _printable(printed).splitlines())
     return next((line for line in lines if line), "")[:MAX_REASON]
 
 
 def _printable(printed: bytes) -> str:
     text = printed.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)

@@ -1,0 +1,144 @@
+"""Hook answers of a vendor whose devices one description covers: peak table, tool, visibility variable, runtimes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmperf.types.devices import DeviceInfo, DeviceSample, Offers, PeakFlops, Precision, Probe
+from llmperf.vendorkit.peaks import PeakEntry, PeakTable
+from llmperf.vendorkit.readings import Inventory
+from llmperf.vendorkit.visible_devices import of_one_model, visibility_variable, visible_devices
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorVendor:
+    """What a vendor plugin knows of its devices; each method answers one hook."""
+
+    name: str
+    """Of the vendor plugin."""
+    peaks: Path
+    """The table `peaks.toml`."""
+    inventory: Callable[[], Inventory]
+    """Reads every device of this node. OSError, one line, where the driver or its tool gives no answer."""
+    readings: Callable[[], Inventory] | None = None
+    """A cheaper way to read the figures that change, about once a second; `inventory` if left out. Same errors."""
+    variable: str
+    """The visibility variable of the runtime, such as `ACME_VISIBLE_DEVICES`."""
+    allowed: Callable[[Sequence[DeviceInfo]], Sequence[DeviceInfo]] | None = None
+    """Which devices the environment allows, where that is more than one variable."""
+    runtimes: tuple[str, ...]
+    """Tensor libraries for which devices can be bound."""
+    collective_backend: str
+    """By which ranks talk."""
+    unknown_model: str
+    """Model of a device whose name is not shown, such as `unknown Acme device`."""
+
+    def table(self) -> PeakTable:
+        """The peak table, read once."""
+        return _table(self.peaks, self.name)
+
+    def offers(self, entry: PeakEntry | None) -> Offers:
+        """What a device can be asked for: the precisions of its entry, or fp32 alone without one."""
+        return Offers(
+            precisions=(entry.precisions if entry else ()) or ("fp32",),
+            runtimes=self.runtimes,
+            collective_backend=self.collective_backend,
+        )
+
+    def catalogue(self) -> list[Probe]:
+        """`llmperf_catalogue`: one simulated device for each entry of the table."""
+        return self.table().catalogue(self.offers)
+
+    def peak_flops(self, device_model: str, dtype: Precision) -> PeakFlops | None:
+        """`llmperf_peak_flops`: the table's figure for exactly this model; None where it has none."""
+        return self.table().peak_flops(device_model, dtype)
+
+    def probe(self) -> Probe:
+        """`llmperf_probe`: the devices of one model that are shown and allowed.
+
+        `problems` has a line for each device or row that is left out, or says why there is no device.
+        """
+        try:
+            inventory = self.inventory()
+        except OSError as error:
+            return Probe(vendor=self.name, devices=(), offers=self.offers(None), problems=(str(error),))
+        devices = [reading.device(self.unknown_model) for reading in inventory.readings]
+        allow = self.allowed or (lambda shown: visible_devices(shown, os.environ.get(self.variable)))
+        return probe_of(
+            allow(devices),
+            vendor=self.name,
+            variable=self.variable,
+            offers=lambda device: self.offers(self.table().find(device.model) if device else None),
+            shown=len(devices),
+            driver=inventory.driver,
+            simulated=inventory.simulated,
+            problems=inventory.problems,
+        )
+
+    def samples(self, devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+        """`llmperf_query_memory`: one reading of each device; figures are None where the tool gives no answer."""
+        try:
+            inventory = (self.readings or self.inventory)()
+        except OSError:
+            return samples_by_index(devices, ())
+        return samples_by_index(devices, [reading.sample() for reading in inventory.readings])
+
+    def worker_env(self, plan: Plan) -> dict[str, str]:
+        """`llmperf_worker_env`: the visibility variable, where the planned devices are not simply the first ones."""
+        return visibility_variable(plan, self.variable)
+
+
+@cache
+def _table(path: Path, vendor: str) -> PeakTable:
+    return PeakTable.read(path, vendor=vendor)
+
+
+def probe_of(
+    allowed: Sequence[DeviceInfo],
+    *,
+    vendor: str,
+    variable: str,
+    offers: Callable[[DeviceInfo | None], Offers],
+    shown: int,
+    driver: str | None = None,
+    simulated: bool = False,
+    problems: Sequence[str] = (),
+) -> Probe:
+    """A probe with the allowed devices of one model.
+
+    `offers` is asked for the first device, or for None without devices. `shown` counts the devices before `variable`
+    was applied; where none is left, a line says whether there were none or the variable hides them.
+    """
+    devices, others = of_one_model(allowed, variable)
+    told = [*problems, *others]
+    if shown and not devices:
+        told.append(f"{variable} hides all devices that are shown ({shown})")
+    elif not shown and not told:
+        told.append("the management tool shows no device")
+    if not devices:
+        return Probe(vendor=vendor, devices=(), offers=offers(None), problems=tuple(told))
+    return Probe(
+        vendor=vendor,
+        devices=devices,
+        offers=offers(devices[0]),
+        driver=driver,
+        simulated=simulated,
+        problems=tuple(told),
+    )
+
+
+def samples_by_index(devices: Iterable[int], samples: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
+    """One sample for each index, in the order asked; nothing is known of an index without one."""
+    known = {sample.index: sample for sample in samples}
+    return tuple(
+        known.get(index) or DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None)
+        for index in devices
+    )
