@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
     from llmperf.vendorkit.peaks import PeakTable as PeakTable
     from llmperf.vendorkit.tool import tool_output as tool_output
-    from llmperf.vendorkit.visible_devices import of_one_model as of_one_model
-    from llmperf.vendorkit.visible_devices import visible_devices as visible_devices
+    from llmperf.vendorkit.visibility import of_one_model as of_one_model
+    from llmperf.vendorkit.visibility import visible_devices as visible_devices
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -40,8 +40,8 @@ _HOMES = {
     "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.schedule",
     "AcceleratorDevice": "llmperf.vendorkit.accelerator",
-    "visible_devices": "llmperf.vendorkit.visible_devices",
-    "of_one_model": "llmperf.vendorkit.visible_devices",
+    "visible_devices": "llmperf.vendorkit.visibility",
+    "of_one_model": "llmperf.vendorkit.visibility",
     "PeakEntry": "llmperf.vendorkit.peaks",
     "PeakTable": "llmperf.vendorkit.peaks",
     "TokenBatches": "llmperf.tokens.batches",

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
-from llmperf import AcceleratorDevice
 from llmperf.types import Device
+from llmperf.vendorkit import AcceleratorDevice
 
 
 class Runtime:

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from llmperf import PeakTable
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types import Offers
+from llmperf.vendorkit import PeakTable
 
 ENTRY = """
 [[device]]
@@ -65,17 +65,17 @@ OTHER = ENTRY.replace("Acme A1", "Acme A2").replace("A1-16GB", "A2-16GB")
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (("source", "sauce"), r"device\[0\]: unknown key 'sauce'; did you mean 'source'.*; the entry is skipped"),
         (("25", "-25"), r"device\[0\] \(Acme A1\): .*dense_tflops.*; the entry is skipped"),
         (('date = "2026-01"\n', ""), r"device\[0\] \(Acme A1\): .*date.*; the entry is skipped"),
     ],
 )
-def test_a_bad_entry_is_skipped_with_a_line(read, bad, said) -> None:
+def test_a_bad_entry_is_skipped_with_a_line(read, bad, message) -> None:
     table = read(ENTRY.replace(*bad) + OTHER)
     (problem,) = table.problems
-    assert re.search(said, problem)
+    assert re.search(message, problem)
     assert "peaks.toml" in problem
     assert "\n" not in problem
     assert table.find("A1") is None
@@ -87,9 +87,16 @@ def test_a_figure_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
     table = read(ENTRY.replace("fp32 =", "fp4 = 800, fp32 =") + OTHER)
     (problem,) = table.problems
     assert "device[0] (Acme A1): dense_tflops: unknown dtype 'fp4'; did you mean" in problem
-    assert problem.endswith("; the figure is skipped")
+    assert problem.endswith("; the figure 800 is skipped")
     assert table.peak_flops("A1", "bf16").flops_per_second == 100.5e12
     assert table.peak_flops("A2", "fp32") is not None
+
+
+def test_a_precision_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
+    table = read(ENTRY + 'precisions = ["fp8", "bf16"]\n')
+    (problem,) = table.problems
+    assert "device[0] (Acme A1): precisions: unknown dtype 'fp8'" in problem
+    assert table.find("A1").precisions == ("bf16",)
 
 
 def test_a_name_that_two_entries_give_is_neithers(read) -> None:
@@ -105,14 +112,14 @@ def test_a_name_that_two_entries_give_is_neithers(read) -> None:
 def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(install, tmp_path, capsys) -> None:
     (tmp_path / "peaks.toml").write_text(ENTRY.replace("bf16 =", "bf61 =") + OTHER.replace("25", "-25"))
     install("llmperf-acme", "acme", VENDOR)
-    said = "(Acme A1): dense_tflops: unknown dtype 'bf61'; did you mean 'bf16'?; the figure is skipped"
+    message = "(Acme A1): dense_tflops: unknown dtype 'bf61'; did you mean 'bf16'?; the figure 100.5 is skipped"
     call(["doctor"])
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     assert call(["devices"]) == 0
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
     call(["plan", "default", "--vendor", "acme", "--framework", "pytorch", "--set", "precision=bf16", "--json"])
     plan = json.loads(capsys.readouterr().out)["plan"]
-    assert said in plan["peak_problem"]
+    assert message in plan["peak_problem"]
     assert "Acme A2" not in plan["peak_problem"]
     assert call(["plan", "default", "--on", "Acme A2:1x2"]) == 2
     refused = capsys.readouterr().err
@@ -124,8 +131,9 @@ def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(in
 
 VENDOR = """
 from pathlib import Path
-from llmperf import PeakTable, hookimpl
+from llmperf import hookimpl
 from llmperf.types import DeviceInfo, Offers, Probe
+from llmperf.vendorkit import PeakTable
 
 OFFERS = Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend="gloo")
 
@@ -147,7 +155,7 @@ def llmperf_peak_flops(device_model, dtype):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (ENTRY.replace("source", "sauce"), r"device\[0\].*: unknown key 'sauce'; did you mean 'source'"),
         (ENTRY.replace('date = "2026-01"\n', ""), r"device\[0\].*: .*date"),
@@ -160,8 +168,8 @@ def llmperf_peak_flops(device_model, dtype):
         ("[[device\n", "no valid TOML"),
     ],
 )
-def test_faults_say_where(read, text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as raised:
+def test_faults_say_where(read, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
         read(text)
     assert "peaks.toml" in str(raised.value)
     assert "\n" not in str(raised.value)

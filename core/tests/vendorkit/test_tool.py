@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from llmperf import tool_output
+from llmperf.vendorkit import tool_output
 
 
 def script(code: str) -> list[str]:

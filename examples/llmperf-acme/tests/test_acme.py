@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf.errors import PluginError
-from llmperf_acme import device, tool as smi
+from llmperf_acme import device
+from llmperf_acme import tool as smi
 from llmperf_acme.environment import VISIBLE
 from llmperf_acme.plugin import llmperf_peak_flops, llmperf_probe, llmperf_query_memory, llmperf_setup_device
 

@@ -9,6 +9,9 @@ import pytest
 from llmperf.errors import PluginError
 from llmperf_ascend.plugin import llmperf_setup_device
 
+PLAN = SimpleNamespace(needs=SimpleNamespace(runtime="torch"))
+"""The part of a plan that binding a device needs."""
+
 
 class Event:
     def __init__(self, enable_timing):
@@ -38,7 +41,7 @@ def torch(monkeypatch):
 
 
 def test_an_npu(torch):
-    with llmperf_setup_device(None, 3) as device:
+    with llmperf_setup_device(PLAN, 3) as device:
         assert (device.places, device.collective_backend) == ({"torch": "npu:3"}, "hccl")
         first, second = device.event(), device.event()
         assert second.ready()
@@ -51,5 +54,5 @@ def test_an_npu(torch):
 
 def test_without_torch_npu_one_line(torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_npu", None)
-    with pytest.raises(PluginError, match="torch_npu cannot be imported"):
-        llmperf_setup_device(None, 0)
+    with pytest.raises(PluginError, match=r"torch_npu, .*, cannot be imported"):
+        llmperf_setup_device(PLAN, 0)

@@ -92,11 +92,11 @@ def test_two_chips_of_one_npu(tool):
 
 
 FAULTS = [
-    ({"use": "0  0 / 0  70000 / 65536"}, "70000 MB in use of 65536"),
-    ({"use": "0  0 / 0  0 / 0"}, "0 MB in use of 0"),
-    ({"use": "101  0 / 0  1 / 65536"}, "AICore(%) is 101, expected at most 100"),
-    ({"state": "9000.0   40   0 / 0"}, "Power(W) is 9000.0"),
-    ({"state": "90.0   400   0 / 0"}, "Temp(C) is 400"),
+    ({"use": "0  0 / 0  70000 / 65536"}, "memory in use is 70000 of 65536 MiB"),
+    ({"use": "0  0 / 0  0 / 0"}, "memory in use is 0 of 0 MiB"),
+    ({"use": "101  0 / 0  1 / 65536"}, "utilisation_percent is 101, expected 0 to 100"),
+    ({"state": "9000.0   40   0 / 0"}, "power_watts is 9000.0, expected 0 to 2000"),
+    ({"state": "90.0   400   0 / 0"}, "temperature_celsius is 400"),
     ({"state": "hot"}, "no NPU, name, power"),
     ({"name": ""}, "no NPU, name, power"),
     ({"use": "0 | 1"}, "3 and 4 cells"),
@@ -153,7 +153,7 @@ def test_visible_devices_and_other_models(tool, monkeypatch):
     found = probe()
     assert (found.devices[0].model, found.offers.precisions) == ("Ascend 310P3", ("fp32",))
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "9")
-    assert probe().problems == ("ASCEND_RT_VISIBLE_DEVICES hides every NPU that npu-smi shows",)
+    assert probe().problems == ("ASCEND_RT_VISIBLE_DEVICES hides all devices that are shown (3)",)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llmperf_rocm import library, sampler
+from llmperf_rocm import gpus, library
 
 NOT_SHOWN = 0xFFFF
 
@@ -81,8 +81,8 @@ class Machines:
         self._folder, self._patch = folder, monkeypatch
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
         monkeypatch.setitem(sys.modules, "amdsmi", None)
-        monkeypatch.setattr(library, "_open", [])
-        monkeypatch.setattr(sampler, "_source", [])
+        monkeypatch.setattr(library, "_library", [])
+        monkeypatch.setattr(gpus, "_chosen", [])
         for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
 
@@ -114,5 +114,5 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
     folder = tmp_path / "bin"
     folder.mkdir()
     yield Machines(folder, monkeypatch)
-    library._open.clear()
-    sampler._source.clear()
+    library._library.clear()
+    gpus._chosen.clear()

@@ -9,6 +9,9 @@ import pytest
 from llmperf.errors import PluginError
 from llmperf_rocm.plugin import llmperf_setup_device
 
+PLAN = SimpleNamespace(needs=SimpleNamespace(runtime="torch"))
+"""The part of a plan that binding a device needs."""
+
 
 class Event:
     def __init__(self, enable_timing):
@@ -41,7 +44,7 @@ def torch(monkeypatch):
 
 
 def test_a_gpu_is_a_cuda_device_of_torch(torch):
-    with llmperf_setup_device(None, 3) as device:
+    with llmperf_setup_device(PLAN, 3) as device:
         assert (device.places, device.collective_backend) == ({"torch": "cuda:3"}, "nccl")
         first, second = device.event(), device.event()
         assert second.ready()
@@ -55,4 +58,4 @@ def test_a_gpu_is_a_cuda_device_of_torch(torch):
 def test_another_build_of_torch_is_one_line(torch):
     torch.version.hip = None
     with pytest.raises(PluginError, match="not built for ROCm"):
-        llmperf_setup_device(None, 0)
+        llmperf_setup_device(PLAN, 0)

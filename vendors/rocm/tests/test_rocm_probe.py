@@ -137,14 +137,24 @@ def test_documents_of_another_shape_do_not_raise(machines, document):
 
 
 @pytest.mark.parametrize(
-    "document", [{"a": 1}, [[[]]], [{"gpu": 0}, {"gpu": 0}], [{"gpu": 10**22}], [{"gpu": -1}], [{"gpu": 0}, "x" * 900]]
+    ("document", "shown", "indices"),
+    [
+        ({"a": 1}, "amd-smi: expected a JSON list or object of devices under 'gpu_data', found {", []),
+        ([[[]]], "expected an object for each device in '[[]]'", []),
+        ([{"gpu": 0}, {"gpu": 0}], "device 0 a second time in '{\"gpu\": 0}'", [0]),
+        ([{"gpu": 10**22}], "index is 1", []),
+        ([{"gpu": -1}], "index is -1, expected a whole number from 0 to 1023", []),
+        ([{"gpu": 0}, "x" * 900], "expected an object for each device in '\"xxx", [0]),
+    ],
 )
-def test_an_entry_of_amd_smi_that_does_not_fit_is_shown(machines, document):
-    machines.amd_smi(document, document)
-    (problem,) = probe().problems
-    assert "amd-smi: expected" in problem
-    assert "each GPU, found " in problem
-    assert len(problem) < 400
+def test_an_entry_of_amd_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
+    machines.amd_smi(document, [])
+    found = probe()
+    (problem,) = found.problems
+    assert "amd-smi" in problem
+    assert shown in problem
+    assert len(problem) < 500
+    assert [one.index for one in found.devices] == indices
 
 
 def test_cpus_beside_the_gpus_are_passed_over(machines):
@@ -153,18 +163,27 @@ def test_cpus_beside_the_gpus_are_passed_over(machines):
 
 
 @pytest.mark.parametrize(
-    "document", [{"a": 1}, {**CARDS, "card0": 1}, {**CARDS, "card00": {}}, {f"card{10**22}": {}}, {"card1024": {}}]
+    ("document", "shown", "indices"),
+    [
+        ({"a": 1}, "expected an object for each device in '{\"a\": 1}'", []),
+        ({**CARDS, "card0": 1}, "expected an object for each device in '{\"card0\": 1}'", [10]),
+        ({**CARDS, "card00": {}}, "device 0 a second time", [0, 10]),
+        ({f"card{10**22}": {}}, "expected a key like card", []),
+        ({"card1024": {}}, "index is 1024", []),
+    ],
 )
-def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document):
+def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
     machines.rocm_smi(document)
-    (problem,) = probe().problems
-    assert "rocm-smi: expected one entry for each card, found {" in problem
+    found = probe()
+    assert "rocm-smi: a row does not fit and is left out: " in found.problems[0]
+    assert shown in found.problems[0]
+    assert [one.index for one in found.devices] == indices
 
 
 @pytest.mark.parametrize(
     ("part", "value", "told"),
     [
-        ("mem_usage", {"total_vram": {"value": 10}, "used_vram": {"value": 11}}, "memory_used_bytes"),
+        ("mem_usage", {"total_vram": {"value": 196592}, "used_vram": {"value": 196593}}, "memory_used_bytes"),
         ("usage", {"gfx_activity": {"value": 4294967295}}, "utilisation_percent"),
         ("power", {"socket_power": {"value": 65535}}, "power_watts"),
         ("power", {"socket_power": {"value": "1e999"}}, "power_watts"),
@@ -191,7 +210,7 @@ def test_visible_devices(machines, monkeypatch):
     plan = draft(Request("default", vendor="rocm", devices=2)).plan
     assert (plan.env["ROCR_VISIBLE_DEVICES"], plan.env["HIP_VISIBLE_DEVICES"]) == ("2,3", "0,1")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
-    assert "hides all of them" in probe().problems[0]
+    assert probe().problems == ("HIP_VISIBLE_DEVICES hides all devices that are shown (4)",)
 
 
 def test_one_model_is_measured(machines):

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from llmperf.vendorkit.vendor import AcceleratorVendor as AcceleratorVendor
     from llmperf.vendorkit.vendor import probe_of as probe_of
     from llmperf.vendorkit.vendor import samples_by_index as samples_by_index
-    from llmperf.vendorkit.visible_devices import of_one_model as of_one_model
-    from llmperf.vendorkit.visible_devices import planned_indices as planned_indices
-    from llmperf.vendorkit.visible_devices import visibility_variable as visibility_variable
-    from llmperf.vendorkit.visible_devices import visible_devices as visible_devices
+    from llmperf.vendorkit.visibility import of_one_model as of_one_model
+    from llmperf.vendorkit.visibility import planned_indices as planned_indices
+    from llmperf.vendorkit.visibility import visibility_variable as visibility_variable
+    from llmperf.vendorkit.visibility import visible_devices as visible_devices
 
 _MODULES = {
     "accelerator": ("AcceleratorDevice",),
@@ -50,7 +50,7 @@ _MODULES = {
     "readings": ("Inventory", "Misfit", "Reading", "Row", "read_rows"),
     "tool": ("json_output", "tool_output"),
     "vendor": ("AcceleratorVendor", "probe_of", "samples_by_index"),
-    "visible_devices": ("of_one_model", "planned_indices", "visibility_variable", "visible_devices"),
+    "visibility": ("of_one_model", "planned_indices", "visibility_variable", "visible_devices"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

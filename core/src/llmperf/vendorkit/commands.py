@@ -225,7 +225,9 @@ def _shown(document: Any) -> str:
 
 
 def _source(command: Command) -> str:
-    return f"`{' '.join(command.argv)}`"[:80]
+    """Program and subcommand."""
+    program, *arguments = command.argv
+    return " ".join([program, *(word for word in arguments[:1] if not word.startswith("-"))])
 
 
 def _devices(rows: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -272,9 +274,8 @@ def _join(devices: list[Row], rows: Sequence[Row], source: str) -> list[str]:
 def _matches(devices: Sequence[Row], row: Row, position: int) -> list[Row]:
     index, card, chip = (text(row.cells.get(name)) for name in ("index", "card", "chip"))
     if index is not None:
-        return [
-            device for place, device in enumerate(devices) if (text(device.cells.get("index")) or str(place)) == index
-        ]
+        indices = [text(device.cells.get("index")) or str(place) for place, device in enumerate(devices)]
+        return [devices[indices.index(index)]] if index in indices else []
     if card is None:
         return list(devices[position : position + 1])
     return [
@@ -282,4 +283,3 @@ def _matches(devices: Sequence[Row], row: Row, position: int) -> list[Row]:
         for device in devices
         if text(device.cells.get("card")) == card and (chip is None or text(device.cells.get("chip")) == chip)
     ]
-

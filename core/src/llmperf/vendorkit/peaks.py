@@ -17,7 +17,7 @@ from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Prob
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
-"""In 1e12 FLOP/s. The limit is a hundred times what any device does in 16 bits; a larger figure is FLOP/s by mistake."""
+"""In 1e12 FLOP/s. No device reaches a hundredth of the limit in 16 bits; a larger figure is FLOP/s by mistake."""
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}(-\d{2}){0,2}$")]
 

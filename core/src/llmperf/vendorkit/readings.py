@@ -139,7 +139,7 @@ class Reading:
         used, total = figures.get("memory_used_bytes"), figures.get("memory_total_bytes")
         if total == 0 or (used is not None and total is not None and used > total):
             if strict:
-                raise Misfit(f"memory in use is {used or 0:.0f} of {total:.0f} bytes")
+                raise Misfit(f"memory in use is {(used or 0) / 2**20:g} of {total / 2**20:g} MiB")
             used = total = None
         details = {name: text(cell) for name, cell in cells.items() if name not in FIGURES and name not in TEXTS}
         details.pop("index", None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from llmperf.types.devices import DeviceInfo, DeviceSample, Offers, PeakFlops, Precision, Probe
 from llmperf.vendorkit.peaks import PeakEntry, PeakTable
 from llmperf.vendorkit.readings import Inventory
-from llmperf.vendorkit.visible_devices import of_one_model, visibility_variable, visible_devices
+from llmperf.vendorkit.visibility import of_one_model, visibility_variable, visible_devices
 
 if TYPE_CHECKING:
     from llmperf.types.plan import Plan

@@ -1,22 +1,22 @@
-"""One rank's NPU through torch_npu; imported in workers only."""
+"""A rank's NPU through torch_npu; imported in workers only."""
 
 from __future__ import annotations
 
-from llmperf import AcceleratorDevice
 from llmperf.errors import PluginError
+from llmperf.vendorkit import AcceleratorDevice
 
 
 def npu_device(local_rank: int) -> AcceleratorDevice:
     """The NPU of a local rank, made the current one; PluginError where torch_npu cannot be imported.
 
-    torch_npu gives torch the namespace `torch.npu` and the collective backend `hccl`.
+    torch_npu adds the namespace `torch.npu` and the collective backend `hccl` to torch.
     """
     import torch
 
     try:
         import torch_npu  # noqa: F401
     except (ImportError, OSError) as error:
-        raise PluginError(f"torch_npu cannot be imported, without which torch knows no NPU: {error}") from None
+        raise PluginError(f"torch_npu, through which torch uses NPUs, cannot be imported: {error}") from None
     torch.npu.set_device(local_rank)
     return AcceleratorDevice(
         torch.npu,

@@ -1,135 +1,102 @@
-"""The table that `npu-smi info` prints: two rows for each NPU, the columns named by its head."""
+"""Ascend NPUs as `npu-smi info` shows them: two rows of the table for each chip."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 
-from llmperf import tool_output
+from llmperf.vendorkit import AcceleratorVendor, Inventory, Misfit, Reading, Row, read_rows, tool_output
 
-SECONDS = 20.0
 VERSION = re.compile(r"npu-smi\s+\S+\s+Version:\s*(?P<version>[\w.]{1,40})")
 NUMBER = r"(\d{1,9}(?:\.\d{1,9})?|-|NA|N/A)"
 PAIR = r"(\d{1,9})\s*/\s*(\d{1,9})"
-NAMED = re.compile(r"(\d{1,4})\s+(\S{1,40})")
+NAME = re.compile(r"(\d{1,4})\s+(\S{1,40})")
 STATE = re.compile(rf"{NUMBER}\s+{NUMBER}(?:\s+{PAIR})?")
 USE = re.compile(rf"{NUMBER}\s+{PAIR}(?:\s+{PAIR})?")
-HEAD, PROCESSES = "Health", "Process id"
-LIKELY_CELSIUS = 120
-LIKELY_WATTS = 2000
-SHOWN = 160
-MOST_SHOWN = 8
+HEADING, PROCESSES = "Health", "Process id"
+LIMITS = {"power_watts": (0.0, 2000.0), "temperature_celsius": (0.0, 120.0)}
+HEALTHY = ("OK", "Warning")
+"""What the driver says of an NPU that works."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Npu:
-    """One chip as the table shows it now; None is what is not shown."""
+def inventory() -> Inventory:
+    """The NPUs that work; OSError, one line, where `npu-smi` gives no answer or prints no such table.
 
-    index: int
-    """Its place in the table, which is how the runtime counts."""
-    number: str
-    """NPU id of the table."""
-    name: str
-    """Such as `910B3`."""
-    health: str
-    """`OK`, or what the driver says else."""
-    bus: str
-    """PCI address."""
-    memory_used_mb: int
-    """Of HBM where there is any, in MiB whatever the table calls it."""
-    memory_total_mb: int
-    """The same."""
-    utilisation_percent: float | None
-    """Of the AI cores."""
-    power_watts: float | None
-    """Of the NPU."""
-    temperature_celsius: float | None
-    """Of the chip."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the table tells."""
-
-    driver: str | None
-    """Version."""
-    npus: tuple[Npu, ...]
-    """Those whose rows can be believed."""
-    problems: tuple[str, ...]
-    """One line for each whose rows cannot, with the rows."""
+    An NPU's index is its place in the table, as the runtime counts. A chip whose power is shown only on the first chip
+    of its card has none.
+    """
+    try:
+        printed = tool_output(["npu-smi", "info"])
+    except OSError as error:
+        raise OSError(f"no Ascend driver answers: {error}") from None
+    lines = list(_lines(printed))
+    if not lines:
+        raise OSError(f"no Ascend driver answers: npu-smi: expected a table of NPUs, found {printed.strip()[:160]!r}")
+    pairs = zip(lines[::2], [*lines[1::2], []], strict=False)
+    shown = read_rows([_row(*pair) for pair in pairs], "npu-smi info", _reading)
+    version = VERSION.search(printed)
+    readings, problems = [], list(shown.problems)
+    for reading in shown.readings:
+        health = reading.details["health"]
+        if health in HEALTHY:
+            details = {name: detail for name, detail in reading.details.items() if name != "health"}
+            readings.append(replace(reading, details=details))
+        if health != "OK":
+            left_out = "" if health in HEALTHY else ", and it is left out"
+            problems.append(f"NPU {reading.index}: its health is {health}{left_out}")
+    return Inventory(readings=tuple(readings), driver=version["version"] if version else None, problems=tuple(problems))
 
 
-class Unlikely(ValueError):
-    """Rows that are not what they should be, and why."""
-
-
-def read_table() -> Seen:
-    """The NPUs of this node; OSError, one line, where `npu-smi` gives no answer or prints no such table."""
-    text = tool_output(["npu-smi", "info"], seconds=SECONDS)
-    version = VERSION.search(text)
-    rows = list(_rows(text))
-    if not rows:
-        raise OSError(f"npu-smi: expected a table of NPUs, found {text.strip()[:SHOWN]!r}")
-    npus, problems = [], []
-    for index, (above, below) in enumerate(zip(rows[::2], [*rows[1::2], []], strict=False)):
-        try:
-            npus.append(_npu(index, above, below))
-        except Unlikely as error:
-            shown = " / ".join(" | ".join(row) for row in (above, below))
-            problems.append(f"rows of `npu-smi info` that do not fit: {error} in {shown[:SHOWN]!r}")
-    left = len(problems) - MOST_SHOWN
-    more = [f"and {left} more rows that do not fit"] if left > 0 else []
-    return Seen(version["version"] if version else None, tuple(npus), (*problems[:MOST_SHOWN], *more))
-
-
-def _rows(text: str) -> Iterator[list[str]]:
-    """The cells below the head of the first table."""
+def _lines(printed: str) -> Iterator[list[str]]:
+    """The cells of each line below the headings of the first table."""
     inside = False
-    for line in text.splitlines():
+    for line in printed.splitlines():
         if PROCESSES in line:
             return
         if line.strip().startswith("|"):
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
             if inside and not cells[0].startswith("Chip"):
                 yield cells
-            inside = inside or (HEAD in line and "NPU" in line)
+            inside = inside or (HEADING in line and "NPU" in line)
 
 
-def _npu(index: int, above: Sequence[str], below: Sequence[str]) -> Npu:
+def _row(above: Sequence[str], below: Sequence[str]) -> Row:
+    shown = " / ".join(" | ".join(cells) for cells in (above, below))
     if len(above) != 3 or len(below) != 3:
-        raise Unlikely(f"{len(above)} and {len(below)} cells where 3 and 3 are expected")
-    named, state, use = NAMED.fullmatch(above[0]), STATE.fullmatch(above[2]), USE.fullmatch(below[2])
-    if named is None or state is None or use is None:
-        raise Unlikely("no NPU, name, power, temperature, use and memory")
-    used, total = _memory(use)
-    return Npu(
-        index=index,
-        number=named[1],
-        name=named[2],
-        health=above[1][:40],
-        bus=below[1][:40],
-        memory_used_mb=used,
-        memory_total_mb=total,
-        utilisation_percent=_number(use[1], 100, "AICore(%)"),
-        power_watts=_number(state[1], LIKELY_WATTS, "Power(W)"),
-        temperature_celsius=_number(state[2], LIKELY_CELSIUS, "Temp(C)"),
-    )
+        return Row({}, shown, f"{len(above)} and {len(below)} cells where 3 and 3 are expected")
+    name, state, use = NAME.fullmatch(above[0]), STATE.fullmatch(above[2]), USE.fullmatch(below[2])
+    if name is None or state is None or use is None:
+        return Row({}, shown, "no NPU, name, power, temperature, use and memory")
+    hbm = use[5] not in (None, "0")  # otherwise the memory beside it
+    cells = {
+        "model": name[2] if name[2].startswith("Ascend") else f"Ascend {name[2]}",
+        "npu": name[1],
+        "health": above[1],
+        "pci_bus": below[1],
+        "memory_used_mib": use[4] if hbm else use[2],
+        "memory_total_mib": use[5] if hbm else use[3],
+        "utilisation_percent": use[1],
+        "power_watts": state[1],
+        "temperature_celsius": state[2],
+    }
+    return Row(cells, shown)
 
 
-def _memory(use: re.Match[str]) -> tuple[int, int]:
-    """HBM where the table has it, else the memory beside it."""
-    pair = (use[4], use[5]) if use[5] not in (None, "0") else (use[2], use[3])
-    used, total = int(pair[0]), int(pair[1])
-    if total == 0 or used > total:
-        raise Unlikely(f"{used} MB in use of {total}")
-    return used, total
+def _reading(cells: dict[str, object]) -> Reading:
+    reading = Reading.from_cells(cells, limits=LIMITS)
+    if "health" not in reading.details:
+        raise Misfit("no health")
+    return reading
 
 
-def _number(text: str, most: float, name: str) -> float | None:
-    if text in ("-", "NA", "N/A"):
-        return None
-    value = float(text)
-    if value > most:
-        raise Unlikely(f"{name} is {text}, expected at most {most:g}")
-    return value
+ASCEND = AcceleratorVendor(
+    name="ascend",
+    peaks=Path(__file__).parent / "data" / "peaks.toml",
+    inventory=inventory,
+    variable="ASCEND_RT_VISIBLE_DEVICES",
+    runtimes=("torch",),
+    collective_backend="hccl",
+    unknown_model="unknown Ascend NPU",
+)

@@ -1,4 +1,4 @@
-"""What llmperf asks of a vendor, answered for Huawei Ascend NPUs."""
+"""Hook implementations for Huawei Ascend NPUs."""
 
 from __future__ import annotations
 
@@ -27,42 +27,41 @@ def llmperf_facts() -> Facts:
 @hookimpl
 def llmperf_probe() -> Probe:
     """The NPUs of one model that `npu-smi` shows and `ASCEND_RT_VISIBLE_DEVICES` allows."""
-    from llmperf_ascend.probe import probe
+    from llmperf_ascend.npus import ASCEND
 
-    return probe()
+    return ASCEND.probe()
 
 
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every NPU of the table."""
-    from llmperf_ascend.catalogue import offers_of, table
+    from llmperf_ascend.npus import ASCEND
 
-    return table().catalogue(offers_of)
+    return ASCEND.catalogue()
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
-    """None for each NPU so far: the vendor publishes no figure by these names."""
-    from llmperf_ascend.catalogue import table
+    """None for each NPU so far: the vendor publishes no figures under these names."""
+    from llmperf_ascend.npus import ASCEND
 
-    return table().peak_flops(device_model, dtype)
+    return ASCEND.peak_flops(device_model, dtype)
 
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which NPUs the ranks see."""
-    from llmperf_ascend.probe import VISIBLE
+    from llmperf_ascend.npus import ASCEND
 
-    used = [one.index for one in plan.probe.devices[: plan.layout.devices_per_node]]
-    return {} if used == list(range(len(used))) else {VISIBLE: ",".join(map(str, used))}
+    return ASCEND.worker_env(plan)
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power and temperature of each whole NPU; None where `npu-smi` gives no answer."""
-    from llmperf_ascend.sampler import samples
+    """Memory, utilisation, power and temperature of each NPU; None where `npu-smi` gives no answer."""
+    from llmperf_ascend.npus import ASCEND
 
-    return samples(devices)
+    return ASCEND.samples(devices)
 
 
 @hookimpl

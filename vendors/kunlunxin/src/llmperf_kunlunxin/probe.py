@@ -7,10 +7,10 @@ import os
 from llmperf import of_one_model, visible_devices
 from llmperf.types import DeviceInfo, Probe
 
+from llmperf_kunlunxin.cards import STAND_IN, about, machine_lines
 from llmperf_kunlunxin.catalogue import offers_of, table
 from llmperf_kunlunxin.environment import VISIBLE
 from llmperf_kunlunxin.layouts import Reading, read_rows
-from llmperf_kunlunxin.cards import STAND_IN, about, machine_lines
 
 UNKNOWN = "unknown Kunlunxin XPU"
 

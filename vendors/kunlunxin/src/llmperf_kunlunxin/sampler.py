@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llmperf.types import DeviceSample
 
-from llmperf_kunlunxin.layouts import Reading, read_rows
 from llmperf_kunlunxin.cards import About, about, machine_lines
+from llmperf_kunlunxin.layouts import Reading, read_rows
 
 _known: list[About] = []
 """What the tool says of itself, once it has answered."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 from llmperf.types import DeviceInfo, Probe
 
 from llmperf_nvidia.catalogue import offers
-from llmperf_nvidia.runtimes import runtime_problems
 from llmperf_nvidia.inventory import Seen, through_nvml, through_smi
+from llmperf_nvidia.runtimes import runtime_problems
 
 
 def probe() -> Probe:

@@ -1,14 +1,14 @@
-"""One rank's GPU through torch's ROCm build, which calls it a CUDA device; imported in workers only."""
+"""A rank's GPU through torch's ROCm build, which calls it a CUDA device; imported in workers only."""
 
 from __future__ import annotations
 
 import torch
-from llmperf import AcceleratorDevice
 from llmperf.errors import PluginError
+from llmperf.vendorkit import AcceleratorDevice
 
 
 def rocm_device(local_rank: int) -> AcceleratorDevice:
-    """The GPU of a local rank, made the current one; PluginError where torch is built for something else."""
+    """The GPU of a local rank, made the current one; PluginError where torch is not built for ROCm."""
     if torch.version.hip is None:
         raise PluginError(f"torch {torch.__version__} is not built for ROCm; install the build for your ROCm version")
     torch.cuda.set_device(local_rank)

@@ -1,4 +1,4 @@
-"""What llmperf asks of a vendor, answered for AMD GPUs through ROCm."""
+"""Hook implementations for AMD GPUs under ROCm."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ def llmperf_facts() -> Facts:
 @hookimpl
 def llmperf_probe() -> Probe:
     """The GPUs of one model that AMD's library or tools show and the visibility variables allow."""
-    from llmperf_rocm.probe import probe
+    from llmperf_rocm.gpus import ROCM
 
-    return probe()
+    return ROCM.probe()
 
 
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every GPU of the peak table."""
-    from llmperf_rocm.catalogue import offers_of, table
+    from llmperf_rocm.gpus import ROCM
 
-    return table().catalogue(offers_of)
+    return ROCM.catalogue()
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     """AMD's dense figure for exactly this GPU; None for one that is not in the table."""
-    from llmperf_rocm.catalogue import table
+    from llmperf_rocm.gpus import ROCM
 
-    return table().peak_flops(device_model, dtype)
+    return ROCM.peak_flops(device_model, dtype)
 
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which GPUs the ranks see."""
-    from llmperf_rocm.visibility import worker_env
+    from llmperf_rocm.gpus import worker_env
 
     return worker_env(plan)
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power, temperature and energy of each whole GPU; None where nothing answers."""
-    from llmperf_rocm.sampler import samples
+    """Memory, utilisation, power, temperature and energy of each GPU; None where no interface answers."""
+    from llmperf_rocm.gpus import ROCM
 
-    return samples(devices)
+    return ROCM.samples(devices)
 
 
 @hookimpl

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from llmperf import of_one_model, visible_devices
 from llmperf.types import DeviceInfo
+from llmperf.vendorkit import of_one_model, visible_devices
 
 THREE = [
     DeviceInfo(index=index, model=model, memory_bytes=None, uuid=f"GPU-{index}{index}")
