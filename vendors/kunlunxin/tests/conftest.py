@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from llmperf_kunlunxin import sampler
+from llmperf_kunlunxin import cards
 
 HEAD = "| DevID |   PCI Addr   | Model |        SN        |    INODE   | State | UseRate |    L3     |     Memory     |"
 
@@ -51,16 +51,16 @@ class Machines:
         self._folder = folder
         self._patch = monkeypatch
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-        monkeypatch.setattr(sampler, "_known", [])
+        monkeypatch.setattr(cards, "_tool", [])
         for name in list(os.environ):
             if name.startswith(("XPU_", "BKCL_", "XDNN_", "XMLIR_", "XBLAS_")):
                 monkeypatch.delenv(name)
 
-    def play(self, *cards: Card, driver: str = "4.23", old: bool = False) -> None:
+    def play(self, *shown: Card, driver: str = "4.23", old: bool = False) -> None:
         """`xpu_smi` of a driver, with these cards."""
         table = [f"Runtime Version: {driver}", f"Driver Version: {driver}", "  DEVICES", "-" * 99, HEAD]
-        rows = [card.old_row(index) if old else card.row(index) for index, card in enumerate(cards)]
-        self.print([*table, *(card.table(index) for index, card in enumerate(cards))], rows)
+        rows = [card.old_row(index) if old else card.row(index) for index, card in enumerate(shown)]
+        self.print([*table, *(card.table(index) for index, card in enumerate(shown))], rows)
 
     def print(self, about: list[str], rows: list[str], name: str = "xpu_smi") -> None:
         """A tool that prints these lines, the second ones for `-m`."""
@@ -82,7 +82,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
     folder = tmp_path / "bin"
     folder.mkdir()
     yield Machines(folder, monkeypatch)
-    sampler._known.clear()
+    cards._tool.clear()
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def test_xpytorch_shows_a_card_as_a_cuda_device(monkeypatch, calls, event):
 
 def test_without_xpytorch_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_xmlir", None)
-    with pytest.raises(PluginError, match="XPyTorch cannot be imported"):
+    with pytest.raises(PluginError, match=r"XPyTorch, .*, cannot be imported"):
         llmperf_setup_device(plan_for("torch"), 0)
 
 
@@ -91,8 +91,6 @@ def test_a_stand_in_is_refused_on_a_real_machine(monkeypatch):
     fresh(monkeypatch, torch_xmlir=SimpleNamespace(LLMPERF_STAND_IN=mark))
     with pytest.raises(PluginError, match="stand-in"):
         llmperf_setup_device(plan_for("torch"), 0)
-    with pytest.raises(PluginError, match="stand-in"):
-        llmperf_setup_device(None, 0)
 
 
 def test_paddle_sees_an_xpu(monkeypatch, calls):

@@ -6,6 +6,7 @@
 | `CsvCommand`, `TableCommand`, `JsonCommand` | a management command and what its cells mean |
 | `CommandReader` | joins the output of several commands into one reading per device |
 | `Reading`, `Row`, `Inventory`, `Misfit`, `read_rows` | readings from another source, such as a library |
+| `read_layouts` | columns of a tool without headings, as data by driver version |
 | `tool_output`, `json_output` | run a command with limits on time and size |
 | `PeakTable`, `PeakEntry` | `peaks.toml`, the vendor's table of devices |
 | `visible_devices`, `of_one_model`, `planned_indices`, `visibility_variable` | which devices a run uses |
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from llmperf.vendorkit.commands import CsvCommand as CsvCommand
     from llmperf.vendorkit.commands import JsonCommand as JsonCommand
     from llmperf.vendorkit.commands import TableCommand as TableCommand
+    from llmperf.vendorkit.layouts import Layouts as Layouts
+    from llmperf.vendorkit.layouts import read_layouts as read_layouts
     from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
     from llmperf.vendorkit.peaks import PeakTable as PeakTable
     from llmperf.vendorkit.readings import Inventory as Inventory
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "accelerator": ("AcceleratorDevice",),
     "commands": ("CommandReader", "CsvCommand", "JsonCommand", "TableCommand"),
+    "layouts": ("Layouts", "read_layouts"),
     "peaks": ("PeakEntry", "PeakTable"),
     "readings": ("Inventory", "Misfit", "Reading", "Row", "read_rows"),
     "tool": ("json_output", "tool_output"),

@@ -29,6 +29,11 @@ NUMBER = re.compile(r"([+-]?\d{1,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?)\s*(\S.
 class Misfit(ValueError):
     """A row or cell that is not what it should be; the message says what is wrong."""
 
+    def __init__(self, message: str, cell: str | None = None) -> None:
+        """`cell` is the name of the cell, if it is one."""
+        super().__init__(message)
+        self.cell = cell
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -261,7 +266,7 @@ def number(cell: object, name: str, limits: tuple[float, float] | None = None) -
     if not least <= value <= most or (unit is not None and unit.strip() not in figure.units):
         expected = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         in_unit = f" {figure.units[0]}" if unit is not None else ""
-        raise Misfit(f"{name} is {shown[:40]}, expected {expected}{in_unit}")
+        raise Misfit(f"{name} is {shown[:40]}, expected {expected}{in_unit}", name)
     return value * figure.factor
 
 

@@ -22,9 +22,9 @@ MAX_SHOWN = 80
 def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = MAX_BYTES) -> str:
     """The standard output of a command, found on PATH and run without a shell and without input.
 
-    OSError, one line, if it is not installed, cannot be run, exits with another code than 0, prints more than
-    `max_bytes` on either stream, or takes more than `seconds`; its child processes are killed with it. Letters that are
-    not printable, such as escape sequences, become `?`.
+    OSError, one line, if it is not installed (FileNotFoundError), cannot be run, exits with another code than 0,
+    prints more than `max_bytes` on either stream, or takes more than `seconds`; its child processes are killed with
+    it. Letters that are not printable, such as escape sequences, become `?`.
     """
     name = os.path.basename(argv[0])
     try:
@@ -37,7 +37,7 @@ def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = 
             start_new_session=True,
         )
     except FileNotFoundError:
-        raise OSError(f"{name} is not installed") from None
+        raise FileNotFoundError(f"{name} is not installed") from None
     except OSError as error:
         raise OSError(f"{name} cannot be run: {error.strerror}") from None
     try:

@@ -1,83 +1,130 @@
-"""The vendor's tool: what it says of itself, and the lines it prints for machines."""
+"""Kunlunxin XPUs as the driver's tool shows them, and the variables of the vendor's libraries."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from llmperf import tool_output
+from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, tool_output
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+DATA = Path(__file__).parent / "data"
 NAMES = ("xpu_smi", "xpu-smi")
-"""Older and newer drivers' name of it. Intel has an `xpu-smi` too, which shows no driver version in these places."""
+"""The tool with older and newer drivers. Intel has an `xpu-smi` too, which shows no driver version in these places."""
 SECONDS = 10.0
 DRIVER = re.compile(r"Driver Version\s*:\s*(?P<version>(?P<major>\d{1,4})(\.\w+){0,5})")
 STAND_IN = "llmperf stand-in"
 """What a tool that only plays a machine prints beside its driver version."""
+VISIBLE = "XPU_VISIBLE_DEVICES"
+LIBRARIES = ("BKCL_", "XPU_", "XDNN_", "XMLIR_", "XBLAS_")
+"""Prefixes of the variables of collectives, runtime, operators, XPyTorch and matrix products."""
+ALWAYS = {"XPU_EVENT_KL3_ENABLE": "1"}
+"""Without it XPyTorch's events measure 0 s, according to DeepSpeed's klxpu accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What the tool's table for people tells."""
+class Tool:
+    """What the tool's table for people shows."""
 
     name: str
     """Of the command."""
-    driver: str
-    """Version."""
-    major: int
-    """The first number of it, by which a layout is chosen."""
+    driver: re.Match[str]
+    """Its version, and the major version, by which a layout is chosen."""
     models: Mapping[int, str]
     """By device number, where the table has a column for it."""
     stand_in: bool
-    """Whether it says that it only plays a machine."""
+    """Whether it only plays a machine."""
 
 
-def about() -> About:
-    """The installed tool; OSError, one line, where there is none that answers or tells its driver."""
-    missing = None
+_tool: list[Tool] = []
+"""The tool once it has answered; kept between readings."""
+
+
+def inventory() -> Inventory:
+    """The cards by the tool's rows for machines; OSError, one line, where it gives no answer or no row fits."""
+    _tool[:] = [_find_tool()]
+    return readings()
+
+
+def readings() -> Inventory:
+    """The same without asking again which tool and driver there are."""
+    tool = _tool[0] if _tool else _find_tool()
+    _tool[:] = [tool]
+    lines = [line for line in tool_output([tool.name, "-m"], seconds=SECONDS).splitlines() if line.strip()]
+    shown = read_layouts(DATA / "layouts.toml").read_rows(
+        lines, int(tool.driver["major"]), "xpu_smi -m", models=tool.models, table=KUNLUNXIN.table()
+    )
+    version = tool.driver["version"]
+    return replace(shown, driver=f"{version} ({STAND_IN})" if tool.stand_in else version, simulated=tool.stand_in)
+
+
+def _find_tool() -> Tool:
     for name in NAMES:
         try:
-            return _about(name, tool_output([name], seconds=SECONDS))
-        except OSError as error:
-            missing = missing or error
-            if "is not installed" not in str(error):
-                raise
-    raise OSError(f"{missing}; it comes with Kunlunxin's driver (XRE), and must be on PATH")
+            printed = tool_output([name], seconds=SECONDS)
+        except FileNotFoundError:
+            continue
+        driver = DRIVER.search(printed)
+        if driver is None:
+            with suppress(OSError):  # newer drivers may show it here only; older tools do not know the option
+                driver = DRIVER.search(tool_output([name, "-q"], seconds=SECONDS))
+        if driver is None:
+            raise OSError(f"{name} shows no driver version; is it Kunlunxin's? Intel's xpu-smi has the same name")
+        return Tool(name=name, driver=driver, models=_models(printed), stand_in=STAND_IN in printed)
+    raise OSError(f"{NAMES[0]} is not installed; it comes with Kunlunxin's driver (XRE), and must be on PATH")
 
 
-def _about(name: str, text: str) -> About:
-    found = DRIVER.search(text) or DRIVER.search(_queried(name))
-    if found is None:
-        raise OSError(f"{name} shows no driver version; is it Kunlunxin's? Intel's xpu-smi has the same name")
-    return About(
-        name=name,
-        driver=found["version"],
-        major=int(found["major"]),
-        models=_models(text),
-        stand_in=STAND_IN in text,
-    )
-
-
-def _queried(name: str) -> str:
-    """Where newer drivers tell their version, should their table not; nothing from a tool that does not know it."""
-    try:
-        return tool_output([name, "-q"], seconds=SECONDS)
-    except OSError:
-        return ""
-
-
-def machine_lines(name: str) -> list[str]:
-    """What the tool prints for machines, one line for each card; OSError where it gives no answer."""
-    return [line for line in tool_output([name, "-m"], seconds=SECONDS).splitlines() if line.strip()]
-
-
-def _models(text: str) -> dict[int, str]:
-    """The Model column of the table whose head names DevID and Model."""
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in text.splitlines() if "|" in line]
-    heads = [place for place, row in enumerate(rows) if "DevID" in row and "Model" in row]
-    if not heads:
+def _models(printed: str) -> dict[int, str]:
+    """The column Model of the table whose headings include DevID and Model."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in printed.splitlines()]
+    head = next((row for row in rows if "DevID" in row and "Model" in row), None)
+    if head is None:
         return {}
-    head = rows[heads[0]]
     index, model = head.index("DevID"), head.index("Model")
-    cards = [row for row in rows[heads[0] + 1 :] if len(row) == len(head)]
+    cards = [row for row in rows[rows.index(head) + 1 :] if len(row) == len(head)]
     return {int(row[index]): row[model] for row in cards if row[index].isdecimal() and row[model]}
+
+
+def worker_env(plan: Plan) -> dict[str, str]:
+    """What the published case sets, over it what the user has set, and over both which cards the ranks see.
+
+    Variables of the user are included so that the ranks of other nodes have them too, and the plan records them.
+    """
+    users = {name: value for name, value in os.environ.items() if name.startswith(LIBRARIES) and name != VISIBLE}
+    entry = KUNLUNXIN.table().find(plan.probe.devices[0].model) if plan.probe.devices else None
+    published: dict[str, str] = {}
+    for setting in _environment()["environment"]:
+        if entry is not None and entry.model in setting["device"] and plan.spec.case in setting["case"]:
+            published |= setting["variables"]
+    return {**ALWAYS, **published, **users, **KUNLUNXIN.worker_env(plan)}
+
+
+@cache
+def _environment() -> dict[str, Any]:
+    return tomllib.loads((DATA / "environment.toml").read_text(encoding="utf-8"))
+
+
+KUNLUNXIN = AcceleratorVendor(
+    name="kunlunxin",
+    peaks=DATA / "peaks.toml",
+    inventory=inventory,
+    readings=readings,
+    variable=VISIBLE,
+    runtimes=("torch", "paddle"),
+    collective_backend="bkcl",
+    unknown_model="unknown Kunlunxin XPU",
+)

@@ -1,4 +1,4 @@
-"""What llmperf asks of a vendor, answered for Kunlunxin XPUs."""
+"""Hook implementations for Kunlunxin XPUs."""
 
 from __future__ import annotations
 
@@ -34,50 +34,48 @@ def llmperf_facts() -> Facts:
 @hookimpl
 def llmperf_probe() -> Probe:
     """The cards of one model that `xpu_smi` shows and `XPU_VISIBLE_DEVICES` allows."""
-    from llmperf_kunlunxin.probe import probe
+    from llmperf_kunlunxin.cards import KUNLUNXIN
 
-    return probe()
+    return KUNLUNXIN.probe()
 
 
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every card of the peak table."""
-    from llmperf_kunlunxin.catalogue import offers_of, table
+    from llmperf_kunlunxin.cards import KUNLUNXIN
 
-    return table().catalogue(offers_of)
+    return KUNLUNXIN.catalogue()
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     """The vendor's figure for exactly this card; None where there is none."""
-    from llmperf_kunlunxin.catalogue import table
+    from llmperf_kunlunxin.cards import KUNLUNXIN
 
-    return table().peak_flops(device_model, dtype)
+    return KUNLUNXIN.peak_flops(device_model, dtype)
 
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """The planned cards, what the published case sets, and what the user has set for the vendor's libraries."""
-    from llmperf_kunlunxin.environment import worker_env
+    from llmperf_kunlunxin.cards import worker_env
 
     return worker_env(plan)
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power and temperature of each whole card; None where `xpu_smi` gives nothing plausible."""
-    from llmperf_kunlunxin.sampler import samples
+    """Memory, utilisation, power and temperature of each card; None where `xpu_smi` shows nothing plausible."""
+    from llmperf_kunlunxin.cards import KUNLUNXIN
 
-    return samples(devices)
+    return KUNLUNXIN.samples(devices)
 
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to its card: through XPyTorch, or through Paddle for a framework that runs on it."""
-    if plan is not None and plan.needs is not None and plan.needs.runtime == "paddle":
-        from llmperf_kunlunxin.paddle_device import paddle_device
+    """Bind this rank to its card through the framework's runtime: Paddle, or torch with XPyTorch."""
+    from llmperf_kunlunxin import device
 
-        return paddle_device(local_rank)
-    from llmperf_kunlunxin.device import xpytorch_device
-
-    return xpytorch_device(plan, local_rank)
+    if plan.needs is not None and plan.needs.runtime == "paddle":
+        return device.paddle_device(local_rank)
+    return device.xpytorch_device(plan, local_rank)
