@@ -1,6 +1,6 @@
 """What plugins may rest on, held against a record, so that a break is deliberate.
 
-`python core/tests/test_public_surface.py` re-records it; a new name gets the present version as its `since`.
+`python core/tests/plugins/test_public_surface.py` re-records it; a new name gets the present version as its `since`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import llmperf
 import llmperf_testing as testing
-from llmperf import hookspecs, types
+from llmperf import hookspecs, types, vendorkit
 from llmperf_testing.running import checks_of
 
 RECORD = Path(__file__).parent / "public_surface" / "surface.json"
@@ -60,11 +60,12 @@ def contract_shape(kind: Any) -> dict[str, Any]:
 
 
 def present_surface() -> dict[str, dict[str, dict[str, Any]]]:
-    """Hooks, types and names of `llmperf`, by their names."""
+    """Hooks, types and names of `llmperf`, `llmperf.vendorkit` and `llmperf_testing`, by their names."""
     return {
         "hooks": {name: hook_shape(name) for name in hookspecs.spec_names()},
         "types": {name: type_shape(getattr(types, name)) for name in sorted(types.__all__)},
         "names": {name: name_shape(getattr(llmperf, name)) for name in sorted(llmperf.__all__)},
+        "vendorkit": {name: name_shape(getattr(vendorkit, name)) for name in sorted(vendorkit.__all__)},
         "testing": {name: contract_shape(getattr(testing, name)) for name in sorted(testing.__all__)},
     }
 
@@ -104,7 +105,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def test_the_surface_is_the_recorded_one() -> None:
     changed = differences(without_since(recorded()), present_surface())
-    assert not changed, "\n".join([*changed, f"if this is meant, run: python core/tests/{Path(__file__).name}"])
+    assert not changed, "\n".join([*changed, f"if this is meant, run: python core/tests/plugins/{Path(__file__).name}"])
 
 
 def test_every_public_name_has_a_since() -> None:

@@ -82,7 +82,7 @@ class Layouts:
             try:
                 return Reading.from_cells({**cells, "model": model}, limits=limits)
             except Misfit as error:
-                if error.cell not in layout.columns:
+                if error.cell is None or error.cell not in layout.columns:
                     raise
                 raise Misfit(f"column {layout.columns[error.cell]}: {error}") from None
 
