@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LoggedFailure,
         LoggedStep,
         Model,
+        Observer,
         PeakFlops,
         Plan,
         Precision,
@@ -56,6 +57,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_count_flops": ("extension", "core"),
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
     "llmperf_launchers": ("vendor", "extension", "core"),
+    "llmperf_observers": ("extension", "core"),
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
@@ -193,6 +195,19 @@ def llmperf_launchers() -> Iterable[Launcher]:
     >>> @llmperf.hookimpl
     ... def llmperf_launchers():
     ...     return [MyCluster()]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_observers() -> Iterable[Observer]:
+    """Called in the controller before each run, for observers that follow it: a progress line, TensorBoard, MLflow.
+
+    The core and extensions may answer; all answers are collected. An observer that raises or blocks is dropped.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_observers():
+    ...     return [MyTracker()]
     """
     raise NotImplementedError
 

@@ -9,15 +9,16 @@ import sys
 
 import pytest
 from llmperf.cli.progress_line import duration, progress_text
-from llmperf.launching.progress import Progress
+from llmperf.types import Progress
 
 PROGRAM = """
 from llmperf.cli.progress_line import ProgressLine
-from llmperf.launching.progress import Progress
-with ProgressLine() as line:
-    for step in (3, 4):
-        line.show(Progress(phase="measuring", step=step, steps=9, loss=8.1, tokens_per_second_per_device=1234.5,
+from llmperf.types import Progress
+line = ProgressLine()
+for step in (3, 4):
+    line.progress(Progress(phase="measuring", step=step, steps=9, loss=8.1, tokens_per_second_per_device=1234.5,
                            mfu=0.25, memory_used_bytes=2**30, seconds_left=75.0))
+line.ended(None, None)
 print("done")
 """
 

@@ -119,16 +119,6 @@ def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_p
     assert (result.status, result.failure.reason) == ("failed", "controller")
 
 
-def test_an_error_in_the_display_stops_the_run_and_is_not_hidden(stub_plan, tmp_path):
-    def watch(progress):
-        raise BrokenPipeError("the terminal is gone")
-
-    with pytest.raises(BrokenPipeError):
-        run_plan(stub_plan(steps=5000), tmp_path / "run", load_for("stub", "stub"), watch)
-    result = json_files.load(tmp_path / "run" / filenames.RESULT, Result)
-    assert (result.failure.reason, result.failure.message) == ("controller", "the terminal is gone")
-
-
 def test_a_vendor_that_cannot_read_its_devices_does_not_end_the_run(stub_plan, tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_STUB_SAMPLER", "raise")
     result = run_plan(stub_plan(), tmp_path / "run", load_for("stub", "stub"))

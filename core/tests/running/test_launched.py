@@ -29,10 +29,24 @@ from llmperf.validation.run_folder import run_folder_findings
 CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
 
 
+class Watching:
+    """Calls a function with each progress, from the thread of the controller."""
+
+    def __init__(self, watch):
+        self.watch = watch
+
+    def started(self, plan, folder):
+        pass
+
+    def observe(self, progress, steps):
+        self.watch(progress)
+
+
 def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
     plan = stub_plan(steps=25, warmup_steps=3, ranks=2)
     seen = []
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), seen.append, sample_seconds=0.05)
+    watching = Watching(seen.append)
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watching, sample_seconds=0.05)
     run = tmp_path / "run"
     assert result.failure is None
     assert result.status == "complete"
@@ -120,7 +134,7 @@ def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_pat
 
     options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05}
     plan = replace(stub_plan(steps=20, **options), created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watch, sample_seconds=0.05)
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), Watching(watch), sample_seconds=0.05)
     assert (result.status, off) == ("complete", [seconds])
     records = [json.loads(line) for line in filenames.records_path(tmp_path / "run", 0).read_text().splitlines()]
     steps = [one["at"] for one in records if one["kind"] == "step"]

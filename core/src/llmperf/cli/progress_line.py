@@ -1,4 +1,4 @@
-"""The live line of a run: rewritten in place on a terminal, a line now and then elsewhere."""
+"""The progress line of a run, the core's own observer: rewritten in place on a terminal, rarely printed elsewhere."""
 
 from __future__ import annotations
 
@@ -6,17 +6,29 @@ import io
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf.hookspecs import hookimpl
+
 if TYPE_CHECKING:
-    from llmperf.launching.progress import Progress
+    from llmperf.types import Observer, Plan, Progress, Result, StepProgress
 
 SECONDS_BETWEEN_LINES = 10.0
-"""Where standard error is no terminal."""
+"""Where standard error is not a terminal."""
+
+
+@hookimpl
+def llmperf_observers() -> Iterable[Observer]:
+    """The progress line on standard error."""
+    return [ProgressLine()]
 
 
 class ProgressLine:
-    """Writes to standard error; a context manager that leaves the terminal clean."""
+    """Writes to standard error, and leaves a terminal clean at the end of the run."""
+
+    name = "progress line"
 
     def __init__(self) -> None:
         self._stream = sys.stderr or io.StringIO()  # None where it is closed
@@ -24,8 +36,11 @@ class ProgressLine:
         self._last_text = ""
         self._last_time = 0.0
 
-    def show(self, progress: Progress) -> None:
-        """Show where the run is."""
+    def started(self, plan: Plan, folder: Path) -> None:
+        """Shows nothing before the first progress."""
+
+    def progress(self, progress: Progress) -> None:
+        """Show the present state."""
         width = shutil.get_terminal_size().columns - 1 if self._live else None
         text = progress_text(progress, width)
         if width is not None:
@@ -37,25 +52,22 @@ class ProgressLine:
             self._stream.flush()
             self._last_text, self._last_time = text, time.monotonic()
 
-    def clear(self) -> None:
-        """Take the live line away."""
+    def steps(self, steps: Sequence[StepProgress]) -> None:
+        """Shows no single steps."""
+
+    def ended(self, result: Result | None, folder: Path) -> None:
+        """Clear the line on a terminal."""
         if self._live and self._last_text:
             self._stream.write("\r" + " " * len(self._last_text) + "\r")
             self._stream.flush()
         self._last_text = ""
 
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
-
 
 def progress_text(progress: Progress, width: int | None = None) -> str:
     """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  MFU 17.9 %  mem 0.71 GiB  12 s left`.
 
-    Where that is wider than `width`, it is set closer (`measuring 12/30 loss 8.101`); if it still is, memory, MFU, pace
-    and loss are left out, in this order, until it fits.
+    If this is wider than `width`, spaces and the word `step` are dropped (`measuring 12/30 loss 8.101`); if it is still
+    too wide, memory, MFU, pace and loss are left out, in this order, until it fits.
     """
     parts = {
         "phase": progress.phase,
@@ -66,13 +78,13 @@ def progress_text(progress: Progress, width: int | None = None) -> str:
         "memory": _known("mem {:.2f} GiB", progress.memory_used_bytes, 2**-30),
         "left": None if progress.seconds_left is None else f"{duration(progress.seconds_left)} left",
     }
-    told = [(name, part) for name, part in parts.items() if part is not None]
-    text = "  ".join(part for _, part in told)
+    shown = [(name, part) for name, part in parts.items() if part is not None]
+    text = "  ".join(part for _, part in shown)
     for left_out in (None, "memory", "mfu", "pace", "loss"):
         if width is None or len(text) <= width:
             break
-        told = [(name, part) for name, part in told if name != left_out]
-        text = " ".join(part.removeprefix("step ") for _, part in told)
+        shown = [(name, part) for name, part in shown if name != left_out]
+        text = " ".join(part.removeprefix("step ") for _, part in shown)
     return text
 
 

@@ -71,7 +71,6 @@ def _check_folder(out: Path) -> None:
 
 
 def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
-    from llmperf.cli.progress_line import ProgressLine
     from llmperf.reporting.summary import result_table
     from llmperf.running.measure import measure, refuse_problems
 
@@ -79,17 +78,15 @@ def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path,
     refuse_problems(sketch)
     click.echo(headline(sketch), err=True)
     results = []
-    with ProgressLine() as line:
-        for folder, result in measure(sketch, out, repeat, line.show, _warn):
-            line.clear()
-            results.append((folder, result))
-            if not quiet and repeat == 1:
-                click.echo(painted_severities(result_table(result, paint=painted)))
-                click.echo(f"\nrun folder: {folder}")
-            elif not quiet:
-                click.echo(repeat_line(result, len(results), repeat), err=True)
-            if not quiet:
-                _log_tail(result)
+    for folder, result in measure(sketch, out, repeat, _warn):
+        results.append((folder, result))
+        if not quiet and repeat == 1:
+            click.echo(painted_severities(result_table(result, paint=painted)))
+            click.echo(f"\nrun folder: {folder}")
+        elif not quiet:
+            click.echo(repeat_line(result, len(results), repeat), err=True)
+        if not quiet:
+            _log_tail(result)
     return results
 
 

@@ -14,16 +14,17 @@ from typing import Literal, NamedTuple
 from llmperf.errors import UserError
 from llmperf.launching.hang import find_hanging
 from llmperf.launching.launchers import free_port, node_commands
-from llmperf.launching.progress import Follower, Progress
+from llmperf.launching.progress import Follower
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.runfolder import filenames
 from llmperf.runfolder.logs import log_tail
 from llmperf.runfolder.reader import read_records
+from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
 from llmperf.types.records import FailureRecord, StepRecord
 
-Watch = Callable[[Progress], None]
+Observe = Callable[[Progress, Sequence[StepProgress]], None]
 
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 4.0
@@ -105,7 +106,7 @@ class Controller:
                 preexec_fn=end_with_parent(signal.SIGTERM),
             )
 
-    def watch(self, wakeup: Wakeup, watch: Watch | None) -> Cause:
+    def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
         """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` then say more."""
         moved = time.monotonic()
         while True:
@@ -115,14 +116,18 @@ class Controller:
                 return "interrupted"
             if self._follower.look():
                 moved = time.monotonic()
-            if watch is not None:
-                watch(self._follower.progress())
+            if observe is not None:
+                observe(*self.latest())
             if self._over():
                 return "ended"
             patience = self._patience()
             if time.monotonic() - moved > patience.seconds:
                 self._hung(time.monotonic() - moved, patience)
                 return "hung"
+
+    def latest(self) -> tuple[Progress, tuple[StepProgress, ...]]:
+        """The present state, and the steps that have finished since the last call."""
+        return self._follower.progress(), self._follower.take_steps()
 
     def _over(self) -> bool:
         """Whether all agents have ended, or one has badly."""

@@ -13,32 +13,15 @@ from llmperf.accounting.mfu import HEADLINE, utilisation
 from llmperf.errors import UserError
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordTail
+from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 RECENT_STEPS = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """One look at a run. Unknown is None."""
-
-    phase: Phase
-    """The least of the ranks."""
-    step: int
-    """Steps that every rank has finished."""
-    steps: int
-    loss: float | None
-    """Mean over ranks, of the last step that every rank has finished."""
-    tokens_per_second_per_device: float | None
-    """Over the last steps; of the warm-up until something is measured."""
-    mfu: float | None
-    """Under the headline convention."""
-    memory_used_bytes: int | None
-    """Of the fullest device."""
-    seconds_left: float | None
-    """Until the last step, at the present pace."""
+"""Steps that the pace is computed from."""
+MAX_FINISHED_STEPS = 100_000
+"""Finished steps that are kept until `take_steps` is called; of more, the oldest are dropped."""
 
 
 @dataclass(slots=True)
@@ -52,6 +35,7 @@ class _Rank:
 
 @dataclass(slots=True)
 class _Step:
+    number: int
     ranks: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -70,6 +54,7 @@ class Follower:
         self._ranks = [_Rank() for _ in range(world)]
         self._open: dict[int, _Step] = {}
         self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)
+        self._finished: deque[StepProgress] = deque(maxlen=MAX_FINISHED_STEPS)
         self._loss: float | None = None
         self._memory_used: int | None = None
         self._first_step_seconds = self._later_step_seconds = 0.0
@@ -125,7 +110,7 @@ class Follower:
         return self._later_step_seconds or self._first_step_seconds
 
     def _add(self, record: StepRecord) -> None:
-        step = self._open.setdefault(record.step, _Step())
+        step = self._open.setdefault(record.step, _Step(record.step))
         step.ranks += 1
         step.tokens += record.tokens
         step.seconds = max(step.seconds, record.step_seconds)
@@ -141,6 +126,21 @@ class Follower:
             self._recent.clear()
         self._recent.append(step)
         self._loss = sum(step.losses) / len(step.losses) if step.losses else None
+        self._finished.append(
+            StepProgress(
+                step=step.number,
+                measured=step.measured,
+                loss=self._loss,
+                step_seconds=step.seconds,
+                tokens_per_second_per_device=step.tokens / step.seconds / step.ranks if step.seconds else None,
+            )
+        )
+
+    def take_steps(self) -> tuple[StepProgress, ...]:
+        """The steps that every rank has finished since the last call, in order."""
+        steps = tuple(self._finished)
+        self._finished.clear()
+        return steps
 
     @property
     def stepping(self) -> bool:

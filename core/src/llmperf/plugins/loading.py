@@ -29,6 +29,7 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_facts": ("llmperf.launching.hooks",),
     "llmperf_count_flops": ("llmperf.accounting.hooks",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
+    "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
 }
 """The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.

@@ -18,7 +18,6 @@ from llmperf.files.redaction import secret_values
 from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
 from llmperf.launching.launchers import find_launcher
-from llmperf.launching.progress import Progress
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.asking import asking
@@ -31,6 +30,7 @@ from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
+from llmperf.running.observers import Observers
 from llmperf.types.devices import DeviceSample
 from llmperf.types.facts import Facts
 from llmperf.types.plan import Plan
@@ -43,14 +43,14 @@ def run_plan(
     plan: Plan,
     run_dir: Path,
     plugins: Plugins,
-    watch: Callable[[Progress], None] | None = None,
+    observers: Observers | None = None,
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
-    `watch` is called about five times a second with how far the run has come, `warn` before the start with a line for
-    each thing that disturbs it. SIGINT, SIGTERM and SIGHUP end the run
+    `observers` follow the run; its end is reported to them by the caller, who has the checked result. `warn` is called
+    before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP end the run
     as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not there.
     """
     if plan.problems:
@@ -67,7 +67,7 @@ def run_plan(
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, facts, controller, sampler, wakeup, watch, warn, began)
+            ending = _watched(run, plan, facts, controller, sampler, wakeup, observers, warn, began)
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -92,7 +92,7 @@ def _watched(
     controller: Controller,
     sampler: Sampler,
     wakeup: Wakeup,
-    watch: Callable[[Progress], None] | None,
+    observers: Observers | None,
     warn: Callable[[str], None] | None,
     began: Moment,
 ) -> Ending:
@@ -101,17 +101,21 @@ def _watched(
     if warn is not None:
         for line in before.lines:
             warn(line)
+    if observers is not None:
+        observers.started(plan, run)
     controller.start()
     sampler.start()
     try:
-        cause = controller.watch(wakeup, watch)
+        cause = controller.watch(wakeup, observers.observe if observers else None)
         codes = controller.stop(wakeup)
         if cause == "ended" and any(codes) and port_was_taken(run, plan):
             controller.start_again()
-            cause = controller.watch(wakeup, watch)
+            cause = controller.watch(wakeup, observers.observe if observers else None)
             codes = controller.stop(wakeup)
     finally:
         sampler.stop()
+    if observers is not None:
+        observers.observe(*controller.latest())
     notes = controller.notes
     if sampler.problem:
         notes += (sampler.problem,)

@@ -14,11 +14,8 @@ from llmperf.planning.draft import Draft
 from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
-    from llmperf.launching.progress import Progress
     from llmperf.plugins.loading import Plugins
     from llmperf.types.result import Result
-
-Watch = Callable[["Progress"], None]
 
 
 def refuse_problems(draft: Draft) -> None:
@@ -30,14 +27,15 @@ def refuse_problems(draft: Draft) -> None:
         raise UserError("a machine named with --on can be planned for, not run on")
 
 
-def measure(
-    draft: Draft, out: Path, repeat: int, watch: Watch | None, warn: Callable[[str], None] | None = None
-) -> Iterator[tuple[Path, Result]]:
+def measure(draft: Draft, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
     """Run a draft's plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
 
-    Raises UserError before anything is started if the draft has problems or the folder cannot be written.
+    The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. Raises
+    UserError before anything is started if the draft has problems or the folder cannot be written.
     """
+    from llmperf.plugins.faults import printing_aside
     from llmperf.running.launched import run_plan
+    from llmperf.running.observers import Observers
 
     refuse_problems(draft)
     assert draft.plan is not None
@@ -46,7 +44,12 @@ def measure(
         name = run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework)
         plan = replace(draft.plan, run_id=name, created=now())
         folder = out / plan.run_id
-        result = check(run_plan(plan, folder, draft.plugins, watch, warn), folder, draft.plugins)
+        observers, result = Observers(draft.plugins, warn), None
+        try:
+            with printing_aside():  # observers may print from threads of their own
+                result = check(run_plan(plan, folder, draft.plugins, observers, warn), folder, draft.plugins)
+        finally:
+            observers.ended(result, folder)
         yield folder, result
         if result.status == "aborted":
             return

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Violation as Violation
     from llmperf.types.facts import Facts as Facts
     from llmperf.types.facts import HostCheck as HostCheck
+    from llmperf.types.observing import Observer as Observer
+    from llmperf.types.observing import Progress as Progress
+    from llmperf.types.observing import StepProgress as StepProgress
     from llmperf.types.plan import Batch as Batch
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
@@ -76,6 +79,7 @@ _NAMES = {
     "documents": "DocumentKind FileFindings Fingerprint Rule Verdict Violation",
     "facts": "HostCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
+    "observing": "Observer Progress StepProgress",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"

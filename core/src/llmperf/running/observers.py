@@ -1,0 +1,157 @@
+"""Runs the observers of a run, each in a thread of its own, and drops those that fail or block."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from llmperf.errors import PluginError
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.faults import blaming, who
+from llmperf.plugins.loading import Plugins
+from llmperf.types.observing import Observer, Progress, StepProgress
+from llmperf.types.plan import Plan
+from llmperf.types.result import Result
+
+HOOK = "llmperf_observers"
+METHODS = ("started", "progress", "steps", "ended")
+STEPS_INTERVAL_SECONDS = 1.0
+"""Steps are handed over at most this often."""
+LIMIT_SECONDS = 5.0
+"""How long an observer may take for one call."""
+MAX_WAITING_STEPS = 100_000
+"""Of an observer that is busy; it is dropped before there are more in any real run."""
+
+Warn = Callable[[str], None]
+Call = tuple[str, tuple[object, ...]]
+
+
+class _ObserverThread:
+    """One observer with its pending calls."""
+
+    def __init__(self, observer: Observer, owner: Found) -> None:
+        self._observer = observer
+        self._owner = owner
+        self.label = f"observer {observer.name!r} of {who(owner)}"
+        self._changed = threading.Condition()
+        self._started: Call | None = None
+        self._progress: Progress | None = None
+        self._steps: deque[StepProgress] = deque(maxlen=MAX_WAITING_STEPS)
+        self._ended: Call | None = None
+        self._busy_since: float | None = None
+        self._busy_with = ""
+        self._steps_given = -STEPS_INTERVAL_SECONDS
+        self.problem: str | None = None
+        """Why the observer was dropped."""
+        self._thread = threading.Thread(target=self._run, name=f"llmperf-observer-{observer.name}", daemon=True)
+
+    def start(self, plan: Plan, folder: Path) -> None:
+        self._started = ("started", (plan, folder))
+        self._thread.start()
+
+    def put(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
+        with self._changed:
+            self._progress = progress
+            self._steps.extend(steps)
+            self._changed.notify()
+
+    def end(self, result: Result | None, folder: Path) -> None:
+        with self._changed:
+            self._ended = ("ended", (result, folder))
+            self._changed.notify()
+
+    def check(self) -> None:
+        """Note an observer that takes too long; its thread is abandoned."""
+        busy_since = self._busy_since
+        if self.problem is None and busy_since is not None and time.monotonic() - busy_since > LIMIT_SECONDS:
+            self.problem = f"{self._busy_with} did not return within {LIMIT_SECONDS:g} s"
+
+    def finish(self) -> None:
+        """Wait until the observer has taken its last call or has been dropped."""
+        while self._thread.is_alive() and self.problem is None:
+            self._thread.join(0.05)
+            self.check()
+
+    def _run(self) -> None:
+        while self.problem is None:
+            name, arguments = self._next()
+            self._busy_with, self._busy_since = name, time.monotonic()
+            try:
+                with blaming(self._owner, f"{HOOK}: {self._observer.name}.{name}"):
+                    getattr(self._observer, name)(*arguments)
+            except BaseException as error:  # also SystemExit, which would end this thread silently
+                self.problem = self.problem or str(error)
+            self._busy_since = None
+            if name == "ended":
+                return
+
+    def _next(self) -> Call:
+        """The next call: the start, then steps once a second and the latest progress, then the end."""
+        with self._changed:
+            while True:
+                if self._started is not None:
+                    call, self._started = self._started, None
+                    return call
+                if self._steps and (self._ended or self._seconds_to_steps() <= 0):
+                    steps = tuple(self._steps)
+                    self._steps.clear()
+                    self._steps_given = time.monotonic()
+                    return "steps", (steps,)
+                if self._progress is not None:
+                    progress, self._progress = self._progress, None
+                    return "progress", (progress,)
+                if self._ended is not None:
+                    return self._ended
+                self._changed.wait(self._seconds_to_steps() if self._steps else None)
+
+    def _seconds_to_steps(self) -> float:
+        return self._steps_given + STEPS_INTERVAL_SECONDS - time.monotonic()
+
+
+class Observers:
+    """All observers of one run."""
+
+    def __init__(self, plugins: Plugins, warn: Warn) -> None:
+        """PluginError if a plugin gives something without the methods of an Observer."""
+        self._warn = warn
+        self._threads = [
+            _ObserverThread(_checked(observer, plugins.who(owner)), plugins.found(owner))
+            for owner, observer in plugins.collect_items(HOOK)
+        ]
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        """Start every observer."""
+        for thread in self._threads:
+            thread.start(plan, folder)
+
+    def observe(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
+        """Hand on the present state and the steps that have just finished; drop observers that failed or block."""
+        for thread in self._threads:
+            thread.put(progress, steps)
+            thread.check()
+        self._drop()
+
+    def ended(self, result: Result | None, folder: Path) -> None:
+        """Hand on the result and wait for all observers, for at most 5 s each."""
+        for thread in self._threads:
+            thread.end(result, folder)
+        for thread in self._threads:
+            thread.finish()
+        self._drop()
+        self._threads = []
+
+    def _drop(self) -> None:
+        for thread in [thread for thread in self._threads if thread.problem is not None]:
+            self._threads.remove(thread)
+            self._warn(f"{thread.label} is dropped, the run goes on: {thread.problem}")
+
+
+def _checked(observer: Observer, owner: str) -> Observer:
+    missing = [name for name in METHODS if not callable(getattr(observer, name, None))]
+    if missing or not isinstance(getattr(observer, "name", None), str):
+        lacks = ", ".join(missing) or "name"
+        raise PluginError(f"{owner}: {HOOK}: expected an Observer, found {type(observer).__name__} without {lacks}")
+    return observer

@@ -1,0 +1,81 @@
+"""Observers: what a plugin that follows a run while it goes is told, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from llmperf.types.records import Phase
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+    from llmperf.types.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The state of a run at one moment. Unknown is None."""
+
+    phase: Phase
+    """The earliest phase that any rank is in."""
+    step: int
+    """Steps that every rank has finished."""
+    steps: int
+    """Steps of the whole run."""
+    loss: float | None
+    """Mean over ranks, of the last step that every rank has finished."""
+    tokens_per_second_per_device: float | None
+    """Over the last steps; over warm-up steps until a step has been measured."""
+    mfu: float | None
+    """Under the headline convention."""
+    memory_used_bytes: int | None
+    """Of the device with the most memory in use."""
+    seconds_left: float | None
+    """Until the last step, at the present pace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProgress:
+    """A step that every rank has finished."""
+
+    step: int
+    """Counted from 1, warm-up steps included."""
+    measured: bool
+    """False for a warm-up step."""
+    loss: float | None
+    """Mean over the ranks that reported a loss; None if none did."""
+    step_seconds: float
+    """Of the slowest rank."""
+    tokens_per_second_per_device: float | None
+    """None if the step took no measurable time."""
+
+
+class Observer(Protocol):
+    """Follows one run at a time. Each observer is called from a thread of its own, so that it never delays the run.
+
+    An observer that raises, or does not return within 5 seconds, is dropped with a warning. An observer may print to
+    standard error; standard output belongs to llmperf.
+    """
+
+    @property
+    def name(self) -> str:
+        """How warnings call it."""
+        ...
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        """The ranks are about to start; `folder` is the run folder."""
+        ...
+
+    def progress(self, progress: Progress) -> None:
+        """The present state, about five times a second; states are left out while the observer is busy."""
+        ...
+
+    def steps(self, steps: Sequence[StepProgress]) -> None:
+        """The steps that have finished since the last call, at most once a second; none is left out."""
+        ...
+
+    def ended(self, result: Result | None, folder: Path) -> None:
+        """The run has ended, with its checked result; None if llmperf itself failed."""
+        ...

@@ -1,0 +1,169 @@
+"""Observers follow a run; those that fail or block are dropped, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import llmperf
+import pytest
+from llmperf.errors import PluginError
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.running import observers as observing
+from llmperf.running.launched import run_plan
+from llmperf.running.observers import Observers
+from llmperf.types import Progress, StepProgress
+
+
+class Recording:
+    """Keeps what it is told."""
+
+    def __init__(self, name="recording"):
+        self.name = name
+        self.calls = []
+
+    def started(self, plan, folder):
+        self.calls.append(("started", plan, folder))
+
+    def progress(self, progress):
+        self.calls.append(("progress", progress))
+
+    def steps(self, steps):
+        self.calls.append(("steps", steps))
+
+    def ended(self, result, folder):
+        self.calls.append(("ended", result, folder))
+
+    def of(self, kind):
+        return [call for call in self.calls if call[0] == kind]
+
+
+class JsonLines(Recording):
+    """An outsider's observer: one JSON line for each step and one for the result."""
+
+    def started(self, plan, folder):
+        self.path = folder / "observed.jsonl"
+
+    def steps(self, steps):
+        with self.path.open("a") as file:
+            for step in steps:
+                file.write(json.dumps({"step": step.step, "loss": step.loss, "measured": step.measured}) + "\n")
+
+    def ended(self, result, folder):
+        with self.path.open("a") as file:
+            file.write(json.dumps({"status": result.status}) + "\n")
+
+
+def register(plugins, *given):
+    for observer in given:
+        plugin = SimpleNamespace(llmperf_observers=llmperf.hookimpl(lambda observer=observer: [observer]))
+        found = Found(observer.name, "extension", observer.name, "llmperf-tracking", "1.0")
+        plugins.register(plugin, found)
+    return plugins
+
+
+def progress(step):
+    return Progress(
+        phase="measuring", step=step, steps=9, loss=None, tokens_per_second_per_device=None, mfu=None,
+        memory_used_bytes=None, seconds_left=None,
+    )  # fmt: skip
+
+
+def finished(number):
+    return StepProgress(step=number, measured=True, loss=1.0, step_seconds=0.1, tokens_per_second_per_device=10.0)
+
+
+def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_path, capsys):
+    plugins = register(load_for("stub", "stub"), JsonLines("json lines"))
+    warnings = []
+    observers = Observers(plugins, warnings.append)
+    result = run_plan(stub_plan(steps=12, warmup_steps=2), tmp_path / "run", plugins, observers)
+    observers.ended(result, tmp_path / "run")
+    *steps, last = map(json.loads, (tmp_path / "run" / "observed.jsonl").read_text().splitlines())
+    assert [step["step"] for step in steps] == list(range(1, 13))
+    assert [step["loss"] for step in steps] == [pytest.approx(10 / step) for step in range(1, 13)]
+    assert [step["measured"] for step in steps] == [False] * 2 + [True] * 10
+    assert last == {"status": "complete"}
+    assert warnings == []
+    assert "step 1" in capsys.readouterr().err  # the core's own observer, through the same hook
+
+
+def test_each_step_comes_once_and_at_most_once_a_second(tmp_path):
+    recording = Recording()
+    observers = Observers(register(Plugins(), recording), pytest.fail)
+    observers.started("plan", tmp_path)
+    begin = time.monotonic()
+    for number in range(1, 13):
+        observers.observe(progress(number), (finished(number),))
+        time.sleep(0.1)
+    seconds = time.monotonic() - begin
+    observers.ended("result", tmp_path)
+    assert recording.calls[0] == ("started", "plan", tmp_path)
+    assert recording.calls[-1] == ("ended", "result", tmp_path)
+    assert [step.step for _, steps in recording.of("steps") for step in steps] == list(range(1, 13))
+    assert len(recording.of("steps")) <= seconds + 2  # the first at once, the last with the end
+    assert recording.of("progress")[-1] == ("progress", progress(12))
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(ValueError("no disk"), "ValueError: no disk"), (SystemExit(3), "SystemExit: 3")]
+)
+@pytest.mark.parametrize("method", ["started", "progress", "steps", "ended"])
+def test_an_observer_that_raises_is_dropped_with_one_warning(tmp_path, error, shown, method):
+    def fail(*_):
+        raise error
+
+    broken, recording, warnings = Recording("broken"), Recording(), []
+    setattr(broken, method, fail)
+    observers = Observers(register(Plugins(), broken, recording), warnings.append)
+    observers.started("plan", tmp_path)
+    for number in range(1, 4):
+        observers.observe(progress(number), (finished(number),))
+        time.sleep(0.02)
+    observers.ended("result", tmp_path)
+    (warning,) = warnings
+    assert warning.startswith(
+        "observer 'broken' of extension 'broken' (llmperf-tracking) is dropped, the run goes on: extension 'broken'"
+        f" (llmperf-tracking): llmperf_observers: broken.{method} raised {shown}"
+    )
+    assert recording.of("ended") == [("ended", "result", tmp_path)]
+
+
+def test_an_observer_that_blocks_is_dropped_and_delays_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(observing, "LIMIT_SECONDS", 0.3)
+    release = threading.Event()
+    blocking, recording, warnings = Recording("blocking"), Recording(), []
+    blocking.progress = lambda _: release.wait(30)
+    observers = Observers(register(Plugins(), blocking, recording), warnings.append)
+    begin = time.monotonic()
+    observers.started("plan", tmp_path)
+    for number in range(1, 6):
+        observers.observe(progress(number), (finished(number),))
+        time.sleep(0.1)
+    observers.ended("result", tmp_path)
+    assert time.monotonic() - begin < 3
+    release.set()
+    (warning,) = warnings
+    assert warning.endswith("is dropped, the run goes on: progress did not return within 0.3 s")
+    assert recording.of("ended")
+
+
+def test_what_is_no_observer_is_refused_in_one_line():
+    partial = SimpleNamespace(name="partial", started=print, ended=print)
+    message = (
+        r"extension 'partial' \(llmperf-tracking\): llmperf_observers: expected an Observer, found .* progress, steps"
+    )
+    with pytest.raises(PluginError, match=message):
+        Observers(register(Plugins(), partial), print)
+
+
+def test_the_core_shows_nothing_without_standard_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    observers = Observers(Plugins(), pytest.fail)
+    observers.started("plan", tmp_path)
+    observers.observe(progress(1), ())
+    observers.ended(None, tmp_path)
