@@ -107,7 +107,7 @@ def test_an_optional_hook_of_another_core_is_passed_over(install, capsys, tmp_pa
 
 
 def test_an_unknown_hook_says_what_would_know_it(install):
-    source = EMPTY + "@hookimpl\ndef llmperf_observe_run(run):\n    return []\n"
+    source = EMPTY + "@hookimpl\ndef llmperf_rerun(run):\n    return []\n"
     install("llmperf-acme", "acme", source)
     with pytest.raises(
         PluginError, match=r"if a newer llmperf-core has it, upgrade that, or mark .* optionalhook=True"
