@@ -11,7 +11,7 @@ from llmperf_pytorch.models import construct_model, default_dtype
 from llmperf_pytorch.processes import own_rank
 
 from llmperf_lora.adapters import adapt, seed_dropout
-from llmperf_lora.afterwards import Afterwards
+from llmperf_lora.mmlu_evaluation import Afterwards
 from llmperf_lora.base_weights import BaseWeights
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from llmperf_pytorch.processes import own_rank
-from llmperf_zero.quiet import deepspeed
+from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
 
 from llmperf_lora.adapters import adapt, seed_dropout
-from llmperf_lora.afterwards import Afterwards
+from llmperf_lora.mmlu_evaluation import Afterwards
 from llmperf_lora.base_weights import BaseWeights
 
 if TYPE_CHECKING:

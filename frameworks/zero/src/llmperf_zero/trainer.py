@@ -21,7 +21,7 @@ from llmperf_zero.config import CONFIG
 from llmperf_zero.extensions import compiling
 from llmperf_zero.first_step import forget_steps
 from llmperf_zero.gradient_check import check_gradients
-from llmperf_zero.quiet import deepspeed, init_ranks
+from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

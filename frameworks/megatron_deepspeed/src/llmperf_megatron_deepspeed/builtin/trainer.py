@@ -18,7 +18,7 @@ from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_zero.config import CONFIG
 from llmperf_zero.first_step import forget_steps
 from llmperf_zero.gradient_check import check_gradients
-from llmperf_zero.quiet import deepspeed, init_ranks
+from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
 

@@ -65,7 +65,7 @@ def prepare_deepspeed(plan: Plan) -> None:
     """No group that waits much longer than the controller, none that listens beyond this host, no inference kernel."""
     from llmperf_pytorch.limits import on_cpu
     from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
-    from llmperf_zero.quiet import skip_inference_kernel
+    from llmperf_zero.deepspeed_import import skip_inference_kernel
 
     set_timeouts(plan)
     meet_as_agent_says()
