@@ -89,6 +89,18 @@ def start(tmp_path):
             one.process.communicate()
 
 
+def test_another_model_than_the_plans_fails_before_the_first_step(start, stub_plan):
+    plan = stub_plan(parameters=12_345)
+    run = start(plan)
+    _, result = run.wait()
+    assert (result.status, result.failure.reason) == ("failed", "exception")
+    assert result.failure.message == (
+        "framework 'stub' (llmperf-stub): the trainer built a model of 12,345 parameters,"
+        f" expected {plan.flops.parameters:,} ({plan.spec.model.name}, family 'llama'): another model than the plan's"
+    )
+    assert steps_of(run.run, 0) == []
+
+
 def test_a_rank_that_raises(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="raises"))
     status, result = run.wait()

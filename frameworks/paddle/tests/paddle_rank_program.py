@@ -41,6 +41,7 @@ def train(task, world):
     forget_layout()
     # names begin anew, as in a process of its own: a stage's differ from another's, and fleet sorts by them
     with unique_name.guard(), llmperf_build_trainer(plan, TestDevice()) as trainer:
+        assert trainer.parameter_count == plan.flops.parameters
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         parts = trainer._parts
         moments = [

@@ -90,6 +90,7 @@ def make_spec(task, world=1):
 
 def make_plan(task, world=1):
     """The plan of a task, with what the framework's own hook adds to it."""
+    from llmperf.accounting.parameters import count_parameters
     from llmperf.types import Probe
 
     spec = make_spec(task, world)
@@ -116,7 +117,12 @@ def make_plan(task, world=1):
         "device_share": 1 / world,
         "layout": worker.layout,
         "batch": batch,
-        "flops": {"parameters": 1, "embedding_parameters": 0, "nominal_parameters": 1, "per_token": []},
+        "flops": {
+            "parameters": count_parameters(spec.model).total,
+            "embedding_parameters": 0,
+            "nominal_parameters": 1,
+            "per_token": [],
+        },
         "peak": None,
         "needs": worker.needs,
         "launcher": "local",
@@ -150,6 +156,7 @@ def train(task, world):
     plan = make_plan(task, world)
     started = time.perf_counter()
     with plugin_of(task).llmperf_build_trainer(plan, TestDevice(task.get("device", "cpu"))) as trainer:
+        assert trainer.parameter_count == plan.flops.parameters
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
         states = trainer._optimizer.state.values()

@@ -50,6 +50,27 @@ def first_losses(plan: Plan, steps: int) -> list[float]:
     return losses
 
 
+def weight_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight by its name in published checkpoints; [out, in] for a matrix."""
+    hidden, inner = model.hidden_size, model.intermediate_size
+    key_value = model.kv_heads * (hidden // model.attention_heads)
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (model.vocab_size, hidden)}
+    for layer in (f"model.layers.{number}" for number in range(model.layers)):
+        shapes |= {
+            f"{layer}.input_layernorm.weight": (hidden,),
+            f"{layer}.self_attn.q_proj.weight": (hidden, hidden),
+            f"{layer}.self_attn.k_proj.weight": (key_value, hidden),
+            f"{layer}.self_attn.v_proj.weight": (key_value, hidden),
+            f"{layer}.self_attn.o_proj.weight": (hidden, hidden),
+            f"{layer}.post_attention_layernorm.weight": (hidden,),
+            f"{layer}.mlp.gate_proj.weight": (inner, hidden),
+            f"{layer}.mlp.up_proj.weight": (inner, hidden),
+            f"{layer}.mlp.down_proj.weight": (hidden, inner),
+        }
+    shapes["model.norm.weight"] = (hidden,)
+    return shapes if model.tied_embeddings else shapes | {"lm_head.weight": (model.vocab_size, hidden)}
+
+
 class AdamW:
     """As torch has it: the norm of all gradients is clipped, matrices decay and weights of norms do not."""
 
@@ -87,9 +108,12 @@ class Llama:
 
     def __init__(self, model: Model, seed: int) -> None:
         self._model = model
-        self._seed = seed
         self._width = model.hidden_size // model.attention_heads
         self.weights: dict[str, Floats] = {}
+        for name, shape in weight_shapes(model).items():
+            is_norm = len(shape) == 1
+            drawn = np.ones(shape) if is_norm else initial_normal(seed, name, shape, model.initializer_std)
+            self.weights[name] = drawn.astype(np.float64)
         self.gradients: dict[str, Any] = defaultdict(float)
         """Sums over the micro batches."""
 
@@ -106,7 +130,7 @@ class Llama:
                 backs.append((into_norm, into_part))
         normed, into_norm = self._normed("model.norm", states)
         head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
-        logits, into_head = self._linear(head, normed, model.vocab_size)
+        logits, into_head = self._linear(head, normed)
         loss, wrong = _cross_entropy(logits, rows[:, 1:])
         gradient = into_norm(into_head(wrong))
         for into_norm, into_part in reversed(backs):
@@ -114,17 +138,9 @@ class Llama:
         into_embedding(gradient)
         return loss
 
-    def _weight(self, name: str, *shape: int) -> Floats:
-        """A weight; drawn when it is first asked for, those of norms 1."""
-        if name not in self.weights:
-            norm = len(shape) == 1
-            drawn = np.ones(shape) if norm else initial_normal(self._seed, name, shape, self._model.initializer_std)
-            self.weights[name] = drawn.astype(np.float64)
-        return self.weights[name]
-
     def _embedded(self, ids: NDArray[np.int64]) -> Passed:
         name = "model.embed_tokens.weight"
-        weight = self._weight(name, self._model.vocab_size, self._model.hidden_size)
+        weight = self.weights[name]
 
         def back(gradient: Floats) -> Floats:
             change = np.zeros_like(weight)
@@ -134,12 +150,12 @@ class Llama:
 
         return weight[ids], back
 
-    def _linear(self, name: str, states: Floats, wide: int) -> Passed:
+    def _linear(self, name: str, states: Floats) -> Passed:
         name = f"{name}.weight"
-        weight = self._weight(name, wide, states.shape[-1])
+        weight = self.weights[name]
 
         def back(gradient: Floats) -> Floats:
-            self.gradients[name] += gradient.reshape(-1, wide).T @ states.reshape(-1, states.shape[-1])
+            self.gradients[name] += gradient.reshape(-1, weight.shape[0]).T @ states.reshape(-1, states.shape[-1])
             into: Floats = gradient @ weight
             return into
 
@@ -147,7 +163,7 @@ class Llama:
 
     def _normed(self, name: str, states: Floats) -> Passed:
         name = f"{name}.weight"
-        weight = self._weight(name, states.shape[-1])
+        weight = self.weights[name]
         scale = 1 / np.sqrt(np.square(states).mean(axis=-1, keepdims=True) + self._model.norm_eps)
         scaled = states * scale
 
@@ -160,10 +176,10 @@ class Llama:
         return scaled * weight, back
 
     def _mlp(self, layer: str, states: Floats) -> Passed:
-        gate, into_gate = self._linear(f"{layer}.mlp.gate_proj", states, self._model.intermediate_size)
-        up, into_up = self._linear(f"{layer}.mlp.up_proj", states, self._model.intermediate_size)
+        gate, into_gate = self._linear(f"{layer}.mlp.gate_proj", states)
+        up, into_up = self._linear(f"{layer}.mlp.up_proj", states)
         share = 1 / (1 + np.exp(-gate))
-        down, into_down = self._linear(f"{layer}.mlp.down_proj", gate * share * up, states.shape[-1])
+        down, into_down = self._linear(f"{layer}.mlp.down_proj", gate * share * up)
 
         def back(gradient: Floats) -> Floats:
             product = into_down(gradient)
@@ -178,7 +194,7 @@ class Llama:
         values, into_values = self._heads(f"{layer}.self_attn.v_proj", states, shared, turned=False)
         mixed, into_mixed = _attended(queries, keys, values)
         joined = mixed.swapaxes(1, 2).reshape(*states.shape[:2], -1)
-        out, into_out = self._linear(f"{layer}.self_attn.o_proj", joined, states.shape[-1])
+        out, into_out = self._linear(f"{layer}.self_attn.o_proj", joined)
 
         def back(gradient: Floats) -> Floats:
             parted = into_out(gradient).reshape(*states.shape[:2], heads, -1).swapaxes(1, 2)
@@ -189,7 +205,7 @@ class Llama:
 
     def _heads(self, name: str, states: Floats, count: int, *, turned: bool) -> Passed:
         """[batch, heads, seq_len, width], turned by their positions."""
-        projected, into = self._linear(name, states, count * self._width)
+        projected, into = self._linear(name, states)
         split = projected.reshape(*states.shape[:2], count, self._width).swapaxes(1, 2)
         theta = self._model.rope_theta or DEFAULT_THETA
 

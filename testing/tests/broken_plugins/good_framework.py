@@ -60,6 +60,7 @@ class Abacus:
         self.rank, self.ranks, self.step = int(os.environ["RANK"]), plan.layout.world_size, 0
         self.batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(self.rank))
         self.llama = Llama(plan.spec.model, seed=contract.seed)
+        self.parameter_count = sum(one.size for one in self.llama.weights.values())
         self.adamw = AdamW(self.llama.weights, contract.optimizer, contract.steps)
 
     def train_step(self):

@@ -20,6 +20,7 @@ from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, Window, wrong
 from llmperf.measuring.rank_exit import fail, leave
 from llmperf.plugins.discovery import Found, find
+from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Moment, Recorder
@@ -69,6 +70,8 @@ class Worker:
         with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:
             self._enter("building")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
+                who_built = f"{who(plugins.owner('llmperf_build_trainer'))}: the trainer"
+                check_parameters(reported_parameters(trainer), plan, who_built)
                 device.reset_peak_memory()
                 self._enter("warming up")
                 contract = plan.spec.contract
@@ -160,12 +163,20 @@ def peak_reserved_bytes(device: Device) -> int | None:
     return tell() if tell is not None else None
 
 
-def check_parameters(built: int, plan: Plan, who: str) -> None:
-    """RunFailed if a model of `built` parameters is trained and the plan has another; `who` names what built it."""
+def reported_parameters(trainer: Trainer) -> int:
+    """The trainer's parameter count; PluginError if it reports none."""
+    count: object = getattr(trainer, "parameter_count", None)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise wrong("the number of the model's parameters", "parameter_count", repr(count)[:MAX_SHOWN])
+    return count
+
+
+def check_parameters(built: int, plan: Plan, builder: str) -> None:
+    """RunFailed if the model that `builder` has built, of `built` parameters, is not the plan's."""
     if built != plan.flops.parameters:
         model = plan.spec.model
         expected = f"expected {plan.flops.parameters:,} ({model.name}, family {model.family!r})"
-        raise RunFailed(f"{who} built a model of {built:,} parameters, {expected}: another model than the plan's")
+        raise RunFailed(f"{builder} built a model of {built:,} parameters, {expected}: another model than the plan's")
 
 
 def plugins_of(plan: Plan) -> Plugins:

@@ -41,6 +41,15 @@ class StepOutput:
 class Trainer(Protocol):
     """A model, its data and its optimiser, ready to step; a context manager."""
 
+    @property
+    def parameter_count(self) -> int:
+        """Parameters of the whole model that was built, on every rank the same: the core compares it with the plan's.
+
+        Sharded parameters count with their whole size, tied ones once, adapters not at all. Ranks that hold only a
+        stage of a pipeline add up the stages' counts.
+        """
+        ...
+
     def train_step(self) -> StepOutput:
         """One optimiser step: all its micro batches, the update, no waiting for the device that is not needed."""
         ...

@@ -22,6 +22,7 @@ class StubTrainer:
 
     def __init__(self, plan):
         options = plan.spec.framework
+        self.parameter_count = options.get("parameters", plan.flops.parameters)
         self.rank = int(os.environ["RANK"])
         self.world = int(os.environ["WORLD_SIZE"])
         self.run = Path(os.environ["LLMPERF_RUN_DIR"])

@@ -9,10 +9,11 @@ import torch
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.models import construct_model, default_dtype
 from llmperf_pytorch.processes import own_rank
+from llmperf_pytorch.weights import count_parameters
 
 from llmperf_lora.adapters import adapt, seed_dropout
-from llmperf_lora.mmlu_evaluation import Afterwards
 from llmperf_lora.base_weights import BaseWeights
+from llmperf_lora.mmlu_evaluation import Afterwards
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -29,6 +30,7 @@ class LoraDdpTrainer(Afterwards, DdpTrainer):
         spec = self._plan.spec
         with self._device, default_dtype(spec.contract.precision):
             model = construct_model(spec)
+        self.parameter_count = count_parameters(model)
         with BaseWeights(spec) as weights:
             for name, parameter in model.named_parameters():
                 weights.fill(name, parameter)

@@ -12,8 +12,8 @@ from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
 
 from llmperf_lora.adapters import adapt, seed_dropout
-from llmperf_lora.mmlu_evaluation import Afterwards
 from llmperf_lora.base_weights import BaseWeights
+from llmperf_lora.mmlu_evaluation import Afterwards
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

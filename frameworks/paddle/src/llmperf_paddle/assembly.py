@@ -14,7 +14,7 @@ from llmperf_paddle.fleets import layers_of
 from llmperf_paddle.llama import Design, Llama, pipelined
 from llmperf_paddle.optimizers import adamw
 from llmperf_paddle.options import SEGMENT_SIZE
-from llmperf_paddle.weights import fill_weights
+from llmperf_paddle.weights import count_parameters, fill_weights
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -38,6 +38,8 @@ class Assembly:
     """Of the loss; None where there is none."""
     clip: WholeNormClip | None
     """Has the gradient's norm."""
+    parameters: int
+    """Of the whole model."""
 
 
 def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:
@@ -49,10 +51,11 @@ def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:
         pipeline = plan.layout.pipeline_parallel > 1
         model = pipelined(design, groups.topology()) if pipeline else Llama(design)
     fill_weights(model, spec.model, layers, spec.contract.seed)
+    parameters = count_parameters(model, layers, None if groups is None else groups.get_pipe_parallel_group())
     model.train()
     clip = None if settings.clip_norm is None else WholeNormClip(settings.clip_norm)
     inner = adamw(model, settings, clip, master=mixing.master_weights)
-    whole = Assembly(model, inner, inner, mixing.scaler(), clip)
+    whole = Assembly(model, inner, inner, mixing.scaler(), clip, parameters)
     if groups is None:
         return whole
     _distribute(whole, plan, groups)

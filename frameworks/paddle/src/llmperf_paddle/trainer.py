@@ -42,6 +42,7 @@ class PaddleTrainer:
         self._mixing = Mixing(plan.spec)
         self._feed = Feed(plan, self._rank)
         self._parts = assemble(plan, self._join(), self._mixing)
+        self.parameter_count = self._parts.parameters
         show_python_stacks()
         self._step = 0
 

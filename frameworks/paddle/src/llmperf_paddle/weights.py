@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import llmperf
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from llmperf.types import Model
     from paddle import nn
+    from paddle.distributed.collective import Group
 
     from llmperf_paddle.layers import Layers
 
@@ -33,6 +35,17 @@ def named(model: nn.Layer) -> Iterator[tuple[str, paddle.Tensor]]:
 def is_norm(name: str) -> bool:
     """Whether a parameter is the weight of a norm."""
     return name.endswith("norm.weight")
+
+
+def count_parameters(model: nn.Layer, layers: Layers, pipeline: Group | None) -> int:
+    """Parameters of the whole model: this rank's with their whole sizes, added up over the stages of a pipeline."""
+    sizes = (math.prod(parameter.shape) * (1 if is_norm(name) else layers.parts) for name, parameter in named(model))
+    own = sum(sizes)
+    if pipeline is None or pipeline.nranks == 1:
+        return own
+    total = paddle.to_tensor([own], dtype="int64")
+    paddle.distributed.all_reduce(total, group=pipeline)
+    return int(total.item())
 
 
 def fill_weights(model: nn.Layer, facts: Model, layers: Layers, seed: int) -> None:

@@ -17,6 +17,7 @@ from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
+from llmperf_pytorch.weights import count_parameters
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -48,8 +49,10 @@ class DdpTrainer(TorchTrainer):
         return parameters, self._distribute(model)
 
     def _make(self) -> torch.nn.Module:
-        """The model on the device with its initial weights; `forward(ids)` gives logits."""
-        return build_model(self._plan.spec, self._device)
+        """The model on the device with its initial weights; `forward(ids)` gives logits. Sets `parameter_count`."""
+        model = build_model(self._plan.spec, self._device)
+        self.parameter_count = count_parameters(model)
+        return model
 
     def _distribute(self, model: torch.nn.Module) -> DistributedDataParallel:
         with warnings.catch_warnings():

@@ -11,7 +11,10 @@ from typing_extensions import Self
 
 
 class TorchTrainer(ABC):
-    """A `llmperf.types.Trainer` that has nothing to evaluate and closes only after a good end."""
+    """A `llmperf.types.Trainer` without an evaluation, which is closed only if it ended without an error."""
+
+    parameter_count: int
+    """Parameters of the whole model, set while it is built."""
 
     @abstractmethod
     def train_step(self) -> StepOutput:

@@ -16,6 +16,11 @@ CHUNK = 2**24
 """Elements drawn on the host at a time: 64 MiB of float32."""
 
 
+def count_parameters(model: torch.nn.Module) -> int:
+    """Parameters of a model, tied ones once; those that ZeRO-3 has sharded count with their whole size."""
+    return sum(int(getattr(parameter, "ds_numel", parameter.numel())) for parameter in model.parameters())
+
+
 def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
     """Set every parameter of an unsharded model. Tied parameters are one, under the name of the input embedding."""
     for name, parameter in model.named_parameters():

@@ -15,13 +15,13 @@ from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rat
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
-from llmperf_pytorch.weights import fill_parameter
+from llmperf_pytorch.weights import count_parameters, fill_parameter
 
 from llmperf_zero.config import CONFIG
+from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 from llmperf_zero.extensions import compiling
 from llmperf_zero.first_step import forget_steps
 from llmperf_zero.gradient_check import check_gradients
-from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -55,6 +55,7 @@ class ZeroTrainer(TorchTrainer):
         making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
         with self._device, making:
             model = construct_model(self._spec)
+        self.parameter_count = count_parameters(model)
         for name, parameter in model.named_parameters():
             whole = deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded)
             with whole:

@@ -7,7 +7,7 @@ from llmperf_pytorch.norms import rms_norm
 from torch import nn
 from torch.nn import functional
 
-from llmperf_megatron_deepspeed.builtin.shards import sharded_parameter
+from llmperf_megatron_deepspeed.builtin.shards import EMBEDDING, sharded_parameter
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 
@@ -42,7 +42,7 @@ class VocabEmbedding(nn.Module):
     def __init__(self, vocab_size: int, hidden_size: int, ranks: TensorParallel) -> None:
         super().__init__()
         self._ranks = ranks
-        self.weight = sharded_parameter("model.embed_tokens.weight", (vocab_size, hidden_size), 0, ranks)
+        self.weight = sharded_parameter(EMBEDDING, (vocab_size, hidden_size), 0, ranks)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Vectors [batch, seq_len, hidden_size] of ids [batch, seq_len]: a rank adds nothing for others' rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 if TYPE_CHECKING:
     from llmperf.types import Model
+
+EMBEDDING = "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ def sharded_parameter(name: str, shape: tuple[int, ...], dim: int | None, ranks:
     parameter.shard = shard
     parameter.model_parallel = parameter.tensor_model_parallel = dim is not None and ranks.size > 1
     return parameter
+
+
+def count_whole(module: torch.nn.Module, *, first_stage: bool) -> int:
+    """Parameters of a pipeline stage, each with its whole size; a tied embedding counts on the first stage alone."""
+    shards: list[Shard] = [parameter.shard for parameter in module.parameters()]
+    return sum(math.prod(shard.shape) for shard in shards if first_stage or shard.name != EMBEDDING)
 
 
 @torch.no_grad()

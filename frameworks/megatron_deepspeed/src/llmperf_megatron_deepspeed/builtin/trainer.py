@@ -16,11 +16,12 @@ from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_zero.config import CONFIG
+from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 from llmperf_zero.first_step import forget_steps
 from llmperf_zero.gradient_check import check_gradients
-from llmperf_zero.deepspeed_import import deepspeed, init_ranks
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
+from llmperf_megatron_deepspeed.builtin.shards import count_whole
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -46,10 +47,20 @@ class PipelineTrainer(TorchTrainer):
         config = json.loads(plan.files[CONFIG])
         self._engine = deepspeed.initialize(model=module, optimizer=self._optimizer, config=config)[0]
         forget_steps(self._optimizer)
+        self.parameter_count = self._count(module)
         self._reports = self._engine.is_last_stage() and ranks.rank == 0
         reads = self._engine.is_first_stage() or self._engine.is_last_stage()
         self._feed = Feed(plan, self._device) if reads else None
         self._step = 0
+
+    def _count(self, module: torch.nn.Module) -> int:
+        """Parameters of the whole model: the stages' counts, added up over the pipeline."""
+        own = count_whole(module, first_stage=self._engine.is_first_stage())
+        if self._plan.layout.pipeline_parallel == 1:
+            return own
+        total = torch.tensor(own, device=self._device)
+        torch.distributed.all_reduce(total, group=self._engine.grid.get_pipe_parallel_group())
+        return int(total)
 
     def train_step(self) -> StepOutput:
         """All micro batches through the pipeline, gradients averaged over data-parallel ranks, one update."""
