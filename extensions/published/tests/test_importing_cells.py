@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf_published.reading.assignments import assignments, degrees
-from llmperf_published.reading.blocks import blocks
 from llmperf_published.reading.cell_text import plain, split_cells, withheld
-from llmperf_published.reading.configurations import configuration_name, hardware
 from llmperf_published.reading.expressions import broken_link, computed, factors
+from llmperf_published.reading.machine import configuration_name, hardware
+from llmperf_published.reading.markdown import blocks
 from llmperf_published.reading.memory_cells import memory
 from llmperf_published.reading.numbers import amount, figure
 from llmperf_published.reading.settings import default_of, layout_in, precision_in

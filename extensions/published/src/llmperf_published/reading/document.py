@@ -11,14 +11,14 @@ from typing import Literal
 from llmperf.errors import UserError
 from llmperf_schemas import PUBLISHED_SCHEMA
 
-from llmperf_published.reading.blocks import blocks
 from llmperf_published.reading.cell_text import has_chinese, normal
-from llmperf_published.reading.configurations import configuration_names
 from llmperf_published.reading.library_match import Known
+from llmperf_published.reading.machine import configuration_names
+from llmperf_published.reading.markdown import blocks
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
 from llmperf_published.reading.settings import batch_defaults, formula, strategy, told
-from llmperf_published.reading.vendor_names import vendors_named
+from llmperf_published.reading.vendors import vendors_named
 from llmperf_published.types.document import ConfigurationName, Note, Published, PublishedRow, Source
 
 MAX_BYTES = 2 * 2**20

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from llmperf_published.reading.cell_text import normal, withheld
-from llmperf_published.reading.configurations import hardware, in_place_of_a_device
+from llmperf_published.reading.machine import hardware, in_place_of_a_device
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import told
-from llmperf_published.reading.vendor_names import vendors_named
+from llmperf_published.reading.vendors import vendors_named
 from llmperf_published.reading.vocabulary import COUNTS
 from llmperf_published.types.document import PublishedHardware
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from llmperf.types.spec import Scalar
 
 from llmperf_published.reading.assignments import Assignments, assignments, batch_claim
-from llmperf_published.reading.configurations import configuration_name
 from llmperf_published.reading.expressions import sequence_length
+from llmperf_published.reading.machine import configuration_name
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.setting_values import expected_of, setting_number
 from llmperf_published.reading.settings import by_configuration, layout_in, merged, precision_in, stage_in, told, truth

@@ -9,11 +9,11 @@ from llmperf.types.spec import Scalar
 
 from llmperf_published.reading import row_settings
 from llmperf_published.reading.cell_text import plain, withheld
-from llmperf_published.reading.configurations import hardware
 from llmperf_published.reading.departures import Said, departures, paths_of
+from llmperf_published.reading.figures import figures, metrics
 from llmperf_published.reading.library_match import Known, case_of, dataset_name, framework_name, model_name
+from llmperf_published.reading.machine import hardware
 from llmperf_published.reading.machine_columns import machine, unclear_count, unread_device
-from llmperf_published.reading.row_figures import figures, metrics
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, told
 from llmperf_published.types.document import Note, PublishedBatch, PublishedLayout, PublishedRow, Table, TableRow

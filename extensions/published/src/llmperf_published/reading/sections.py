@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from llmperf_published.reading.blocks import Block, in_one_line
 from llmperf_published.reading.cell_text import normal, plain
+from llmperf_published.reading.markdown import Block, in_one_line
 from llmperf_published.reading.table_kinds import general_entries, general_name, table_of
 from llmperf_published.reading.vocabulary import HeadingKind, column_meaning, heading_kind, is_bullet_heading, meaning
 from llmperf_published.types.document import Entry, Note, Section, SectionKind, Table, Unread

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llmperf_published.reading.blocks import Block
 from llmperf_published.reading.cell_text import plain
 from llmperf_published.reading.figure_units import with_units
+from llmperf_published.reading.markdown import Block
 from llmperf_published.reading.vocabulary import COUNTS, HeadingKind, column_meaning, heading_kind, meaning
 from llmperf_published.types.document import Column, Entry, Table, TableKind, TableRow, Unread
 
