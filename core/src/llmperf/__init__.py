@@ -10,17 +10,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.accounting.layout import data_parallel_of as data_parallel_of
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
+    from llmperf.cases.library import Library as Library
+    from llmperf.cases.library import library as library
+    from llmperf.cli.output import json_option as json_option
+    from llmperf.cli.output import print_json as print_json
+    from llmperf.cli.output import print_table as print_table
+    from llmperf.files.json_files import encode_pretty as encode_pretty
     from llmperf.files.json_files import open_regular as open_regular
+    from llmperf.files.json_files import read_bytes as read_bytes
+    from llmperf.files.json_files import write_bytes as write_bytes
+    from llmperf.files.toml_file import read_toml as read_toml
     from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.encoders import open_encoder as open_encoder
+    from llmperf.validation.reading import printable as printable
     from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
     from llmperf.vendorkit.peaks import PeakTable as PeakTable
@@ -49,6 +61,18 @@ _HOMES = {
     "initial_normal": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
     "tool_output": "llmperf.vendorkit.tool",
+    "data_parallel_of": "llmperf.accounting.layout",
+    "Library": "llmperf.cases.library",
+    "library": "llmperf.cases.library",
+    "json_option": "llmperf.cli.output",
+    "print_json": "llmperf.cli.output",
+    "print_table": "llmperf.cli.output",
+    "encode_pretty": "llmperf.files.json_files",
+    "read_bytes": "llmperf.files.json_files",
+    "write_bytes": "llmperf.files.json_files",
+    "read_toml": "llmperf.files.toml_file",
+    "device_aliases": "llmperf.plugins.facts",
+    "printable": "llmperf.validation.reading",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

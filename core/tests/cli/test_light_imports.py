@@ -13,7 +13,7 @@ from llmperf.files import json_files
 PUBLISHED = Path(__file__).parents[3] / "published"
 HEAVY = ("numpy", "torch", "deepspeed", "paddle", "transformers", "jsonschema", "plotext", "tabulate", "asyncio")
 FOR_IMPORTED = ("llmperf_published.reading", "llmperf_published.types.document")
-FOR_WRITERS = ("tarfile", "xml", "llmperf.results", "llmperf.launching", "llmperf.planning", "llmperf.measuring")
+FOR_WRITERS = ("tarfile", "xml", "llmperf.results", "llmperf.launching.agent", "llmperf.planning", "llmperf.measuring")
 
 
 def imported(*words):

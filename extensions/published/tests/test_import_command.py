@@ -49,7 +49,7 @@ def test_nothing_is_replaced_unless_told_so(tmp_path, capsys):
     assert call(["import", str(MEGATRON), str(LORA), "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1
-    assert "is there already; --force replaces it" in error[0]
+    assert "exists already; --force replaces it" in error[0]
     assert written.read_text() == "mine"
     assert not (tmp_path / "llama2_7b_megatron_deepspeed_a100").exists()
     assert call(["import", str(LORA), "--out", str(tmp_path), "--force"]) == 0
@@ -114,7 +114,7 @@ def test_a_file_in_the_way_of_one_document_leaves_none_written(tmp_path, capsys)
     (tmp_path / "out" / "second").write_text("mine")
     sources = [str(tmp_path / name / "README.md") for name in ("first", "second")]
     assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 2
-    assert "out/second: cannot be made" in capsys.readouterr().err
+    assert "out/second: cannot create" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["second"]
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf_published.reading.assignments import assignments, degrees
-from llmperf_published.reading.cell_text import plain, split_cells, withheld
-from llmperf_published.reading.expressions import broken_link, computed, factors
+from llmperf_published.reading.cells import memory
 from llmperf_published.reading.machine import configuration_name, hardware
-from llmperf_published.reading.markdown import blocks
-from llmperf_published.reading.memory_cells import memory
-from llmperf_published.reading.numbers import amount, figure
-from llmperf_published.reading.settings import default_of, layout_in, precision_in
+from llmperf_published.reading.markdown import blocks, plain, split_cells, withheld
+from llmperf_published.reading.numbers import amount, broken_link, computed, factors, figure
+from llmperf_published.reading.row_settings import default_of
+from llmperf_published.reading.settings import assignments, degrees, layout_in, precision_in
 from llmperf_published.reading.vocabulary import column_meaning, heading_kind, meaning
 
 

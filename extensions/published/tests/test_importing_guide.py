@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf_published.reading.cell_text import withheld
+from llmperf_published.reading.markdown import withheld
 from llmperf_published.reading.numbers import figure
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "importing.md").read_text(encoding="utf-8")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from llmperf.errors import PluginError
+from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.types.facts import Facts, HostCheck
 
@@ -32,6 +34,20 @@ def joined_facts(plugins: Plugins) -> Facts:
         device_aliases=aliases,
         host_checks=tuple(check for facts in answers for check in facts.host_checks),
     )
+
+
+def device_aliases() -> dict[str, tuple[str, ...]]:
+    """Vendor to the names that documents use for it and its devices: regular expressions, case ignored.
+
+    They come from `Facts.device_aliases` of every installed vendor plugin. Plugins that fail are skipped.
+    """
+    aliases: dict[str, tuple[str, ...]] = {}
+    for found in discover():
+        if found.role == "vendor":
+            with suppress(PluginError):
+                facts = joined_facts(Plugins([found]))
+                aliases[found.name] = _distinct(facts.device_aliases.values())
+    return aliases
 
 
 def _distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -72,13 +72,14 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Model as Model
     from llmperf.types.spec import Optimizer as Optimizer
     from llmperf.types.spec import RunSpec as RunSpec
+    from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning
 
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Verdict Violation",
     "facts": "HostCheck Facts",
-    "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Tuning",
+    "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
     " Script WorkerPlan Workload",

@@ -1,4 +1,4 @@
-"""One published document, from its bytes to what it says."""
+"""One published document: from its bytes to `Published`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Literal
 from llmperf.errors import UserError
 from llmperf_schemas import PUBLISHED_SCHEMA
 
-from llmperf_published.reading.cell_text import has_chinese, normal
-from llmperf_published.reading.library_match import Known
+from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
-from llmperf_published.reading.markdown import blocks
+from llmperf_published.reading.markdown import blocks, has_chinese, normal
+from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
-from llmperf_published.reading.settings import batch_defaults, formula, strategy, told
-from llmperf_published.reading.vendors import vendors_named
-from llmperf_published.types.document import ConfigurationName, Note, Published, PublishedRow, Source
+from llmperf_published.reading.settings import stated
+from llmperf_published.types.document import Note, Published, PublishedRow, Source
 
 MAX_BYTES = 2 * 2**20
 MAX_LINES = 20_000
 MAX_LINE = 10_000
-"""Characters."""
+"""Characters of one line."""
 
 _DATASET = re.compile(
     r"(?:数据集|training data|training data ?set|data ?set)\s*(?:为|是|is|:)\s*([A-Za-z][\w\-.]{1,60})", re.IGNORECASE
@@ -32,41 +32,51 @@ _DATASET = re.compile(
 
 
 def import_document(data: bytes, name: str, known: Known) -> Published:
-    """What a document says; `name` is where it was read. UserError for what is no UTF-8 text or too large."""
+    """What a document says; `name` is the file it comes from. UserError if it is not UTF-8 text or is too large."""
     lines = _lines(data, name)
-    found = contents(blocks(lines))
-    return published_of(found, _source(data, PurePath(name).name, len(lines), found), known)
+    parts = contents(blocks(lines))
+    digest = hashlib.sha256(data).hexdigest()
+    source = Source(name=PurePath(name).name, sha256=digest, lines=len(lines), language=_language(parts))
+    return published_of(parts, source, known)
 
 
-def published_of(found: Contents, source: Source, known: Known) -> Published:
-    """All that follows from the parts of a document; what is not understood of its rows is entered in them."""
-    datasets = tuple(_datasets(found))
-    document = Document(found, batch_defaults(found), strategy(found), datasets, known)
+def published_of(parts: Contents, source: Source, known: Known) -> Published:
+    """Everything that follows from the parts of a document; `parts.unread` gets what is not understood of its rows."""
+    datasets = tuple(_datasets(parts))
+    document = Document(
+        contents=parts,
+        defaults=batch_defaults(parts),
+        strategy=strategy(parts),
+        datasets=datasets,
+        framework=framework_name(parts),
+        known=known,
+    )
     results = tuple(rows(document))
-    found.unread.sort(key=lambda one: one.line)
+    entries = [entry for section in parts.sections for entry in section.entries]
+    names = [name for entry in entries for name in configuration_names(entry.text, entry.line)]
     return Published(
         schema=PUBLISHED_SCHEMA,
         provenance="imported",
-        title=found.title,
-        headings=tuple(found.headings),
+        title=parts.title,
+        headings=tuple(parts.headings),
         source=source,
-        vendor=_vendor(found, results),
-        sections=tuple(found.sections),
+        vendor=_vendor(parts, results),
+        sections=tuple(parts.sections),
         defaults=document.defaults,
         strategy=document.strategy,
-        formula=formula(found),
-        configuration_names=tuple(_configurations(found)),
+        formula=formula(parts),
+        configuration_names=tuple(names),
         datasets=datasets,
-        tables=tuple(found.tables),
+        tables=tuple(parts.tables),
         rows=results,
-        notes=tuple(found.notes),
-        unread=tuple(found.unread),
+        notes=tuple(parts.notes),
+        unread=tuple(sorted(parts.unread, key=lambda unread: unread.line)),
     )
 
 
 def _lines(data: bytes, name: str) -> list[str]:
     if len(data) > MAX_BYTES:
-        raise UserError(f"{name}: larger than the {MAX_BYTES // 2**20} MiB that are read")
+        raise UserError(f"{name}: larger than {MAX_BYTES // 2**20} MiB, the most that is read")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,49 +85,38 @@ def _lines(data: bytes, name: str) -> list[str]:
     if "\0" in text:
         raise UserError(f"{name}: expected text, found a zero byte")
     if len(lines) > MAX_LINES:
-        raise UserError(f"{name}: more than the {MAX_LINES} lines that are read")
+        raise UserError(f"{name}: more than {MAX_LINES} lines, the most that are read")
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
-            raise UserError(f"{name}:{number}: longer than the {MAX_LINE} characters of a line that are read")
+            raise UserError(f"{name}:{number}: longer than {MAX_LINE} characters, the most that are read of a line")
     return lines
 
 
-def _source(data: bytes, name: str, lines: int, found: Contents) -> Source:
-    digest = hashlib.sha256(data).hexdigest()
-    return Source(name=name, sha256=digest, lines=lines, language=_language(found))
-
-
-def _language(found: Contents) -> Literal["en", "zh"]:
-    """That of most headings of sections and tables; where there are none, of the columns."""
-    headings = [one.heading for one in found.sections] + [one.heading for one in found.tables if one.heading]
-    texts = headings or [column.header for table in found.tables for column in table.columns] or [found.title]
+def _language(parts: Contents) -> Literal["en", "zh"]:
+    """The language of most headings of sections and tables; without headings, that of the columns."""
+    headings = [section.heading for section in parts.sections]
+    headings += [table.heading for table in parts.tables if table.heading]
+    texts = headings or [column.header for table in parts.tables for column in table.columns] or [parts.title]
     return "zh" if 2 * sum(map(has_chinese, texts)) >= (len(texts) if headings else 1) else "en"
 
 
-def _vendor(found: Contents, results: Sequence[PublishedRow]) -> str | None:
-    """The one vendor that the title names, else the one that the accelerators' names do, else that of the rows."""
-    accelerators = [entry.text for entry in found.entries("hardware", "accelerator")]
+def _vendor(parts: Contents, results: Sequence[PublishedRow]) -> str | None:
+    """The vendor that the title names; otherwise the accelerators; otherwise the rows. None if they name several."""
+    accelerators = [entry.text for entry in parts.entries("hardware", "accelerator")]
     configurations = [row.hardware.configuration or "" for row in results]
-    for text in (found.title, " ".join(accelerators), " ".join(configurations)):
+    for text in (parts.title, " ".join(accelerators), " ".join(configurations)):
         named = vendors_named(text)
         if len(named) == 1:
             return named[0]
     return None
 
 
-def _configurations(found: Contents) -> Iterator[ConfigurationName]:
-    """Those that entries name."""
-    for section in found.sections:
-        for entry in section.entries:
-            yield from configuration_names(entry.text, entry.line)
-
-
-def _datasets(found: Contents) -> Iterator[Note]:
-    """The general table's entry, then what remarks say of the training data."""
-    for entry in found.entries("general", "dataset"):
-        if told(entry.text):
+def _datasets(parts: Contents) -> Iterator[Note]:
+    """The data sets that the general table and the remarks name."""
+    for entry in parts.entries("general", "dataset"):
+        if stated(entry.text):
             yield Note(line=entry.line, text=entry.text)
-    for note in found.notes:
+    for note in parts.notes:
         for offset, text in enumerate(note.text.split("\n")):
-            for one in _DATASET.finditer(normal(text)):
-                yield Note(line=note.line + offset, text=one[1].rstrip("."))
+            for match in _DATASET.finditer(normal(text)):
+                yield Note(line=note.line + offset, text=match[1].rstrip("."))

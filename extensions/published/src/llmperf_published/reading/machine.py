@@ -1,10 +1,17 @@
-"""What names a machine and a layout: `A100单机8卡（1x8*80G）`, `config_TP2PP4SH1SP1A10080Gx1x8`."""
+"""The machine of a row: `A100单机8卡（1x8*80G）`, columns that count devices, `config_TP2PP4SH1SP1A10080Gx1x8`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from llmperf_published.reading.cell_text import normal
+from llmperf_published.reading.markdown import normal, withheld
+from llmperf_published.reading.numbers import whole
+from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.reading.sections import Contents
+from llmperf_published.reading.settings import stated
+from llmperf_published.reading.vocabulary import COUNTS
 from llmperf_published.types.document import ConfigurationName, PublishedHardware
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
@@ -18,7 +25,7 @@ _SPELT_GRIDS = tuple(
         rf"(?P<each>\d{{1,5}})\s*{_OF_DEVICES}\s*[x*]\s*(?P<nodes>\d{{1,5}})\s*{_OF_NODES}",
     )
 )
-"""`2 nodes x 8 GPUs`, `8 GPUs * 2 nodes`: the count of devices is that of each node."""
+"""`2 nodes x 8 GPUs`, `8 GPUs * 2 nodes`: the devices of each node."""
 _EACH = re.compile(
     rf"(\d{{1,5}})\s*{_OF_DEVICES}?\s*"
     r"(?:(?:/|per|a|in each|on each)\s*(?:node|machine|host|server)|each|每机|每台|/[机台])",
@@ -33,7 +40,7 @@ _DEVICE = re.compile(
     re.IGNORECASE,
 )
 _MEMORY_BESIDE = re.compile(r"[_\s-](\d{2,3})\s?GB?(?![A-Za-z])", re.IGNORECASE)
-"""Behind the name of a device: `h100_80gb`."""
+"""Memory after the name of a device: `h100_80gb`."""
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
 _CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四五六七八九十", 2)}}
 _COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
@@ -45,17 +52,17 @@ _NO_DEVICE = re.compile(
     rf"(?<![A-Za-z])(?:{_OF_NODES}|{_OF_DEVICES}|节点|单|每|共|各|total|single|one|each|per|in|on|of|all|with|and)(?![A-Za-z])",
     re.IGNORECASE,
 )
-"""Words around counts that name no device."""
+"""Words beside counts that name no device."""
 
 _NAME = re.compile(r"(?<![A-Za-z0-9])config_[A-Za-z0-9_.\-]{1,120}", re.IGNORECASE)
 _DEGREES = re.compile(r"(TP|PP|DP|SH|SP|EP|CP|MP)(\d{1,4})")
 _MEMORY = r"16|24|32|40|48|64|80|94|96|128|141|144|192|256|288"
-"""GB that there are; A10080G is an A100 of 80 GB, H20141G an H20 of 141."""
+"""Existing memory sizes in GB: A10080G is an A100 of 80 GB, H20141G an H20 of 141 GB."""
 _PLACE = re.compile(rf"([A-Za-z][A-Za-z0-9-]{{0,20}}?)_?(?:({_MEMORY})G)?[x_](\d{{1,5}})x(\d{{1,5}})$")
 
 
 def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
-    """The configuration cell's plain text."""
+    """The machine that a configuration cell describes; `device_model` is the accelerator of the environment."""
     words = normal(text or "")[:400]
     grid = _GRID.search(words) or _BARE_GRID.search(words)
     device = _DEVICE.match(words)
@@ -75,9 +82,9 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
 
 
 def in_place_of_a_device(text: str) -> str:
-    """What a configuration has besides counts of nodes and devices: `Vendor X` of `Vendor X (1x8)`, `*` of `*(1x8)`.
+    """A configuration without its counts of nodes and devices: `Vendor X` of `Vendor X (1x8)`, `*` of `*(1x8)`.
 
-    Empty where there are only counts, so that nothing is said of the device.
+    Empty if there are only counts.
     """
     words = _PHASE.sub(" ", normal(text)[:400])
     for pattern in (_GRID, _BARE_GRID, *_SPELT_GRIDS, _EACH, _NODES, _COUNTED, _SINGLE_NODE, _SINGLE_DEVICE):
@@ -86,42 +93,113 @@ def in_place_of_a_device(text: str) -> str:
 
 
 def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]:
-    """Nodes and devices of each in words: `2 nodes x 8 GPUs`, `2 nodes, 8 GPUs each`, `2机16卡`."""
+    """Nodes, and devices of each, spelt out: `2 nodes x 8 GPUs`, `2 nodes, 8 GPUs each`, `2机16卡`."""
     for pattern in _SPELT_GRIDS:
-        if found := pattern.search(words):
-            return int(found["nodes"]), int(found["each"])
+        if match := pattern.search(words):
+            return int(match["nodes"]), int(match["each"])
     nodes = _counted(_NODES, _SINGLE_NODE, words)
-    if found := _EACH.search(words):
-        return nodes, int(found[1])
+    if match := _EACH.search(words):
+        return nodes, int(match[1])
     return nodes, devices // nodes if devices and nodes and not devices % nodes else None
 
 
-def _device_name(found: re.Match[str], words: str, nodes: int | None) -> str:
-    """`H1004机` is 4 machines with H100: the count of machines may stand at the name without a space."""
-    name, count = found[1].strip(), str(nodes or "")
-    joined = count and name.endswith(count) and re.match(r"[机台]", words[found.end() :])
+def _device_name(match: re.Match[str], words: str, nodes: int | None) -> str:
+    """The device without a joined count of machines: `H1004机` is H100 on 4 machines."""
+    name, count = match[1].strip(), str(nodes or "")
+    joined = count and name.endswith(count) and re.match(r"[机台]", words[match.end() :])
     return name.removesuffix(count) if joined and re.search(r"\d", name.removesuffix(count)) else name
 
 
 def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:
-    found = number.search(words)
-    if found:
-        return _CHINESE.get(found[1]) or int(found[1]) or None
+    if match := number.search(words):
+        return _CHINESE.get(match[1]) or int(match[1]) or None
     return 1 if single.search(words) else None
 
 
+def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents) -> PublishedHardware:
+    """The machine of a row, with the accelerator of the environment unless the row may be on another device.
+
+    The device stays unknown if the row withholds it (`*`, `/`), names it in a form that cannot be parsed, or names no
+    device and another vendor in any of its cells.
+    """
+    models = {entry.text for entry in contents.entries("hardware", "accelerator") if stated(entry.text)}
+    model = models.pop() if len(models) == 1 else None
+    where = _with_counts(hardware(_configuration_cell(by_name), model), by_name)
+    size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
+    other_size = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
+    named = vendors_named(" ".join(cells)) if where.device is None else []
+    other_vendor = bool(named) and not set(named).issubset(vendors_named(model or ""))
+    if other_size or other_vendor or not _may_be(model, where):
+        return replace(where, device_model=None)
+    return where
+
+
+def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
+    """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does."""
+    named = by_name.get("config_name", "")
+    if "configuration" not in by_name and not named.lower().startswith("config"):
+        where = hardware(named, None)
+        if where.nodes and where.devices_per_node:
+            return named
+    return by_name.get("configuration") or by_name.get("device")
+
+
+def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:
+    """The machine with the columns that count, where its configuration does not.
+
+    With `2` nodes and `8` GPUs the devices of each node stay unknown: the machine may be 2x8 or 2x4.
+    """
+    counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
+    nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
+    clear = each is not None or nodes in (None, 1)
+    devices = where.devices or counts["world_size"] or (counts["device_count"] if clear else None)
+    if each is None and nodes and devices and devices % nodes == 0:
+        each = devices // nodes
+    return replace(where, nodes=nodes, devices_per_node=each, devices=devices)
+
+
+def _may_be(model: str | None, where: PublishedHardware) -> bool:
+    """Whether the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is an A100 and no A10."""
+    rest = in_place_of_a_device(where.configuration or "")
+    named = re.sub(r"[\s_-]+", "", where.device or rest) or rest
+    if model is None or not named:
+        return True
+    letters = r"[\s_-]*".join(map(re.escape, named))
+    if where.device is None:  # only a vendor or a family, as a whole word: `X` does not match `SXM4`
+        letters = r"(?<![A-Za-z0-9])" * named[0].isascii() + letters + r"(?![A-Za-z])" * named[-1].isascii()
+    after = "" if named.isalpha() else r"(?!\d)"  # an MLU370 is an MLU
+    return re.search(letters + after, normal(model), re.IGNORECASE) is not None
+
+
+def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What could not be parsed of a row's machine: pairs of text and what was expected in its place."""
+    problems = []
+    configuration = where.configuration or ""
+    counted = where.devices is not None and "configuration" not in by_name  # in columns of their own
+    if not withheld(configuration) and not where.devices_per_node and not counted:
+        problems.append((configuration, "expected nodes x devices such as (1x8)"))
+    rest = in_place_of_a_device(configuration)
+    unread = any(char.isalnum() for char in rest) and not withheld(rest) and not vendors_named(rest)
+    if where.device is None and unread:
+        problems.append((configuration, "expected the name of a device such as A100; which it was stays unknown"))
+    count = stated(by_name.get("device_count"))
+    if count and where.nodes and where.devices_per_node is None:
+        problems.append((count, "expected devices in all or in each node, and a word that says which"))
+    return problems
+
+
 def configuration_names(text: str, line: int) -> list[ConfigurationName]:
-    """Every name of a configuration in a text."""
-    return [configuration_name(one[0], line) for one in _NAME.finditer(text[:4000])]
+    """Every configuration that a text names."""
+    return [configuration_name(match[0], line) for match in _NAME.finditer(text[:4000])]
 
 
 def configuration_name(text: str, line: int) -> ConfigurationName:
-    """What the name of one configuration says: `config_TP2PP4SH1SP1A10080Gx1x8`."""
+    """The layout and machine in the name of a configuration: `config_TP2PP4SH1SP1A10080Gx1x8`."""
     body = re.sub(r"^config_?|\.(?:py|json|ya?ml|toml|sh)$", "", text, flags=re.IGNORECASE)
     degrees = {}
-    while found := _DEGREES.match(body):
-        degrees[found[1]] = int(found[2])
-        body = body[found.end() :].lstrip("_-")
+    while match := _DEGREES.match(body):
+        degrees[match[1]] = int(match[2])
+        body = body[match.end() :].lstrip("_-")
     place = _PLACE.search(body)
     device, memory = (place[1], place[2]) if place else (None, None)
     return ConfigurationName(

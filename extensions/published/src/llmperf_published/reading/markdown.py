@@ -1,42 +1,61 @@
-"""A Markdown text as a flat list of blocks, each with its line.
+"""Markdown as a flat list of blocks with line numbers, table rows as cells, and text without markup.
 
-Published documents are untidy: lists are indented at will, headings stand inside bullets, tables lack their delimiter
-row or have more cells than headers. CommonMark then makes code blocks or paragraphs of them, or drops the cells. So
-lines are told apart by how they begin, nesting is not looked at, and a row keeps every cell.
+Published documents are untidy: lists have arbitrary indentation, headings are inside bullets, and tables have no
+delimiter row or rows with more cells than headers. CommonMark turns such lines into code blocks or paragraphs and
+drops the surplus cells. This reader classifies each line by its first characters, ignores nesting, and keeps every
+cell. Its time grows linearly with the length of the text.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import whitespace
 from typing import Literal
-
-from llmperf_published.reading.cell_text import is_delimiter_row, split_cells
 
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
 
 _MARKER = re.compile(r"\s*(?:[-*+•·]|\d{1,3}\s?[.)、．])\s+|\s*(?:\d{1,3}[、．])")
 _HEADING = re.compile(r"\s{0,20}(#{1,6})(?:\s+|(?=[^\s#]))(.*)")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
+_DELIMITER = re.compile(r":?-{1,}:?")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
+_CODE = re.compile(r"(`{1,3})([^`]+)\1")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\)")
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_WITHHELD = re.compile(
+    r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
+)
+_PLAIN = str.maketrans(
+    {"，": ",", "：": ":", "（": "(", "）": ")",
+     "；": ";", "＝": "=", "％": "%", "×": "*", "÷": "/", "✕": "*", "＊": "*",
+     "、": ",", "“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "−": "-", "–": "-", "—": "-", "\u3000": " ",
+     "\u00a0": " ", "\u200b": "", "\ufeff": "", "≈": "~", "。": "."}
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Block:
-    """One block. `text` goes on over several lines where these follow without a marker of their own."""
+    """A heading, list item, paragraph, quote, code block or table.
+
+    Lines that follow an item, a paragraph or a quote without a marker of their own continue its `text`.
+    """
 
     kind: BlockKind
     line: int
-    """From 1."""
+    """Number of its first line, from 1."""
     text: str = ""
     rows: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    """Of a table: line and raw cells, the headers first, without the delimiter row."""
+    """Of a table: line number and raw cells of each row, headers first, without the delimiter row."""
 
 
 def blocks(lines: Sequence[str]) -> list[Block]:
-    """The blocks of a text that was split into lines."""
-    found: list[Block] = []
+    """The blocks of a text that is split into lines."""
+    result: list[Block] = []
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -45,15 +64,15 @@ def blocks(lines: Sequence[str]) -> list[Block]:
         elif _begins_table(lines, number):
             block, number = _table(lines, number)
         else:
-            _add_line(found, line, number, before_blank=number == 0 or not lines[number - 1].strip())
+            _add_line(result, line, number, after_blank=number == 0 or not lines[number - 1].strip())
             number += 1
             continue
-        found.append(block)
-    return found
+        result.append(block)
+    return result
 
 
 def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
-    """A fenced block, which goes on to the end if nothing closes it."""
+    """A fenced block and the index of the line after it. An unclosed block extends to the end of the text."""
     end = start + 1
     while end < len(lines) and not (lines[end].strip().startswith(mark * 3) and not lines[end].strip(mark + " \t")):
         end += 1
@@ -62,15 +81,15 @@ def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
 
 
 def _begins_table(lines: Sequence[str], number: int) -> bool:
-    """A line with cells above a delimiter row, or two lines in a row that begin with a bar."""
+    """Whether a line with cells is followed by a delimiter row, or two consecutive lines begin with a bar."""
     line, after = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
     if "|" not in line:
         return False
-    return is_delimiter_row(after) or (line.lstrip().startswith("|") and after.lstrip().startswith("|"))
+    return (line.lstrip().startswith("|") and after.lstrip().startswith("|")) or is_delimiter_row(after)
 
 
 def _table(lines: Sequence[str], start: int) -> tuple[Block, int]:
-    """From the headers to the last line that has cells."""
+    """A table and the index of the line after its last row."""
     rows = [(start + 1, split_cells(lines[start]))]
     end = start + 1
     barred = lines[start].lstrip().startswith("|")
@@ -88,31 +107,90 @@ def _is_row(line: str, barred: bool) -> bool:
     return not barred and "|" in line and not _MARKER.match(line) and not line.lstrip().startswith(("#", ">"))
 
 
-def _add_line(found: list[Block], line: str, number: int, before_blank: bool) -> None:
-    """Enter a line as a block of its own, or as the continuation of the one before."""
+def _add_line(result: list[Block], line: str, number: int, after_blank: bool) -> None:
+    """Append a line as a new block, or to the last block if the line continues it."""
     text = line.strip()
     if not text:
         return
     inner = line[marker.end() :] if (marker := _MARKER.match(line)) else line
+    last = result[-1] if result else None
     if heading := _HEADING.match(inner):
-        found.append(Block("heading", number + 1, heading[2].rstrip(f"{whitespace}\u00a0\u3000#").strip()))
+        result.append(Block("heading", number + 1, heading[2].rstrip(f"{whitespace}\u00a0\u3000#").strip()))
     elif marker:
-        found.append(Block("item", number + 1, inner.strip()))
+        result.append(Block("item", number + 1, inner.strip()))
     elif text.startswith(">"):
-        _add_quote(found, text.lstrip("> ").strip(), number)
-    elif found and not before_blank and found[-1].kind in ("item", "text", "quote"):
-        found[-1].text += "\n" + text
+        quoted = text.lstrip("> ").strip()
+        if last and last.kind == "quote" and last.line + last.text.count("\n") == number:
+            last.text += "\n" + quoted
+        else:
+            result.append(Block("quote", number + 1, quoted))
+    elif last and not after_blank and last.kind in ("item", "text", "quote"):
+        last.text += "\n" + text
     else:
-        found.append(Block("text", number + 1, text))
+        result.append(Block("text", number + 1, text))
 
 
-def _add_quote(found: list[Block], text: str, number: int) -> None:
-    if found and found[-1].kind == "quote" and found[-1].line + found[-1].text.count("\n") + 1 == number + 1:
-        found[-1].text += "\n" + text
-    else:
-        found.append(Block("quote", number + 1, text))
+def split_cells(line: str) -> tuple[str, ...]:
+    """The stripped raw cells of a table row. `\\|` does not end a cell; the outer bars are optional."""
+    cells, start = [], 0
+    text = line.strip()
+    for end in _bars(text):
+        cells.append(text[start:end].strip())
+        start = end + 1
+    cells.append(text[start:].strip())
+    if len(cells) > 1 and not cells[0]:
+        cells = cells[1:]
+    if len(cells) > 1 and not cells[-1]:
+        cells = cells[:-1]
+    return tuple(cells)
+
+
+def _bars(text: str) -> list[int]:
+    """The positions of the bars that end cells."""
+    if "\\" not in text:
+        return [position for position, char in enumerate(text) if char == "|"]
+    return [match.start() for match in re.finditer(r"\\.|\|", text, re.DOTALL) if match[0] == "|"]
+
+
+def is_delimiter_row(line: str) -> bool:
+    """Whether a line separates headers and body: dashes and colons in every cell."""
+    cells = split_cells(line) if "|" in line else ()
+    return bool(cells) and all(_DELIMITER.fullmatch(cell) for cell in cells)
+
+
+def plain(raw: str) -> str:
+    """A cell or line without emphasis, code marks, links and escapes. Entities are kept."""
+    text = _BREAK.sub(" ", raw)
+    for pattern, kept in ((_CODE, r"\2"), (_LINK, r"\1 \2"), (_EMPHASIS, r"\2"), (_SLANTED, r"\1")):
+        text = pattern.sub(kept, text)
+    return " ".join(_ESCAPED.sub(r"\1", text).split())
 
 
 def in_one_line(text: str) -> str:
-    """A block's text with its line ends as spaces."""
+    """A block's text with line ends replaced by spaces."""
     return " ".join(text.split())
+
+
+def normal(text: str) -> str:
+    """Text for pattern matching: full-width forms and typographic signs as ASCII, single spaces."""
+    if text.isascii():
+        return " ".join(text.split())
+    return " ".join(_compatible(text.translate(_PLAIN)).translate(_PLAIN).split())
+
+
+def _compatible(text: str) -> str:
+    """Compatibility forms as plain characters, except numerals: `①②` is not 12, `³000` is not 3000."""
+    numerals = {char for char in text if unicodedata.category(char) in ("No", "Nl")}
+    if not numerals:
+        return unicodedata.normalize("NFKC", text)
+    return "".join(char if char in numerals else unicodedata.normalize("NFKC", char) for char in text)
+
+
+def withheld(text: str) -> bool:
+    """Whether a cell's plain text states no value: empty, `/`, `-`, `--`, `*`, `N/A`, `none`, ..."""
+    return not text or _WITHHELD.fullmatch(normal(text)) is not None
+
+
+def has_chinese(text: str) -> bool:
+    """Whether a text contains a Chinese character."""
+    return any("\u4e00" <= char <= "\u9fff" for char in text)

@@ -1,62 +1,89 @@
-"""Printed numbers and the sums that cells write out: `2,868.5`, `43.0%`, `16.67 * 2048 / 8 = 4267 tokens/s`."""
+"""Printed numbers and arithmetic expressions: `2,868.5`, `43.0%`, `16.67 * 2048 / 8 = 4267 tokens/s`.
+
+Expressions are parsed and computed here, never passed to `eval`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
-from llmperf_published.reading.cell_text import normal, withheld
-from llmperf_published.reading.expressions import MAX_EXPRESSION, UNSIGNED, computed
+from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.types.document import Figure
 
+MAX_EXPRESSION = 200
+"""Longest expression that is computed, in characters."""
 MAX_NUMBER = 30
-"""Characters of one number; more is no figure."""
-NUMBER = rf"[+-]?{UNSIGNED}"
+"""Longest number that is read, in characters."""
+SLACK = 1e-3
+"""Relative difference allowed between two parts of a chain of equations, which print only some of their digits."""
+
+_UNSIGNED = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
+NUMBER = rf"[+-]?{_UNSIGNED}"
 _MAGNITUDE = r"(?:(?:million|thousand)(?![a-z])|[km](?![a-z])|[km](?=tok)|百万|万|千)"
+_MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "百万": 1e6}
 _FIGURE = re.compile(
     rf"(?:~|about|约)?\s*({NUMBER})\s*({_MAGNITUDE})?\s*(%|[A-Za-z/·.%\u4e00-\u9fff][^\d=*+]*)?", re.IGNORECASE
 )
 _HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\*+)$")
 _REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
-_MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "百万": 1e6}
 _LENGTH = re.compile(r"(\d[\d,]*)\s*(k)?\s*(?:tokens?)?", re.IGNORECASE)
-_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12, "%": 0.01}
+_AMOUNT = re.compile(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*)\s*")
+_AMOUNT_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+
+_TOKEN = re.compile(rf"\s*(?:({_UNSIGNED})|([-+*/()x]))")
+_COUNTED = (
+    r"(?:samples?|seqs?|sequences?|sentences?|tokens?|toks?|steps?|iters?|its?|gpus?|cards?|devices?|ranks?|nodes?"
+    r"|样本|卡|步|条)"
+)
+_UNITS = re.compile(
+    rf"(?<=[\d)])\s*(?:{_COUNTED}(?:/{_COUNTED})?(?:/(?:s|secs?|seconds?|秒|p))*|secs?|seconds?|s|秒)(?![A-Za-z/])",
+    re.IGNORECASE,
+)
+"""Units behind the numbers of an expression, such as `seq/s` in `11.36 seq/s * 2048`."""
 
 
 def number(digits: str) -> float | None:
-    """The value of printed digits, thousands grouped or not; None for none that is finite."""
+    """The value of printed digits, with or without thousands separators; None if too long or not finite."""
     if len(digits) > MAX_NUMBER:
         return None
     value = float(digits.replace(",", ""))
     return value if math.isfinite(value) else None
 
 
-def scaled(digits: str, scale: float) -> float:
-    """Printed digits times a power of ten, exactly: 36.1 x 0.01 is 0.361."""
-    return float(Decimal(digits.replace(",", "")) * Decimal(repr(scale)))
-
-
 def whole(text: str) -> int | None:
-    """A positive whole number, thousands grouped or not; None for anything else."""
-    found = re.fullmatch(r"\d{1,3}(?:,\d{3})+|\d{1,15}", text.strip())
-    value = int(found[0].replace(",", "")) if found else 0
-    return value or None
+    """A positive integer, with or without thousands separators; None for anything else."""
+    match = re.fullmatch(r"\d{1,3}(?:,\d{3})+|\d{1,15}", text.strip())
+    return int(match[0].replace(",", "")) or None if match else None
 
 
 def length(text: str) -> int | None:
-    """The length of a sequence: `4096`, `4,096 tokens`; `4K` is 4096. None for anything else."""
-    found = _LENGTH.fullmatch(text.strip())
-    value = whole(found[1]) if found else None
-    return value * 1024 if value and found and found[2] else value
+    """A sequence length: `4096`, `4,096 tokens`; `4K` is 4096. None for anything else."""
+    match = _LENGTH.fullmatch(text.strip())
+    value = whole(match[1]) if match else None
+    return value * 1024 if value and match and match[2] else value
+
+
+def amount(text: str) -> Figure | None:
+    """A count with an optional magnitude: `1024`, `4M tokens`. None if it cannot be parsed."""
+    match = _AMOUNT.fullmatch(normal(text)) if len(text) <= MAX_EXPRESSION else None
+    if match is None or number(match[1]) is None:
+        return None
+    scale = _AMOUNT_SCALES[match[2].lower()] if match[2] else 1.0
+    digits = match[1].replace(",", "")
+    return Figure(text=text.strip(), value=_scaled(digits, scale), printed=digits, scale=scale, unit=match[3] or None)
 
 
 def figure(text: str, header: str = "") -> Figure | None:
-    """A cell's plain text as a figure: a number with or without a unit, or an expression with its outcome.
+    """A cell's plain text as a figure: a number with an optional unit, or an expression with its result.
 
-    `header`: that of its column, which may say that its numbers are percent or thousands of tokens. None for what is
-    not understood; a figure without value for what is withheld.
+    `header` is that of the column, which may state percent or thousands of tokens. A withheld figure has no value.
+    None if the cell cannot be parsed.
     """
     if withheld(text):
         return Figure(text=text, value=None)
@@ -64,37 +91,47 @@ def figure(text: str, header: str = "") -> Figure | None:
         return None
     header = normal(header[:400])
     words, percent = _without_remark(text), "%" in header or "percent" in header.lower()
-    expression, _, outcome = words.rpartition("=")
-    found = _FIGURE.fullmatch(outcome.strip())
-    if found is None:
-        return None if expression else _unfinished(text, words, header)
-    unit = (found[3] or "").strip() or None
-    value = number(found[1])
-    if value is None or (unit is not None and len(unit) > 40) or (found[2] and unit == "%"):
+    expression, _, result = words.rpartition("=")
+    match = _FIGURE.fullmatch(result.strip())
+    if match is None:
+        return None if expression else _without_result(text, words, header)
+    unit = (match[3] or "").strip() or None
+    if number(match[1]) is None or (unit is not None and len(unit) > 40) or (match[2] and unit == "%"):
         return None
-    scale = _scale(found[2], unit, header, percent)
+    scale = _scale(match[2], unit, header, percent)
+    value = computed(expression.rpartition("=")[2]) if expression else None
     return Figure(
         text=text,
-        value=scaled(found[1], scale),
-        printed=found[1].replace(",", ""),
+        value=_scaled(match[1], scale),
+        printed=match[1].replace(",", ""),
         scale=scale,
         unit=unit or ("%" if percent else None),
         expression=expression.strip() or None,
-        computed=_outcome(expression, scale, found[2]),
+        computed=value / scale if value is not None and match[2] else value,
     )
 
 
 def _without_remark(text: str) -> str:
-    """A cell without a footnote's mark, and without a remark in brackets that is none of its unit."""
+    """A cell without a footnote mark, and without a remark in brackets unless that is the unit."""
     words = normal(_FOOTNOTE.sub("", text))
-    found = _REMARK.fullmatch(words)
-    if found is None:
+    match = _REMARK.fullmatch(words)
+    if match is None:
         return words
-    return f"{found[1]} {found[2]}" if re.search(r"tok|/s", found[2], re.IGNORECASE) else found[1]
+    return f"{match[1]} {match[2]}" if re.search(r"tok|/s", match[2], re.IGNORECASE) else match[1]
+
+
+def _without_result(text: str, words: str, header: str) -> Figure | None:
+    """An expression that prints no result. `1460-1480` is a range and no expression."""
+    match = re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
+    value = computed(match[1]) if match else None
+    if match is None or value is None:
+        return None
+    scale, unit = _scale(None, match[2], header, False), match[2] or None
+    return Figure(text=text, value=value * scale, scale=scale, unit=unit, expression=match[1], computed=value)
 
 
 def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) -> float:
-    """What printed digits are multiplied by: as the cell says, else as its column's header does."""
+    """The factor of the printed digits: as the cell states it, otherwise as its column's header does."""
     if percent or unit == "%":
         return 0.01
     if magnitude:
@@ -103,30 +140,117 @@ def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) 
     return _MAGNITUDES[headed[1].lower()] if headed else 1.0
 
 
-def _outcome(expression: str, scale: float, magnitude: str | None) -> float | None:
-    """What the last part of a chain of equations gives, in printed units: of `... = 2.9k` in thousands."""
-    value = computed(expression.rpartition("=")[2]) if expression else None
-    return value / scale if value is not None and magnitude else value
+def _scaled(digits: str, scale: float) -> float:
+    """Printed digits times a power of ten, computed in decimals: 36.1 x 0.01 is 0.361."""
+    return float(Decimal(digits.replace(",", "")) * Decimal(repr(scale)))
 
 
-def _unfinished(text: str, words: str, header: str) -> Figure | None:
-    """An expression without its outcome; `1460-1480` is a range and none."""
-    found = re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
-    value = computed(found[1]) if found else None
-    if found is None or value is None:
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """The factors of a product, and those it is divided by."""
+
+    multiplied: tuple[float, ...]
+    divided: tuple[float, ...]
+
+
+def computed(expression: str) -> float | None:
+    """The value of an expression of numbers, + - * / and brackets; None for anything else or if not finite."""
+    if len(expression) > MAX_EXPRESSION:
         return None
-    scale, unit = _scale(None, found[2], header, False), found[2] or None
-    return Figure(text=text, value=value * scale, scale=scale, unit=unit, expression=found[1], computed=value)
+    try:
+        parts = list(_tokens(_UNITS.sub("", expression)))
+        value, rest = _sum(parts, 0)
+    except (ValueError, IndexError, ZeroDivisionError, OverflowError):
+        return None
+    return value if rest == len(parts) and math.isfinite(value) else None
 
 
-def amount(text: str) -> Figure | None:
-    """A count that may be given in thousands or millions: `1024`, `4M tokens`. None for what is not understood."""
-    if len(text) > MAX_EXPRESSION:
+def factors(chain: str) -> Factors | None:
+    """The factors of the first part of `a = b = c`, with the divisors of its later parts; None if it is no product."""
+    first, *later = chain[: 4 * MAX_EXPRESSION].split("=")
+    product = _product_of(first)
+    more = [_product_of(part) for part in later]
+    if product is None or None in more:
         return None
-    found = re.fullmatch(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*)\s*", normal(text))
-    value = number(found[1]) if found else None
-    if found is None or value is None:
+    divided = tuple(value for part in more if part for value in part.divided if value not in product.divided)
+    return Factors(product.multiplied, product.divided + divided)
+
+
+def sequence_length(expression: str, devices: int | None) -> int | None:
+    """The sequence length in `16.67 * 2048 / 8` on 8 devices; None if the expression has another form."""
+    product = factors(expression)
+    if product is None or len(product.multiplied) != 2 or product.divided != (devices,):
         return None
-    scale = _SCALES[found[2].lower()] if found[2] else 1.0
-    digits = found[1].replace(",", "")
-    return Figure(text=text.strip(), value=scaled(digits, scale), printed=digits, scale=scale, unit=found[3] or None)
+    integers = [int(factor) for factor in product.multiplied if factor.is_integer()]
+    return integers[-1] if integers else None
+
+
+def broken_link(chain: str) -> tuple[str, str] | None:
+    """The first two adjacent parts of `a = b = c` that differ; None if all agree or cannot be computed.
+
+    In `11.36 * 2048 = 23265 / 8` the second part may continue from the value of the first.
+    """
+    parts = [part.strip() for part in chain[: 4 * MAX_EXPRESSION].split("=")]
+    for left, right in pairwise(parts):
+        value, other = computed(left), computed(right)
+        first_number = re.match(rf"\s*\(?\s*({_UNSIGNED})", right)
+        if value is None or other is None:
+            continue
+        onward = computed(first_number[1]) if first_number else None
+        if not any(known is not None and math.isclose(value, known, rel_tol=SLACK) for known in (other, onward)):
+            return left, right
+    return None
+
+
+def _product_of(expression: str) -> Factors | None:
+    if len(expression) > MAX_EXPRESSION or computed(expression) is None:
+        return None
+    multiplied: list[float] = []
+    divided: list[float] = []
+    signs, before = [True], "*"
+    for part in _tokens(_UNITS.sub("", expression)):
+        if part in "+-":
+            return None
+        if part == "(":
+            signs.append(signs[-1] if before != "/" else not signs[-1])
+        elif part == ")":
+            signs.pop()
+        elif part not in "*/":
+            (multiplied if signs[-1] == (before != "/") else divided).append(float(part))
+        before = part
+    return Factors(tuple(multiplied), tuple(divided))
+
+
+def _tokens(expression: str) -> Iterator[str]:
+    position, text = 0, expression.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(text[position])
+        yield (match[1] or match[2]).replace(",", "").replace("x", "*")
+        position = match.end()
+
+
+def _sum(parts: list[str], at: int) -> tuple[float, int]:
+    value, at = _product(parts, at)
+    while at < len(parts) and parts[at] in "+-":
+        other, after = _product(parts, at + 1)
+        value, at = (value + other if parts[at] == "+" else value - other), after
+    return value, at
+
+
+def _product(parts: list[str], at: int) -> tuple[float, int]:
+    value, at = _factor(parts, at)
+    while at < len(parts) and parts[at] in "*/":
+        other, after = _factor(parts, at + 1)
+        value, at = (value * other if parts[at] == "*" else value / other), after
+    return value, at
+
+
+def _factor(parts: list[str], at: int) -> tuple[float, int]:
+    if parts[at] != "(":
+        return float(parts[at]), at + 1
+    value, at = _sum(parts, at + 1)
+    if parts[at] != ")":
+        raise ValueError(parts[at])
+    return value, at + 1

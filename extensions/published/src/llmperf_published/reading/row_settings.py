@@ -1,149 +1,235 @@
-"""What one row was run with: its own cells first, then its document's defaults."""
+"""The settings of a document and of one row: the row's own cells first, then the document's defaults."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from llmperf.types.spec import Scalar
+from llmperf.types import Scalar
 
-from llmperf_published.reading.assignments import Assignments, assignments, batch_claim
-from llmperf_published.reading.expressions import sequence_length
 from llmperf_published.reading.machine import configuration_name
+from llmperf_published.reading.markdown import normal
+from llmperf_published.reading.numbers import length, sequence_length, whole
 from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.setting_values import expected_of, setting_number
-from llmperf_published.reading.settings import by_configuration, layout_in, merged, precision_in, stage_in, told, truth
-from llmperf_published.reading.vocabulary import COUNTS
+from llmperf_published.reading.settings import (
+    LAYOUT,
+    Assignments,
+    assignments,
+    batch_claim,
+    expected_value,
+    is_prose,
+    layout_in,
+    layout_of,
+    merged,
+    precision_in,
+    setting_number,
+    stage_in,
+    stated,
+    truth,
+)
+from llmperf_published.reading.vocabulary import COUNTS, meaning
 from llmperf_published.types.document import (
     Claim,
     ConfigurationName,
+    Formula,
     PublishedBatch,
     PublishedHardware,
     PublishedLayout,
 )
 
 BATCH = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
-LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
-_DIVIDED = re.compile(r"tensor|张量|pipeline|流水|model parallel|模型并行|expert|专家|(?<![a-z])[tpe]p(?![a-z])")
+NUMBERS = frozenset([*BATCH, *LAYOUT, "steps", "seed"])
+"""Settings that are integers."""
+SWITCHES = ("sharding_stage", "gradient_checkpointing", "attention")
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that every JSON reader represents exactly."""
 
-EXPECTED = {
+_EXPECTED = {
     "fix_hp": "expected settings such as GAS=64",
     "parallel": "expected a layout such as TP4PP1DP2 or settings such as sharding_degree=8",
 }
-NUMBERS = frozenset([*BATCH, *LAYOUT, "steps", "seed"])
-"""Settings that are whole numbers."""
-SWITCHES = ("sharding_stage", "gradient_checkpointing", "attention")
-MAX_INTEGER = 2**53 - 1
-"""What every JSON reader keeps exactly."""
+_DIGITS = r"\d[\d,]*(?:[kK](?![A-Za-z]))?"
+_DEFAULT = re.compile(
+    rf"(?:默认(?:值)?(?:为|是)?|by default|defaults? (?:value )?(?:is|to|of)|default\s*[=:]?)\s*({_DIGITS})"
+    rf"|({_DIGITS})\s*by default|因此为\s*({_DIGITS})|therefore ({_DIGITS})",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(rf"({_DIGITS})(?:\s*=.*|\s*\(.*|\s*[A-Za-z]*|\s*[,;].*)")
+_DIVIDED = re.compile(r"tensor|张量|pipeline|流水|model parallel|模型并行|expert|专家|(?<![a-z])[tpe]p(?![a-z])")
 _RECOMPUTED = re.compile(r"(?:gradient|activation)[ _-]?checkpoint|recompute|重计算")
+
+
+def default_of(text: str, name: str = "") -> int | None:
+    """The first default value that a line states. `4k` is 4096 as a sequence length."""
+    read = length if name == "seq_len" else whole
+    words = normal(text)
+    if match := _DEFAULT.search(words):
+        return read(next(filter(None, match.groups())).rstrip(","))
+    alone = _NUMBER.fullmatch(words)
+    return read(alone[1].rstrip(",")) if alone else None
+
+
+def batch_defaults(contents: Contents) -> PublishedBatch:
+    """The document's batch settings, for rows that state none."""
+    defaults = {name: value for name in BATCH if (value := _batch_default(contents, name)) is not None}
+    return PublishedBatch(**defaults, origins=dict.fromkeys(defaults, "batch defaults"))
+
+
+def _batch_default(contents: Contents, name: str) -> int | None:
+    values = (default_of(entry.text, name) for entry in contents.entries("batch", name))
+    return next((value for value in values if value is not None), None)
+
+
+def strategy(contents: Contents) -> PublishedLayout:
+    """The document's layout, for rows that state none. Sentences set nothing and are recorded."""
+    layouts = []
+    for entry in contents.entries("parallelism"):
+        layout = layout_in(entry.text)
+        if not is_prose(entry.text):
+            layouts.append(layout)
+        elif layout != PublishedLayout():
+            reason = "expected settings alone such as TP=4, PP=2; a sentence sets nothing"
+            contents.missing(entry.line, entry.text, reason)
+    result = merged(layouts)
+    return replace(
+        result,
+        tensor_parallel=result.tensor_parallel or _batch_default(contents, "tensor_parallel"),
+        pipeline_parallel=result.pipeline_parallel or _batch_default(contents, "pipeline_parallel"),
+    )
+
+
+def formula(contents: Contents) -> Formula | None:
+    """The document's formula of the global batch; None if it prints none."""
+    for entry in contents.entries("batch", "global_batch"):
+        text = re.split(r"[,，。;；]|\.\s|\.$", entry.text)[0].strip()
+        top, _, bottom = re.sub(r"\s*[×x*]\s*", "*", text).partition("/")
+        names = re.fullmatch(r"[\w\s*()\-]+", top), re.fullmatch(r"[\w\s*()\-]*", bottom)
+        if "*" in top and all(names):
+            return Formula(line=entry.line, text=text, numerator=_factors(top), denominator=_factors(bottom))
+    return None
+
+
+def _factors(text: str) -> tuple[str, ...]:
+    """Factors by their meaning, or by their printed name if the meaning is unknown."""
+    words = [word.strip(" ()") for word in text.split("*")]
+    return tuple(meaning(word) or word for word in words if word)
 
 
 @dataclass
 class Cells:
-    """A row's settings as they are printed."""
+    """The settings of one row as printed."""
 
     by_name: Mapping[str, str]
-    """Plain cells by what their columns mean."""
+    """Plain cells by the meaning of their columns."""
     options: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """Text and what was expected in its place."""
+    """Pairs of text and what was expected in its place."""
     unclear: set[str] = field(default_factory=set)
-    """Settings that the row gives in a way that is not understood: no default stands for them."""
+    """Settings that could not be parsed: the document's default does not apply to them."""
 
     def number(self, name: str) -> int | None:
-        """What a setting gives, where that is a whole number."""
+        """The value of a setting if it is a positive integer."""
         return setting_number(name, self.settings.get(name))
+
+    def configuration(self, line: int) -> ConfigurationName | None:
+        """The configuration that the row names in a column of its own."""
+        text = stated(self.by_name.get("config_name"))
+        return configuration_name(text, line) if text else None
 
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
-    """Take the cells apart that set something."""
-    found = Cells(by_name)
+    """The settings in a row's plain cells."""
+    cells = Cells(by_name)
     for name in ("fix_hp", "parallel", "precision"):
         if name in by_name:
-            _enter(assignments(by_name[name]), name, found)
+            _enter(assignments(by_name[name]), name, cells)
     for name in dict.fromkeys((*BATCH, *LAYOUT, *SWITCHES, *COUNTS)):
-        if (value := told(by_name.get(name))) is not None:
-            _enter_column(name, value, found)
-    return found
+        if (value := stated(by_name.get(name))) is not None:
+            _enter_column(name, value, cells)
+    return cells
 
 
-def _enter_column(name: str, value: str, found: Cells) -> None:
-    """A column of one setting. One of the global batch is a claim, which a rule holds against the other settings."""
+def _enter_column(name: str, value: str, cells: Cells) -> None:
+    """A column of one setting. A global batch is a claim, which a rule compares with the other settings."""
     claim = batch_claim(value) if name == "global_batch" else None
     if claim is not None:
-        found.claims.append(claim)
-    elif expected := expected_of(name, value):
-        found.problems.append((value, f"expected {expected} for {name}"))
-        found.unclear.add(name)
+        cells.claims.append(claim)
+    elif expected := expected_value(name, value):
+        cells.problems.append((value, f"expected {expected} for {name}"))
+        cells.unclear.add(name)
         return
-    before = found.settings.setdefault(name, value)
+    before = cells.settings.setdefault(name, value)
     if before != value and setting_number(name, before) != setting_number(name, value):
-        found.problems.append((value, f"expected {before} for {name}, as in another cell"))
+        cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
 
 
-def _enter(one: Assignments, column: str, found: Cells) -> None:
-    for name, value in one.options.items():
-        if found.options.setdefault(name, value) != value:
-            found.problems.append((f"{name}={value}", f"expected {found.options[name]}, as in another cell"))
-    for name in sorted((NUMBERS | set(SWITCHES)).intersection(one.settings)):
-        if expected := expected_of(name, one.settings[name]):
-            found.problems.append((f"{name}={one.settings[name]}", f"expected {expected}"))
-            found.unclear.add(name)
-    found.settings |= {name: value for name, value in one.settings.items() if name not in found.settings}
-    found.claims += one.claims
-    if column in EXPECTED:
-        odd = [text for text in one.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
-        found.problems += [(", ".join(odd), f"{EXPECTED[column]} in this cell")] * bool(odd)
+def _enter(found: Assignments, column: str, cells: Cells) -> None:
+    for name, value in found.options.items():
+        if cells.options.setdefault(name, value) != value:
+            cells.problems.append((f"{name}={value}", f"expected {cells.options[name]}, as in another cell"))
+    for name in sorted((NUMBERS | set(SWITCHES)).intersection(found.settings)):
+        if expected := expected_value(name, found.settings[name]):
+            cells.problems.append((f"{name}={found.settings[name]}", f"expected {expected}"))
+            cells.unclear.add(name)
+    cells.settings |= {name: value for name, value in found.settings.items() if name not in cells.settings}
+    cells.claims += found.claims
+    if column in _EXPECTED:
+        odd = [text for text in found.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
+        cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
 
 
-def layout(found: Cells, strategy: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
-    """From the parallel cell, the settings, the name of the configuration, the document's strategy, in this order."""
-    said = {key: value for key in LAYOUT if (value := found.number(key))}
-    stage = stage_in(found.settings.get("sharding_stage", ""))
-    cells = [layout_in(found.by_name.get(column, "")) for column in ("parallel", "fix_hp")]
-    named = by_configuration(name.degrees) if name else PublishedLayout()
-    own = merged([cells[0], PublishedLayout(**said, sharding_stage=stage), cells[1], named])  # type: ignore[arg-type]
+def layout(cells: Cells, default: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
+    """The row's layout: from its parallel cell, its settings, its configuration's name, the document, in this order."""
+    own_settings = {key: value for key in LAYOUT if (value := cells.number(key))}
+    stage = stage_in(cells.settings.get("sharding_stage", ""))
+    parallel, fix_hp = (layout_in(cells.by_name.get(column, "")) for column in ("parallel", "fix_hp"))
+    named = layout_of(name.degrees) if name else PublishedLayout()
+    own = merged([parallel, PublishedLayout(**own_settings, sharding_stage=stage), fix_hp, named])  # type: ignore[arg-type]
     if own != PublishedLayout() and own.data_parallel is None:
-        strategy = replace(strategy, data_parallel=None)  # the document's is that of its default layout
-    unclear = dict.fromkeys(found.unclear.intersection([*LAYOUT, "sharding_stage"]))
-    return merged([own, replace(strategy, **unclear)])  # type: ignore[arg-type]
+        default = replace(default, data_parallel=None)  # it belongs to the document's own layout
+    unclear = dict.fromkeys(cells.unclear.intersection([*LAYOUT, "sharding_stage"]))
+    return merged([own, replace(default, **unclear)])  # type: ignore[arg-type]
 
 
 def batch(
-    found: Cells, defaults: PublishedBatch, where: PublishedHardware, ranks: PublishedLayout, contents: Contents,
+    cells: Cells, defaults: PublishedBatch, where: PublishedHardware, ranks: PublishedLayout, contents: Contents,
     throughput: str | None,
 ) -> PublishedBatch:  # fmt: skip
-    """The batch settings, each with where it comes from; the global batch is computed where that can be done."""
-    values: dict[str, int] = {}
-    origins: dict[str, str] = {}
+    """The row's batch settings, each with its origin; the global batch is computed if its factors are known.
+
+    `throughput` is the expression of the throughput cell, which may contain the sequence length.
+    """
+    values: dict[str, tuple[int, str]] = {}
     for name in BATCH:
-        own = found.number(name)
-        value = own or (None if name in found.unclear else getattr(defaults, name))
-        if value is not None and (own or name != "global_batch"):
-            values[name], origins[name] = value, "fix_hp" if own else defaults.origins[name]
-    if not found.unclear.intersection(LAYOUT):
-        _data_parallel(values, origins, where, ranks, contents)
-    _global_batch(values, origins, found, defaults)
-    if "seq_len" not in values and (length := _length_in(throughput, where)):
-        values["seq_len"], origins["seq_len"] = length, "throughput expression"
-    return PublishedBatch(**values, origins=origins)
+        own, default = cells.number(name), getattr(defaults, name)
+        if own:
+            values[name] = own, "fix_hp"
+        elif default is not None and name not in cells.unclear and name != "global_batch":
+            values[name] = default, defaults.origins[name]
+    if not cells.unclear.intersection(LAYOUT):
+        values |= _data_parallel(values.get("data_parallel"), where, ranks, contents)
+    values |= _global_batch(values, cells, defaults)
+    if "seq_len" not in values and throughput:
+        devices = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
+        if (tokens := sequence_length(throughput, devices)) is not None:
+            values["seq_len"] = tokens, "throughput expression"
+    return PublishedBatch(
+        **{name: value for name, (value, _) in values.items()},
+        origins={name: origin for name, (_, origin) in values.items()},
+    )
 
 
 def _data_parallel(
-    values: dict[str, int],
-    origins: dict[str, str],
-    where: PublishedHardware,
-    ranks: PublishedLayout,
-    contents: Contents,
-) -> None:
-    """As printed, else what the ranks leave: a degree that is nowhere spoken of is 1."""
+    known: tuple[int, str] | None, where: PublishedHardware, ranks: PublishedLayout, contents: Contents
+) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Data parallel as printed, otherwise ranks / (TP x PP); a degree that the document never mentions is 1."""
     if ranks.data_parallel:
-        values["data_parallel"], origins["data_parallel"] = ranks.data_parallel, "as printed"
-    if "data_parallel" in values or not where.nodes or not where.devices_per_node:
+        yield "data_parallel", (ranks.data_parallel, "as printed")
+    if ranks.data_parallel or known or not where.nodes or not where.devices_per_node:
         return
     divided = _DIVIDED.search(contents.words("parallelism")) is not None
     tensor, pipeline = ranks.tensor_parallel, ranks.pipeline_parallel
@@ -151,50 +237,39 @@ def _data_parallel(
         return
     world, model = where.nodes * where.devices_per_node, (tensor or 1) * (pipeline or 1)
     if world % model == 0:
-        values["data_parallel"], origins["data_parallel"] = world // model, "nodes x devices / (TP x PP)"
+        yield "data_parallel", (world // model, "nodes x devices / (TP x PP)")
 
 
-def _global_batch(values: dict[str, int], origins: dict[str, str], found: Cells, defaults: PublishedBatch) -> None:
-    """Computed; where a factor is missing, as the row or the document states it."""
-    factors = [values.get(name) for name in ("micro_batch", "gradient_accumulation", "data_parallel")]
-    known = [one for one in factors if one is not None]
-    stated = next((one.global_batch for one in found.claims if one.global_batch and one.global_batch.value), None)
+def _global_batch(
+    values: Mapping[str, tuple[int, str]], cells: Cells, defaults: PublishedBatch
+) -> Iterator[tuple[str, tuple[int, str]]]:
+    """The global batch as computed; if a factor is missing, as the row claims or the document states it."""
+    known = [values[name][0] for name in ("micro_batch", "gradient_accumulation", "data_parallel") if name in values]
+    batches = (claim.global_batch.value for claim in cells.claims if claim.global_batch)
+    claimed = next((value for value in batches if value), None)
     if len(known) == 3 and math.prod(known) <= MAX_INTEGER:
-        values["global_batch"] = math.prod(known)
-        origins["global_batch"] = "micro batch x gradient accumulation x data parallel"
-    elif stated is not None and stated.value and stated.value == int(stated.value) <= MAX_INTEGER:
-        values["global_batch"], origins["global_batch"] = int(stated.value), "as claimed"
+        yield "global_batch", (math.prod(known), "micro batch x gradient accumulation x data parallel")
+    elif claimed and claimed == int(claimed) <= MAX_INTEGER:
+        yield "global_batch", (int(claimed), "as claimed")
     elif "global_batch" not in values and defaults.global_batch:
-        values["global_batch"], origins["global_batch"] = defaults.global_batch, "batch defaults"
+        yield "global_batch", (defaults.global_batch, "batch defaults")
 
 
-def _length_in(expression: str | None, where: PublishedHardware) -> int | None:
-    """Of `16.67 * 2048 / 8`: sequences a second x their length / devices."""
-    devices = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
-    return sequence_length(expression, devices) if expression else None
-
-
-def free_settings(found: Cells, contents: Contents, precision: str | None, dataset: str | None) -> dict[str, Scalar]:
-    """Path to value of what is neither layout nor batch."""
+def free_settings(cells: Cells, contents: Contents, precision: str | None, dataset: str | None) -> dict[str, Scalar]:
+    """Path to value of the settings outside layout and batch."""
     free: dict[str, Scalar | None] = {"contract.precision": precision, "contract.dataset": dataset}
     for name in ("steps", "seed"):
-        free[f"contract.{name}"] = found.number(name)
-    strategy = contents.words("optimisation")
-    recomputed = truth(found.settings.get("gradient_checkpointing"))
-    if recomputed is None and _RECOMPUTED.search(strategy):
+        free[f"contract.{name}"] = cells.number(name)
+    optimisation = contents.words("optimisation")
+    recomputed = truth(cells.settings.get("gradient_checkpointing"))
+    if recomputed is None and _RECOMPUTED.search(optimisation):
         recomputed = True
     free["tuning.gradient_checkpointing"] = recomputed
-    asked = found.settings.get("attention", "")
-    flash = True if "flash" in asked.lower() else truth(asked)
-    if flash or (flash is None and re.search(r"flash[ _-]?att", strategy)):
+    attention = cells.settings.get("attention", "")
+    flash = True if "flash" in attention.lower() else truth(attention)
+    if flash or (flash is None and re.search(r"flash[ _-]?att", optimisation)):
         free["tuning.attention"] = "flash"
-    fused = truth(found.settings.get("fused_rms_norm"))
+    fused = truth(cells.settings.get("fused_rms_norm"))
     if fused is not None:
         free["tuning.fused_ops"] = "rms_norm" if fused else ""
     return {path: value for path, value in free.items() if value is not None}
-
-
-def configuration(found: Cells, line: int) -> ConfigurationName | None:
-    """The name in the row's column for it."""
-    text = told(found.by_name.get("config_name"))
-    return configuration_name(text, line) if text else None

@@ -1,4 +1,4 @@
-"""Blocks by what stands above them: entries of sections, tables, notes, and what is none of these."""
+"""The structure of a document: sections with labelled entries, tables by the meaning of their columns, notes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from llmperf_published.reading.cell_text import normal, plain
-from llmperf_published.reading.markdown import Block, in_one_line
-from llmperf_published.reading.table_kinds import general_entries, general_name, table_of
-from llmperf_published.reading.vocabulary import HeadingKind, column_meaning, heading_kind, is_bullet_heading, meaning
-from llmperf_published.types.document import Entry, Note, Section, SectionKind, Table, Unread
+from llmperf_published.reading.cells import with_units
+from llmperf_published.reading.markdown import Block, in_one_line, normal, plain
+from llmperf_published.reading.vocabulary import (
+    COUNTS,
+    HeadingKind,
+    column_meaning,
+    heading_kind,
+    is_bullet_heading,
+    meaning,
+)
+from llmperf_published.types.document import (
+    Column,
+    Entry,
+    Note,
+    Section,
+    SectionKind,
+    Table,
+    TableKind,
+    TableRow,
+    Unread,
+)
 
+FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "loss", "evaluation"])
+"""Columns with measured figures."""
+CIRCUMSTANCES = frozenset(
+    ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model", *COUNTS]
+)
+"""Columns that describe the machine or the settings of a row."""
+
+_COLUMN_NAMES = {"changes": "fix_hp", "accelerator": "device"}
+"""Meanings of labels that have another name as columns."""
 _LABELLED = re.compile(r"([^:：\n]{1,60}?)\s*[:：]\s*(.*)", re.DOTALL)
 _BATCH = re.compile(r"([^,，:：=]{1,80}?)\s*(?:恒等于|等于|[,，:：=]|\s(?:equals|is always|is)\s)\s*(.*)", re.DOTALL)
 _REMARK = re.compile(r"(?:注意?|备注|值得注意的是|notes?|remarks?)\s*[:：,，]", re.IGNORECASE)
-"""How a remark among the lines of a section begins."""
+"""The beginning of a remark among the entries of a section."""
 _PACKAGE = re.compile(r"[\w.\-]+\s*==\s*[\w.\-+]+")
 _HERE = re.compile(r"(?:在)?本case中\s*[,，]\s*|in this case\s*,\s*", re.IGNORECASE)
-"""What may stand before a label."""
+"""Words that may precede a label."""
 _UNLABELLED = {"parallelism": "technique", "optimisation": "scheme"}
-"""What a line without a label tells of in a section of free text."""
+"""The name of a line without a label, by section."""
 
 
 @dataclass
 class Contents:
-    """A document by its parts."""
+    """The parts of a document, and what was not understood."""
 
     title: str = ""
     headings: list[Note] = field(default_factory=list)
@@ -35,28 +60,27 @@ class Contents:
     notes: list[Note] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def entries(self, kind: SectionKind, name: str) -> list[Entry]:
-        """All entries of that name."""
-        return [entry for one in self.sections if one.kind == kind for entry in one.entries if entry.name == name]
+    def entries(self, kind: SectionKind, name: str | None = None) -> list[Entry]:
+        """The entries of all sections of a kind, or those of one name."""
+        entries = [entry for section in self.sections if section.kind == kind for entry in section.entries]
+        return entries if name is None else [entry for entry in entries if entry.name == name]
 
     def text(self, kind: SectionKind, name: str) -> str | None:
-        """What the first of them says."""
+        """The text of the first entry of that name."""
         return next((entry.text for entry in self.entries(kind, name)), None)
 
     def words(self, kind: SectionKind) -> str:
-        """All that the sections of a kind say, in small letters."""
-        return normal(
-            " ".join(entry.text for one in self.sections if one.kind == kind for entry in one.entries)
-        ).lower()
+        """The text of all sections of a kind in lower case."""
+        return normal(" ".join(entry.text for entry in self.entries(kind))).lower()
 
     def missing(self, line: int, text: str, reason: str) -> None:
-        """Enter something that was not understood."""
+        """Record something that was not understood."""
         self.unread.append(Unread(line=line, text=text, reason=reason))
 
 
 @dataclass
 class _Place:
-    """Where in the document the reader is."""
+    """The heading that the reader is below, with the entries so far."""
 
     line: int = 1
     heading: str = ""
@@ -64,119 +88,178 @@ class _Place:
     entries: list[Entry] = field(default_factory=list)
 
 
+def contents(blocks: Sequence[Block]) -> Contents:
+    """Sort the blocks of a document into its parts."""
+    result, place = Contents(), _Place()
+    for block in blocks:
+        bullet = block.kind in ("item", "text") and is_bullet_heading(block.text)
+        if block.kind == "heading" or bullet:
+            _close(place, result)
+            place = _heading(block, result)
+        elif block.kind == "table":
+            _enter_table(block, place, result)
+        elif place.kind in get_args(SectionKind) and place.kind != "general" and block.kind in ("item", "text"):
+            _enter_line(block, place, result)
+        elif block.kind == "code" and place.kind != "notes":
+            result.missing(block.line, block.text, "expected no code here")
+        elif block.kind == "item" and place.kind in (None, "environment", "title"):
+            result.missing(block.line, plain(in_one_line(block.text)), "expected a known heading above it")
+        elif block.text:
+            result.notes.append(Note(line=block.line, text=block.text))
+    _close(place, result)
+    return result
+
+
+def _heading(block: Block, result: Contents) -> _Place:
+    text = plain(block.text)
+    kind = heading_kind(block.text)
+    result.headings.append(Note(line=block.line, text=text))
+    if kind == "title" or not result.title:
+        result.title = text
+    if kind is None:
+        result.missing(block.line, text, "expected a known heading")
+    return _Place(line=block.line, heading=text, kind=kind)
+
+
+def _close(place: _Place, result: Contents) -> None:
+    """Add the section that ends here; a heading without entries below it is no section."""
+    for kind in get_args(SectionKind):
+        if place.kind == kind and place.entries:
+            section = Section(line=place.line, heading=place.heading, kind=kind, entries=tuple(place.entries))
+            result.sections.append(section)
+
+
+def _enter_line(block: Block, place: _Place, result: Contents) -> None:
+    text = plain(in_one_line(block.text))
+    if _REMARK.match(text):
+        result.notes.append(Note(line=block.line, text=block.text))
+        return
+    entry = _batch_entry(block, text) if place.kind == "batch" else _entry(block, text, place.kind)
+    place.entries.append(entry)
+    if entry.name is None:
+        expected = "a known label" if entry.label else "a label"
+        result.missing(block.line, text, f"expected {expected} ({place.kind})")
+
+
+def _entry(block: Block, text: str, kind: HeadingKind | None) -> Entry:
+    """`label: text`; in a strategy, a line without a known label is all text."""
+    match, unlabelled = _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
+    if kind == "software" and _PACKAGE.fullmatch(text):
+        unlabelled = "dependencies"
+    name = meaning(match[1]) if match else None
+    if match is None or (name is None and unlabelled):
+        return Entry(line=block.line, label="", name=unlabelled, text=text)
+    return Entry(line=block.line, label=match[1], name=name, text=match[2])
+
+
+def _batch_entry(block: Block, text: str) -> Entry:
+    """`micro_batchsize, LBS for short, ..., 1 by default`; the first comma, colon, `=` or `is` ends the label."""
+    here = _HERE.match(text)
+    before = here.end() if here else 0
+    match = _BATCH.fullmatch(text, before)
+    if match is None:
+        return Entry(line=block.line, label="", name=None, text=text)
+    return Entry(line=block.line, label=text[:before] + match[1], name=meaning(match[1]), text=match[2])
+
+
 def section_again(section: Section) -> Section:
-    """What the labels of a section mean, told again from its text."""
-    entries = (replace(one, name=_name_again(one, section.kind)) for one in section.entries)
+    """A section with the meaning of its labels determined again from their text."""
+    entries = (replace(entry, name=_name_again(entry, section.kind)) for entry in section.entries)
     return replace(section, entries=tuple(entries))
 
 
 def _name_again(entry: Entry, kind: SectionKind) -> str | None:
     if kind == "general":
-        return general_name(entry.label, entry.text)
+        return _general_name(entry.label, entry.text)
     if not entry.label:
         return entry.name
     here = _HERE.match(entry.label) if kind == "batch" else None
     return meaning(entry.label[here.end() if here else 0 :])
 
 
-def contents(found: Sequence[Block]) -> Contents:
-    """Sort the blocks of a document."""
-    told, place = Contents(), _Place()
-    for block in found:
-        bullet = block.kind in ("item", "text") and is_bullet_heading(block.text)
-        if block.kind == "heading" or bullet:
-            _close(place, told)
-            place = _heading(block, told)
-        elif block.kind == "table":
-            _enter_table(block, place, told)
-        elif place.kind in get_args(SectionKind) and place.kind != "general" and block.kind in ("item", "text"):
-            _enter_line(block, place, told)
-        elif block.kind == "code" and place.kind != "notes":
-            told.missing(block.line, block.text, "expected no code here")
-        elif block.kind == "item" and place.kind in (None, "environment", "title"):
-            told.missing(block.line, plain(in_one_line(block.text)), "expected a known heading above it")
-        elif block.text:
-            told.notes.append(Note(line=block.line, text=block.text))
-    _close(place, told)
-    return told
-
-
-def _heading(block: Block, told: Contents) -> _Place:
-    text = plain(block.text)
-    kind = heading_kind(block.text)
-    told.headings.append(Note(line=block.line, text=text))
-    if kind == "title" or not told.title:
-        told.title = text
-    if kind is None:
-        told.missing(block.line, text, "expected a known heading")
-    return _Place(line=block.line, heading=text, kind=kind)
-
-
-def _close(place: _Place, told: Contents) -> None:
-    """Enter the section that ends here; headings without anything below them are no sections."""
-    for kind in get_args(SectionKind):
-        if place.kind == kind and place.entries:
-            section = Section(line=place.line, heading=place.heading, kind=kind, entries=tuple(place.entries))
-            told.sections.append(section)
-
-
-def _enter_table(block: Block, place: _Place, told: Contents) -> None:
-    table = table_of(block, place.heading, place.kind)
-    told.tables.append(table)
-    width = len(table.columns)
+def _enter_table(block: Block, place: _Place, result: Contents) -> None:
+    (line, headers), *rows = block.rows
+    columns = with_units(_columns(headers), [cells for _, cells in rows])
+    table = Table(
+        line=line,
+        heading=place.heading,
+        kind=_table_kind(columns, place.kind),
+        columns=columns,
+        rows=tuple(TableRow(line=number, cells=cells) for number, cells in rows),
+    )
+    result.tables.append(table)
+    width = len(columns)
     for row in table.rows:
         if any(row.cells[width:]):
             surplus = " | ".join(row.cells[width:])
-            told.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
+            result.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
     if table.kind == "performance":
-        _tell_second_columns(table, told)
-    if table.kind == "other":
-        headers = " | ".join(column.header for column in table.columns)
-        told.missing(table.line, headers, "expected a table of general metrics or of results; its cells are kept")
-    if table.kind == "general":
-        entries, unknown = general_entries(table)
-        told.unread += unknown
-        told.sections.append(
-            Section(line=place.line, heading=place.heading, kind="general", entries=tuple(entries))
-        )  # fmt: skip
+        for column in columns:
+            repeated = column_meaning(column.header) if column.name is None else None
+            if repeated is not None:
+                reason = f"expected one column of {repeated}; this one is not read as that"
+                result.missing(line, column.header, reason)
+    elif table.kind == "other":
+        reason = "expected a table of general metrics or of results; its cells are kept"
+        result.missing(line, " | ".join(headers), reason)
+    else:
+        entries = tuple(_general_entries(table, result))
+        result.sections.append(Section(line=place.line, heading=place.heading, kind="general", entries=entries))
 
 
-def _tell_second_columns(table: Table, told: Contents) -> None:
-    """A column of a meaning that another has already is not read as that."""
-    for column in table.columns:
-        known = column_meaning(column.header) if column.name is None else None
-        if known is not None:
-            told.missing(table.line, column.header, f"expected one column of {known}; this one is not read as that")
+def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
+    """The columns by their headers. Only evaluations and throughput may have several columns of one meaning."""
+    seen: set[str] = set()
+    columns = []
+    for header in headers:
+        name = column_meaning(header)
+        name = _COLUMN_NAMES.get(name or "", name)
+        if name in seen and name not in ("evaluation", "throughput"):
+            name = None
+        seen.add(name or "")
+        columns.append(Column(header=header, name=name))
+    return tuple(columns)
 
 
-def _enter_line(block: Block, place: _Place, told: Contents) -> None:
-    text = plain(in_one_line(block.text))
-    if _REMARK.match(text):
-        told.notes.append(Note(line=block.line, text=block.text))
-        return
-    entry = _batch_entry(block, text) if place.kind == "batch" else _entry(block, text, place.kind)
-    place.entries.append(entry)
-    if entry.name is None:
-        expected = "a known label" if entry.label else "a label"
-        told.missing(block.line, text, f"expected {expected} ({place.kind})")
+def _table_kind(columns: Sequence[Column], heading: HeadingKind | None) -> TableKind:
+    """The kind of a table by its columns, and by its heading where the columns leave it open."""
+    names = {column.name for column in columns if column.name}
+    if {"item", "value"} <= names or (heading == "general" and len(columns) in (2, 3)):
+        return "general"
+    figures = len(FIGURES & names)
+    if figures and (figures >= 2 or CIRCUMSTANCES & names or heading == "performance"):
+        return "performance"
+    return "other"
 
 
-def _entry(block: Block, text: str, kind: HeadingKind | None) -> Entry:
-    """`label: text`; without a known label a strategy is all text."""
-    found, free = _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
-    if kind == "software" and _PACKAGE.fullmatch(text):
-        free = "dependencies"
-    name = meaning(found[1]) if found else None
-    if found is None or (name is None and free):
-        return Entry(line=block.line, label="", name=free, text=text)
-    return Entry(line=block.line, label=found[1], name=name, text=found[2])
+def table_again(table: Table) -> Table:
+    """A table with its kind and the meaning of its columns determined again from its text."""
+    headers = [column.header for column in table.columns]
+    columns = with_units(_columns(headers), [row.cells for row in table.rows])
+    return replace(table, columns=columns, kind=_table_kind(columns, heading_kind(table.heading)))
 
 
-def _batch_entry(block: Block, text: str) -> Entry:
-    """`micro_batchsize, LBS for short, ..., 1 by default`; the label ends at the first sign or word that says so."""
-    here = _HERE.match(text)
-    before = here.end() if here else 0
-    found = _BATCH.fullmatch(text, before)
-    if found is None:
-        return Entry(line=block.line, label="", name=None, text=text)
-    return Entry(line=block.line, label=text[:before] + found[1], name=meaning(found[1]), text=found[2])
+def _general_entries(table: Table, result: Contents) -> list[Entry]:
+    """The rows of the general table as entries; rows with an unknown label are recorded."""
+    places = {column.name: index for index, column in enumerate(table.columns) if column.name}
+    item, value = places.get("item", 0), places.get("value", 1)
+    remark = places.get("remark", next((index for index in range(3) if index not in (item, value)), 2))
+    entries = []
+    for row in table.rows:
+        cells = [*map(plain, row.cells), *[""] * 3]
+        label, text, note = cells[item], cells[value], cells[remark] if remark < len(row.cells) else ""
+        entry = Entry(line=row.line, label=label, name=_general_name(label, text), text=text, remark=note)
+        entries.append(entry)
+        if entry.name is None and any(cells):
+            reason = "expected a known general metric; its cells are kept"
+            result.missing(row.line, " | ".join(row.cells), reason)
+    return entries
+
+
+def _general_name(label: str, text: str) -> str | None:
+    """A general metric by its label. `fix_hp` and `parallel` share the label `changes`; the text distinguishes them."""
+    name = column_meaning(label)
+    if name == "changes":
+        column = meaning(text)
+        return column if column in ("parallel", "fix_hp") else name
+    return name

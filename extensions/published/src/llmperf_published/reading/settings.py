@@ -1,28 +1,44 @@
-"""What a document says of batch and layout: its batch defaults, its strategy, its formula for the global batch."""
+"""Settings as text states them: `MPE=512 LBS=12`, `TP4PP1DP2`, `ZeRO-DP O3`, `bf16`, `GAS=512(GBS=1024=4M tokens)`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from llmperf_published.reading.assignments import assignments, degrees, is_prose
-from llmperf_published.reading.cell_text import normal, withheld
-from llmperf_published.reading.library_match import BESIDE
-from llmperf_published.reading.numbers import length, whole
-from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.vocabulary import meaning
-from llmperf_published.types.document import Formula, PublishedBatch, PublishedLayout
+from llmperf_published.reading.markdown import normal, withheld
+from llmperf_published.reading.numbers import amount, length, whole
+from llmperf_published.reading.plugin_names import software_words
+from llmperf_published.reading.vocabulary import setting
+from llmperf_published.types.document import Claim, Figure, PublishedLayout
 
 Stage = Literal[0, 1, 2, 3]
 
-_DIGITS = r"\d[\d,]*(?:[kK](?![A-Za-z]))?"
-_DEFAULT = re.compile(
-    rf"(?:默认(?:值)?(?:为|是)?|by default|defaults? (?:value )?(?:is|to|of)|default\s*[=:]?)\s*({_DIGITS})"
-    rf"|({_DIGITS})\s*by default|因此为\s*({_DIGITS})|therefore ({_DIGITS})",
+MAX_TEXT = 4000
+"""Longest cell that is parsed, in characters."""
+LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
+
+_NAME = r"(?<![\w.\-])[A-Za-z_\u4e00-\u9fff][\w.\-]{0,60}(?:\s(?:bs|batch|size|batch\s?size|parallel|length))*"
+_VALUE = r"\"[^\"]*\"|'[^']*'|(?:[^\s,;()\[\]\"'=+]|\+(?!\s*[A-Za-z_]\w*\s*[=:]))+"
+"""`TP=4+FSDP=2` has two settings, `bf16+fp8` is one value."""
+_ASSIGNMENT = re.compile(rf"(?P<name>{_NAME})\s*[=:]\s*(?P<value>{_VALUE})", re.IGNORECASE)
+_CLAIM = re.compile(
+    r"\(?\s*(?P<name>gbs|global\s?_?-?(?:bs|batch(?:\s?_?-?size)?))\s*[=:]\s*(?P<first>\d[\d.,]*\s*[kKmM]?(?:\s*tokens?)?)"
+    r"(?:\s*=\s*(?P<second>\d[\d.,]*\s*[kKmM]?\s*tokens?))?\s*\)?",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(rf"({_DIGITS})(?:\s*=.*|\s*\(.*|\s*[A-Za-z]*|\s*[,;].*)")
+_BESIDE_SETTINGS = re.compile(
+    r"(?<![a-z])(?:with|and|using|uses?|is|are|of|the|parallel(?:ism)?|tensor|pipeline|data|sequence|context|expert|model"
+    r"|sharded|hybrid|offload|(?:gradient|activation)\s?checkpointing"
+    r"|recompute|flash[ -]?att(?:entio)?n|stage|degree|size|fsdp|ddp"
+    r"|zero(?:[- ]?(?:dp|offload|infinity))*[\s_-]*(?:stage|o)?[\s_-]*[0-3]?|o[0-3])(?![a-z])"
+    r"|采用|使用|设置|并行|张量|流水线?|数据|混合|序列|专家|模型|分片|和|与|为|度",
+    re.IGNORECASE,
+)
+"""Words that may accompany settings; any other word makes a text prose."""
+_DEGREE = re.compile(r"(TP|PP|DP|SP|SH|EP|CP|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
+_SHORT = {"TP": "tensor_parallel", "MP": "tensor_parallel", "PP": "pipeline_parallel", "DP": "data_parallel"}
 _ZERO = re.compile(
     r"(?<![a-z])zero[\s_-]*(?:dp)?[\s_-]*(?:stage|optimization stage|o|-)?[\s_-]*([0-3])(?!\d)", re.IGNORECASE
 )
@@ -32,85 +48,110 @@ _PRECISION = re.compile(
     r"|(fp8|float8|mxfp\d|fp4|int8))(?![a-z0-9])",
     re.IGNORECASE,
 )
+_PRECISIONS = ("bf16", "fp16", "tf32", "fp32", None)
+"""By the groups of the pattern. None stands for 8 bits or fewer: a run uses such a type beside another one."""
 _TRUTHS = {
     **dict.fromkeys(("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed"), False),
 }
-_PRECISIONS = ("bf16", "fp16", "tf32", "fp32", None)
-"""By the groups of the pattern; the last are none that a run has for its own, and fix none beside another."""
+_SWITCHES = ("gradient_checkpointing", "fused_rms_norm")
 
 
-def default_of(text: str, name: str = "") -> int | None:
-    """The number that a line gives as default; the first, where there are more. `4k` is 4096 as a sequence length."""
-    read = length if name == "seq_len" else whole
-    words = normal(text)
-    found = _DEFAULT.search(words)
-    if found:
-        return read(next(filter(None, found.groups())).rstrip(","))
-    alone = _NUMBER.fullmatch(words)
-    return read(alone[1].rstrip(",")) if alone else None
+@dataclass
+class Assignments:
+    """The settings of one cell."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    """Name to value, both as printed, without quotes."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Meaning to value, for names with a known meaning."""
+    claims: list[Claim] = field(default_factory=list)
+    """Statements on the global batch."""
+    rest: list[str] = field(default_factory=list)
+    """Text that assigns nothing or could not be parsed."""
 
 
-def batch_defaults(told: Contents) -> PublishedBatch:
-    """Batch settings where a row says nothing else."""
-    names = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
-    found = {name: value for name in names if (value := _batch_default(told, name)) is not None}
-    return PublishedBatch(**found, origins=dict.fromkeys(found, "batch defaults"))
+def assignments(text: str) -> Assignments:
+    """The settings in a cell's plain text."""
+    result = Assignments()
+    if withheld(text):
+        return result
+    remaining = normal(text)[:MAX_TEXT]
+    for match in _CLAIM.finditer(remaining):
+        if (claim := _claim(match)) is not None:
+            result.claims.append(claim)
+            remaining = remaining.replace(match[0], ",", 1)
+    if len(text) > MAX_TEXT:
+        result.rest.append(text[MAX_TEXT:])
+    for match in _ASSIGNMENT.finditer(remaining):
+        _enter(match["name"].strip(), match["value"].strip("\"'"), result)
+    leftover = _ASSIGNMENT.sub(",", remaining)
+    result.rest += [word for part in re.split(r"[,;()]", leftover) if not withheld(word := part.strip(" =\"'."))]
+    return result
 
 
-def _batch_default(told: Contents, name: str) -> int | None:
-    return next(
-        (value for one in told.entries("batch", name) if (value := default_of(one.text, name)) is not None), None
-    )
+def _enter(name: str, value: str, result: Assignments) -> None:
+    if name in result.options and result.options[name] != value:
+        result.rest.append(f"{name}={value}")
+        return
+    result.options[name] = value
+    if (known := setting(name)) is not None:
+        result.settings.setdefault(known, value)
 
 
-def strategy(told: Contents) -> PublishedLayout:
-    """The layout where a row says nothing else."""
-    entries = [entry for one in told.sections if one.kind == "parallelism" for entry in one.entries]
-    found = merged([layout_in(entry.text) for entry in entries if not is_prose(entry.text, BESIDE)])
-    for entry in entries:
-        if is_prose(entry.text, BESIDE) and layout_in(entry.text) != PublishedLayout():
-            told.missing(entry.line, entry.text, "expected settings alone such as TP=4, PP=2; a sentence sets nothing")
-    tensor, pipeline = _batch_default(told, "tensor_parallel"), _batch_default(told, "pipeline_parallel")
-    return PublishedLayout(
-        tensor_parallel=found.tensor_parallel or tensor,
-        pipeline_parallel=found.pipeline_parallel or pipeline,
-        data_parallel=found.data_parallel,
-        sharding_stage=found.sharding_stage,
-        sharding_degree=found.sharding_degree,
-        other=found.other,
-    )
+def batch_claim(value: str) -> Claim | None:
+    """A cell in a column of the global batch: `1024`, `1024 = 4M tokens`; None if it cannot be parsed."""
+    match = _CLAIM.fullmatch(normal(f"GBS={value}")) if len(value) <= MAX_TEXT else None
+    return _claim(match) if match else None
 
 
-def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:
-    """For each degree the first layout that gives it."""
-    known: dict[str, int] = {}
-    for name in (*_NAMED, "sharding_stage"):
-        said = next((value for one in layouts if (value := getattr(one, name)) is not None), None)
-        if said is not None:
-            known[name] = said
-    other = {name: value for one in reversed(layouts) for name, value in one.other.items()}
-    return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
+def _claim(match: re.Match[str]) -> Claim | None:
+    """`GBS=1024=4M tokens`, `global bs = 4M tokens`; a number without a unit counts sequences."""
+    first, second = amount(match["first"].rstrip(",. ")), amount(match["second"]) if match["second"] else None
+    if first is None or (match["second"] and second is None):
+        return None
+    text = match[0].strip(" ()")
+    if second is not None or not _in_tokens(first):
+        return Claim(text=text, global_batch=first, tokens=second)
+    return Claim(text=text, global_batch=None, tokens=first)
+
+
+def _in_tokens(value: Figure) -> bool:
+    return (value.unit or "").lower().startswith("token")
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text has words beside its settings: `FSDP beats TP=4` does, `Megatron with TP=4, PP=2` does not."""
+    words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
+    return re.search(r"[^\W\d_]", software_words().sub(" ", _BESIDE_SETTINGS.sub(" ", words).lower())) is not None
+
+
+def degrees(text: str) -> dict[str, int] | None:
+    """`TP4PP1DP2`, `tp=4, pp=1`, `TP2_PP4` as printed names in capitals; None if the text has anything else."""
+    words = normal(text)[:MAX_TEXT]
+    result = {match[1].upper(): int(match[2]) for match in _DEGREE.finditer(words) if int(match[2])}
+    return result if result and not re.search(r"[^\W_]", _DEGREE.sub("", words)) else None
 
 
 def layout_in(text: str) -> PublishedLayout:
     """The degrees in a text: `TP4PP1DP2`, `sharding="stage2", sharding_degree=8`, `ZeRO-DP O3, DP_SIZE=8`."""
     short = degrees(text)
     if short is not None:
-        return _by_degrees(short)
-    said = assignments(text).settings
-    named = {name: whole(said[name]) for name in _NAMED if name in said}
-    return PublishedLayout(**named, sharding_stage=_stage(said.get("sharding_stage"), text))  # type: ignore[arg-type]
+        return layout_of(short)
+    settings = assignments(text).settings
+    named = {name: whole(settings[name]) for name in LAYOUT if name in settings}
+    value = settings.get("sharding_stage")
+    stage = _stage(_ZERO.search(normal(text))) if value is None else stage_in(value)
+    return PublishedLayout(**named, sharding_stage=stage)  # type: ignore[arg-type]
 
 
-_NAMED = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
-_SHORT = {"TP": "tensor_parallel", "MP": "tensor_parallel", "PP": "pipeline_parallel", "DP": "data_parallel"}
+def layout_of(short: Mapping[str, int]) -> PublishedLayout:
+    """The layout of degrees by their short names.
 
-
-def _by_degrees(short: Mapping[str, int]) -> PublishedLayout:
-    """SP is a sharding degree only beside SH, the sharding stage; elsewhere it may be sequence parallel."""
-    known = {_SHORT[name]: value for name, value in short.items() if name in _SHORT}
-    other = {name: value for name, value in short.items() if name not in _SHORT}
+    SP is a sharding degree only beside SH, the sharding stage; elsewhere it may be sequence parallel.
+    """
+    known = {_SHORT[name]: value for name, value in short.items() if value and name in _SHORT}
+    other = {name: value for name, value in short.items() if value and name not in _SHORT}
     if "SH" in other:
         known["sharding_degree"] = other.pop("SP", 1)
         stage = other.pop("SH")
@@ -118,60 +159,63 @@ def _by_degrees(short: Mapping[str, int]) -> PublishedLayout:
     return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
 
 
-def by_configuration(short: Mapping[str, int]) -> PublishedLayout:
-    """The layout that a configuration's name gives."""
-    return _by_degrees({name: value for name, value in short.items() if value})
-
-
-def _stage(value: str | None, text: str) -> Stage | None:
-    return stage_in(value) if value is not None else _as_stage(_ZERO.search(normal(text)))
+def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:
+    """Each degree from the first layout that states it."""
+    known: dict[str, int] = {}
+    for name in (*LAYOUT, "sharding_stage"):
+        stated = next((value for layout in layouts if (value := getattr(layout, name)) is not None), None)
+        if stated is not None:
+            known[name] = stated
+    other = {name: value for layout in reversed(layouts) for name, value in layout.other.items()}
+    return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
 
 
 def stage_in(value: str) -> Stage | None:
-    """The sharding stage that a setting's value says: `2`, `stage2`, `O3`, `ZeRO-1`."""
+    """The sharding stage in the value of a setting: `2`, `stage2`, `O3`, `ZeRO-1`."""
     words = normal(value)
-    return _as_stage(_STAGE.fullmatch(words) or _ZERO.fullmatch(words))
+    return _stage(_STAGE.fullmatch(words) or _ZERO.fullmatch(words))
 
 
-def _as_stage(found: re.Match[str] | None) -> Stage | None:
-    return cast("Stage", int(found[1])) if found else None
-
-
-def formula(told: Contents) -> Formula | None:
-    """How the document says that the global batch is computed."""
-    for entry in told.entries("batch", "global_batch"):
-        text = re.split(r"[,，。;；]|\.\s|\.$", entry.text)[0].strip()
-        top, _, bottom = re.sub(r"\s*[×x*]\s*", "*", text).partition("/")
-        names = re.fullmatch(r"[\w\s*()\-]+", top), re.fullmatch(r"[\w\s*()\-]*", bottom)
-        if "*" in top and all(names):
-            return Formula(line=entry.line, text=text, numerator=_factors(top), denominator=_factors(bottom))
-    return None
-
-
-def _factors(text: str) -> tuple[str, ...]:
-    """Factors by their meaning, by their printed name where that is not known."""
-    words = [word.strip(" ()") for word in text.split("*")]
-    return tuple(meaning(word) or word for word in words if word)
+def _stage(match: re.Match[str] | None) -> Stage | None:
+    return cast("Stage", int(match[1])) if match else None
 
 
 def precision_in(text: str | None) -> str | None:
-    """The one precision that a text names; None where it names none, or several, or only says `amp`."""
-    found = precisions_in(text)
-    return found.pop() if len(found) == 1 else None
+    """The one precision that a text names; None if it names none or several, or only `amp`."""
+    named = precisions_in(text)
+    return named.pop() if len(named) == 1 else None
 
 
 def precisions_in(text: str | None) -> set[str | None]:
     """Every precision that a text names; None stands for those of 8 bits and fewer."""
-    return {_PRECISIONS[index] for one in _PRECISION.findall(text or "") for index, word in enumerate(one) if word}
+    groups = _PRECISION.findall(text or "")
+    return {_PRECISIONS[index] for words in groups for index, word in enumerate(words) if word}
 
 
 def truth(text: str | None) -> bool | None:
-    """`True`, `yes`, `是`; None for what is neither that nor its opposite."""
+    """`True`, `yes`, `是`, or the opposite; None for anything else."""
     return _TRUTHS.get(normal(text or "").lower().strip(" ."))
 
 
-def told(text: str | None) -> str | None:
-    """A text that says something itself: neither withheld nor only a pointer to the table of results."""
+def setting_number(name: str, text: str | None) -> int | None:
+    """A positive integer; a sequence length may also be `4K`, which is 4096, or `4096 tokens`."""
+    words = normal(text or "")
+    return length(words) if name == "seq_len" else whole(words)
+
+
+def expected_value(name: str, text: str) -> str | None:
+    """What a setting accepts, for a value that it does not accept; None for an accepted value."""
+    if name == "sharding_stage":
+        return None if stage_in(text) is not None else "a sharding stage from 0 to 3"
+    if name == "attention":
+        return None if truth(text) is not None or "flash" in text.lower() else "true, false or flash"
+    if name in _SWITCHES:
+        return None if truth(text) is not None else "true or false"
+    return None if setting_number(name, text) is not None else "a whole number above 0"
+
+
+def stated(text: str | None) -> str | None:
+    """The text if it states something itself; None if it is withheld or only refers to the table of results."""
     if text is None or withheld(text) or re.search(r"见\s*[\"“]|[,;]\s*见|,\s*see ", text, re.IGNORECASE):
         return None
     return text

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import Literal
 
-from llmperf_published.reading.cell_text import normal, plain
+from llmperf_published.reading.markdown import normal, plain
 
 HeadingKind = Literal[
     "title", "environment", "hardware", "software", "parallelism", "optimisation", "running", "batch", "general",

@@ -10,7 +10,7 @@ from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.reading import shown
 from llmperf.validation.rules.shipped import shipped_model
 
-from llmperf_published.reading.expressions import Factors, broken_link, computed, factors
+from llmperf_published.reading.numbers import Factors, broken_link, computed, factors
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.types.document import Figure, Published, PublishedRow
 

@@ -9,8 +9,8 @@ from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.devices import vendor_catalogue, vendors_calling
 from llmperf.validation.reading import shown
 
-from llmperf_published.reading.cell_text import normal, withheld
-from llmperf_published.reading.vendors import vendors_named
+from llmperf_published.reading.markdown import normal, withheld
+from llmperf_published.reading.plugin_names import vendors_named
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules.layout import place
 from llmperf_published.types.document import Entry, Published, PublishedRow

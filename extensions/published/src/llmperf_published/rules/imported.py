@@ -12,8 +12,7 @@ from llmperf.files.json_files import read_bytes
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
-from llmperf_published.reading.sections import Contents, section_again
-from llmperf_published.reading.table_kinds import table_again
+from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
 
 

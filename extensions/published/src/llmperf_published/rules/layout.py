@@ -7,7 +7,7 @@ from math import prod
 
 from llmperf.validation.catalogue import Violation, rule
 
-from llmperf_published.reading.cell_text import normal, plain
+from llmperf_published.reading.markdown import normal, plain
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.settings import layout_in
 from llmperf_published.reading.vocabulary import setting

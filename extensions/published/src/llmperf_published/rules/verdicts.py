@@ -15,7 +15,7 @@ from llmperf.validation.devices import installed_vendors, vendor_trouble
 from llmperf.validation.reading import printable, shown
 from llmperf.validation.rules.files import PLUGIN_FAILED
 
-from llmperf_published.reading.cell_text import withheld
+from llmperf_published.reading.markdown import withheld
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf_published.rules.mfu import flops_per_token, mfu_agrees, per_device, why_open
 from llmperf_published.types.document import Published, PublishedRow

@@ -1,0 +1,88 @@
+"""Vendors and frameworks by the words that documents use: from `names.toml` and from the installed plugins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from llmperf import device_aliases, read_toml
+
+from llmperf_published.reading.markdown import normal
+
+_DENIED_BEFORE = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
+_DENIED_AFTER = re.compile(
+    r"\s*[:=(]?\s*(?:(?:is |was )?not (?:used|applied|enabled)|none|no|off|false|disabled|unused|n/a|[-/*]+"
+    r"|无|否|未使用|不使用|未采用|关闭)[\s).]*$"
+)
+
+
+@cache
+def _names() -> dict[str, Any]:
+    return read_toml(Path(__file__).with_name("names.toml"))
+
+
+@cache
+def vendor_patterns() -> Mapping[str, re.Pattern[str]]:
+    """Vendor to the pattern of its names in lower-case text. Invalid patterns of plugins are ignored."""
+    patterns: dict[str, list[str]] = {name: list(words) for name, words in _names()["vendors"].items()}
+    for name, aliases in device_aliases().items():
+        known = patterns.setdefault(name, [])
+        known += [alias for alias in aliases if alias not in known and _is_pattern(alias)]
+    return {name: re.compile("|".join(words), re.IGNORECASE) for name, words in patterns.items() if words}
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
+
+
+def vendors_named(text: str) -> list[str]:
+    """Every vendor that a text names, by the name of its plugin if it has one."""
+    words = normal(text).lower()
+    return [name for name, pattern in vendor_patterns().items() if pattern.search(words)]
+
+
+@cache
+def software_words() -> re.Pattern[str]:
+    """Names of software and of training phases, as whole words in lower-case text."""
+    return re.compile(rf"\b(?:{'|'.join(_names()['software']['words'])})\b")
+
+
+def framework_named(training: str, optimisations: Sequence[str]) -> str | None:
+    """The framework plugin that a document names; None if it names none, or one without a plugin.
+
+    `training` is the text on parallel strategy and software, `optimisations` the lines on optimisation.
+    """
+    words = normal(training).lower()
+    for entry in _names()["frameworks"]:
+        if entry["in"] == "training":
+            named = all(re.search(pattern, words) for pattern in entry["patterns"])
+        else:
+            named = any(_uses(pattern, line) for pattern in entry["patterns"] for line in optimisations)
+        if named:
+            return str(entry["name"]) if "name" in entry else None
+    others = [name for name, pattern in _other_frameworks().items() if pattern.search(words)]
+    return others[0] if len(others) == 1 else None
+
+
+@cache
+def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
+    """Installed framework plugins that `names.toml` lacks. The name `my_trainer` is also `my-trainer`, `My Trainer`."""
+    listed = {entry.get("name") for entry in _names()["frameworks"]}
+    installed = {entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed
+    spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in sorted(installed)}
+    return {name: re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])") for name, words in spelt.items()}
+
+
+def _uses(word: str, line: str) -> bool:
+    """Whether a line names a technique and does not deny its use."""
+    before, match, after = (normal(line).lower() + " ").partition(word)
+    part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
+    return bool(match) and not part_of_a_word and not _DENIED_BEFORE.search(before) and not _DENIED_AFTER.match(after)
