@@ -1,4 +1,4 @@
-"""Read published Markdown tables into results."""
+"""Read published Markdown tables, Chinese or English, and check their figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from llmperf.cli.output import json_option, print_json, print_table
+from llmperf import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf_published.reading.files import Imported
@@ -16,73 +16,78 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   llmperf import README.md --out imported                 one document, to imported/FOLDER/published.json
-  llmperf import */README.md --out imported               many, a folder each, named by the folder of the README
+  llmperf import */README.md --out imported               several, each to a folder named after the README's folder
   llmperf import results.md --out imported --force --json  again, with a verdict on each row, as JSON
-  llmperf validate imported                               whether the figures hold
-  llmperf report imported --format markdown --lang zh     the tables again
+  llmperf validate imported                               check the figures
+  llmperf report imported --format markdown --lang zh     print the tables again
 """
 
 
 @click.command("import", epilog=EXAMPLES)
 @click.argument("sources", metavar="README.md...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
-              help="Where each document gets a folder.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace what was imported there before.")
+              help="Folder in which each document gets a folder.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files of an earlier import.")
 @json_option
 def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
-    """Read published Markdown tables, Chinese or English, and write what each document says as published.json.
+    """Read published Markdown tables, Chinese or English, and write the content of each document as published.json.
 
-    It is not a result: nothing in it was measured by llmperf. Text that is not understood is listed on standard error
-    with its line, and under `unread` in the document. All documents are written or none.
+    The file is not a result: llmperf measured nothing in it. Text that is not understood is listed with its line on
+    standard error, and under `unread` in the document. Either all documents are written or none.
 
-    Each row agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked; --json gives the
-    reason of each.
+    Each row gets a verdict: it agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked.
+    --json gives the reasons.
     """
-    from llmperf.cases.library import library
+    from llmperf import library
 
     from llmperf_published.reading.files import import_files
     from llmperf_published.rules.verdicts import closing, judged
 
     imported = import_files(sources, out, library(), force)
-    verdicts = [judged(one.published)[1] for one in imported]
+    verdicts = [judged(document.published)[1] for document in imported]
     if as_json:
-        print_json([_document(*one) for one in zip(imported, verdicts, strict=True)])
+        print_json([_as_json(document, rows) for document, rows in zip(imported, verdicts, strict=True)])
     else:
         headers = ("document", "rows", "agree", "wrong", "not checked", "vendor", "models", "cases", "not understood",
                    "written to")  # fmt: skip
-        print_table(headers, map(_row, imported, verdicts))
-        click.echo(closing([verdict for found in verdicts for verdict in found]))
-    _tell(imported)
+        print_table(headers, map(_table_row, imported, verdicts))
+        click.echo(closing([verdict for rows in verdicts for verdict in rows]))
+    _print_unread(imported)
 
 
-def _document(one: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    published = document.published
     rows = [
         {"case": row.case, "model": row.model, "variant": row.variant, **verdict.document()}
-        for row, verdict in zip(one.published.rows, verdicts, strict=True)
+        for row, verdict in zip(published.rows, verdicts, strict=True)
     ]
-    paths = {"source": str(one.source), "target": str(one.target), "vendor": one.published.vendor}
-    return {**paths, "rows": rows, "notes": len(one.published.notes), "unread": one.published.unread}
+    paths = {"source": str(document.source), "target": str(document.target), "vendor": published.vendor}
+    return {**paths, "rows": rows, "notes": len(published.notes), "unread": published.unread}
 
 
-def _row(one: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
-    from llmperf.validation.reading import printable
+def _table_row(document: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
+    from llmperf import printable
 
     from llmperf_published.rules.verdicts import counted
 
-    published, count = one.published, counted(verdicts)
+    published, count = document.published, counted(verdicts)
     cases = sorted({row.case for row in published.rows if row.case})
     models = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)
     checked = (count["agrees"], count["wrong"], count["not checked"])
     texts = (published.vendor, ", ".join(models), ", ".join(cases) or None)
-    shown = (str(one.source), len(published.rows), *checked, *texts, len(published.unread), str(one.target))
-    return [printable(cell) if isinstance(cell, str) else cell for cell in shown]
+    cells = (
+        *(str(document.source), len(published.rows), *checked, *texts),
+        *(len(published.unread), str(document.target)),
+    )
+    return [printable(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def _tell(imported: Sequence[Imported]) -> None:
-    """What was not understood, a line each, as linters print it."""
-    from llmperf.reporting.cells import printable
+def _print_unread(imported: Sequence[Imported]) -> None:
+    """List on standard error what was not understood, one line each, in the form `file:line: reason: text`."""
+    from llmperf import printable
 
-    for one in imported:
-        for missing in one.published.unread:
-            told = f"{one.source}:{missing.line}: {missing.reason}: {printable(missing.text, 120)}"
-            click.echo(printable(told, 1000), err=True)
+    for document in imported:
+        for unread in document.published.unread:
+            text = " ".join(unread.text[:121].split())
+            text = text if len(text) <= 120 else text[:120] + "..."
+            click.echo(printable(f"{document.source}:{unread.line}: {unread.reason}: {text}"), err=True)
