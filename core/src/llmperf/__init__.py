@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmperf.accounting.layout import data_parallel_of as data_parallel_of
+    from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.schedule import learning_rate as learning_rate
     from llmperf.cases.library import Library as Library
@@ -49,6 +50,7 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "load_plan": "llmperf.runfolder.create",
     "standard_layout": "llmperf.accounting.layout",
+    "parallelism_problems": "llmperf.accounting.layout",
     "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.schedule",
     "AcceleratorDevice": "llmperf.vendorkit.accelerator",

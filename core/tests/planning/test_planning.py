@@ -122,7 +122,7 @@ def test_what_is_installed_and_plans_is_offered_instead(install, capsys, tmp_pat
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: there)
     (missing,) = [line for line in refused(capsys, tmp_path).splitlines() if "tuning.framework" in line]
     assert "framework 'zero' (llmperf-zero) is not installed; install it with: uv sync --inexact" in missing
-    assert missing.endswith("; what is installed can run it by --framework sliderule")
+    assert missing.endswith("; what is installed can run it by --framework sliderule [framework_unusable]")
     needy = refused(capsys, tmp_path, "--set", "tuning.framework=abacus")
     assert "by --framework sliderule" in needy
     misspelt = refused(capsys, tmp_path, "--framework", "sliderul")
@@ -428,7 +428,7 @@ def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
     began = time.monotonic()
     assert call(["run", *(word for one in settings for word in ("--set", one))]) == 2
     assert time.monotonic() - began < 10
-    assert f"  {told}\n" in capsys.readouterr().err
+    assert f"  {told} [value_too_large]\n" in capsys.readouterr().err
 
 
 def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():

@@ -165,7 +165,6 @@ def test_everything_that_cannot_run_is_told_at_once(worker):
         (["precision=tf32"], "contract.precision", "found tf32"),
         (["precision=fp32", "attention=flash"], "tuning.attention", "found fp32; nearest: --set attention=eager"),
         (["contract.optimizer.min_lr=1"], "contract.optimizer.min_lr", "the nearest is 0.0003"),
-        (["seq_len=8192"], "contract.seq_len", "the nearest is 4096"),
     ],
 )
 def test_what_the_script_cannot_do_is_refused(worker, settings, where, message):

@@ -163,7 +163,6 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
         ({"tuning": {"fused_ops": ["swiglu"]}}, "tuning.fused_ops", "expected some of rms_norm, rope"),
         ({"tuning": {"tensor_parallel": 4}, "model": {"vocab_size": 510}}, "tuning.tensor_parallel", "vocabulary"),
         ({"model": {"family": "baichuan", "kv_heads": 4}}, "model.family", "paddle builds models of family llama"),
-        ({"contract": {"seq_len": 256}}, "contract.seq_len", "the nearest is 128"),
         ({"model": {"tied_embeddings": True}, "tuning": {"sharding_stage": 3}}, "contract.model", "ties"),
         ({"options": {"amp_level": "O1"}}, "framework.amp_level", "amp_level is for bf16 and fp16, found fp32"),
         ({"options": {"segment_size": 10}}, "framework.segment_size", "for sharding stage 3, found 0"),

@@ -31,7 +31,7 @@ def test_what_fits_has_no_problems(program):
 
 def test_all_that_does_not_fit_is_told_at_once(program):
     task = {
-        "contract": {"lora": {}, "precision": "fp16", "seq_len": 256},
+        "contract": {"lora": {}, "precision": "fp16"},
         "tuning": {
             "tensor_parallel": 2,
             "pipeline_parallel": 2,
@@ -53,7 +53,6 @@ def test_all_that_does_not_fit_is_told_at_once(program):
         "tuning.fused_ops",
         "contract.lora",
         "contract.precision",
-        "contract.seq_len",
         "framework.bucket",
     }
 

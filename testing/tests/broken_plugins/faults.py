@@ -127,7 +127,10 @@ FRAMEWORK = {
     "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_build_trainer", "def build_trainer")),
     "plan-has-its-shape": fault(first("llmperf_plan_workers(spec, probe)", "return {}")),
     "plans-the-default-case": fault(
-        first("problems(spec)", "yield Problem(where='contract.model', message='abacus trains nothing')")
+        first(
+            "problems(spec)",
+            "yield Problem(code='abacus.model', where='contract.model', message='abacus trains nothing')",
+        )
     ),
     "layout-is-what-was-asked-for": fault(
         ("llmperf.standard_layout(spec)", "replace(llmperf.standard_layout(spec), devices_per_node=3)"),

@@ -20,7 +20,7 @@ def llmperf_resources():
 
 def problems(spec):
     for name in spec.framework:
-        yield Problem(where=f"framework.{name}", message="abacus has no options")
+        yield Problem(code="abacus.option", where=f"framework.{name}", message="abacus has no options")
 
 
 @hookimpl

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmperf.types.plan import Batch, Problem
+from llmperf.types.layout import Batch
+from llmperf.types.problems import Problem
 from llmperf.types.spec import Contract, Tuning
 
 
@@ -38,6 +39,7 @@ def settle(contract: Contract, tuning: Tuning, data_parallel: int, touched: set[
 
 def _disagreement(contract: Contract, per_round: int, accumulation: int) -> Problem:
     return Problem(
+        code="batch_contradiction",
         where="tuning.gradient_accumulation",
         message=f"micro batch x data parallel = {per_round}, times gradient accumulation {accumulation} is"
         f" {per_round * accumulation}, but global_batch is {contract.global_batch}; set only one of the two",
@@ -52,6 +54,7 @@ def _remainder(contract: Contract, tuning: Tuning, data_parallel: int) -> Proble
     ways = [f"--set micro_batch={smaller}"] if smaller else []
     ways.append(f"--set global_batch={nearest} (a variant of the case)")
     return Problem(
+        code="batch_not_divisible",
         where="tuning.micro_batch",
         message=f"global batch {contract.global_batch} is no multiple of micro batch {tuning.micro_batch}"
         f" x data parallel {data_parallel} = {per_round}; nearest: {' or '.join(ways)}",

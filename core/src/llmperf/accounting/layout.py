@@ -1,83 +1,154 @@
-"""Parallel layout: world = tensor x pipeline x data parallel = nodes x devices per node."""
+"""The arithmetic of parallel layouts: world = tensor x context x data x pipeline parallel = nodes x devices."""
 
 from __future__ import annotations
 
-from llmperf.types.plan import Layout, Problem
-from llmperf.types.spec import Model, RunSpec, Tuning
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from llmperf.types.layout import Layout
+from llmperf.types.problems import Problem
+from llmperf.types.spec import Contract, Model, RunSpec, Tuning
+
+Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "sequence_parallel"]
+DEGREES: tuple[Degree, ...] = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "sequence_parallel",
+)
+"""The settings by which ranks share a model, apart from data parallelism and sharding."""
 
 
 def standard_layout(spec: RunSpec) -> Layout:
-    """The layout that a spec's tuning gives; the core has made sure that it divides (`layout_problems`)."""
+    """The layout that a spec's tuning gives. If the ranks do not divide, the core reports it beside your problems."""
     return layout_of(spec.tuning)
 
 
 def data_parallel_of(tuning: Tuning) -> int:
-    """Ranks that see different data: world / (tensor x pipeline parallel), at least 1."""
-    return max(1, tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel))
+    """Groups of ranks that see different sequences: world / (tensor x pipeline x context parallel), at least 1."""
+    return max(1, tuning.nodes * tuning.devices // _ranks_of_one_sequence(tuning))
+
+
+def _ranks_of_one_sequence(tuning: Tuning) -> int:
+    return tuning.tensor_parallel * tuning.pipeline_parallel * tuning.context_parallel
+
+
+def sharding_degree_of(tuning: Tuning) -> int:
+    """Ranks that share one copy of the sharded state: by default all data- and context-parallel ranks."""
+    return tuning.sharding_degree or (
+        data_parallel_of(tuning) * tuning.context_parallel if tuning.sharding_stage else 1
+    )
 
 
 def layout_of(tuning: Tuning) -> Layout:
-    """The layout of a tuning that divides; sharded state is shared by all data-parallel ranks unless it says less."""
-    data_parallel = data_parallel_of(tuning)
-    sharding = tuning.sharding_degree or (data_parallel if tuning.sharding_stage else 1)
+    """The layout of a tuning whose degrees divide its ranks."""
     return Layout(
         nodes=tuning.nodes,
         devices_per_node=tuning.devices,
         tensor_parallel=tuning.tensor_parallel,
         pipeline_parallel=tuning.pipeline_parallel,
-        data_parallel=data_parallel,
+        data_parallel=data_parallel_of(tuning),
+        context_parallel=tuning.context_parallel,
+        expert_parallel=tuning.expert_parallel,
+        sequence_parallel=tuning.sequence_parallel,
         sharding_stage=tuning.sharding_stage,
-        sharding_degree=sharding,
+        sharding_degree=sharding_degree_of(tuning),
     )
 
 
-def layout_problems(tuning: Tuning, model: Model) -> list[Problem]:
-    """Why the ranks cannot be laid out so, all reasons at once."""
-    world, parts = tuning.nodes * tuning.devices, tuning.tensor_parallel * tuning.pipeline_parallel
+def layout_text(layout: Layout) -> str:
+    """The degrees in short, such as `TP4 x PP1 x DP2`; degrees of 1 that are rarely used are left out."""
+    parts = [f"TP{layout.tensor_parallel}", f"PP{layout.pipeline_parallel}"]
+    if layout.context_parallel > 1:
+        parts.append(f"CP{layout.context_parallel}")
+    beside = [f"EP{layout.expert_parallel}"] * (layout.expert_parallel > 1) + ["SP"] * layout.sequence_parallel
+    return ", ".join([" x ".join([*parts, f"DP{layout.data_parallel}"]), *beside])
+
+
+def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Problem]:
+    """Every reason why the degrees do not divide the ranks, the model or the sequence."""
+    world, each = tuning.nodes * tuning.devices, _ranks_of_one_sequence(tuning)
     problems = []
-    if world % parts:
+    if world % each:
+        named = [("tensor parallel", tuning.tensor_parallel), ("pipeline parallel", tuning.pipeline_parallel)]
+        named += [("context parallel", tuning.context_parallel)] * (tuning.context_parallel > 1)
+        product = " x ".join(f"{name} {degree}" for name, degree in named)
         problems.append(
             Problem(
+                code="ranks_not_divisible",
                 where="tuning.tensor_parallel",
-                message=f"tensor parallel {tuning.tensor_parallel} x pipeline parallel {tuning.pipeline_parallel}"
-                f" = {parts} does not divide {tuning.nodes} x {tuning.devices} = {world} ranks;"
-                f" the nearest number of ranks that works is {nearest_multiple(world, parts)}",
+                message=f"{product} = {each} does not divide {tuning.nodes} x {tuning.devices} = {world} ranks;"
+                f" the nearest number of ranks that works is {nearest_multiple(world, each)}",
             )
         )
-    elif tuning.sharding_degree and (world // parts) % tuning.sharding_degree:
-        problems.append(
-            Problem(
-                where="tuning.sharding_degree",
-                message=f"expected a divisor of data parallel {world // parts}, found {tuning.sharding_degree};"
-                f" the nearest is {nearest_divisor(world // parts, tuning.sharding_degree)}",
-            )
-        )
-    return problems + _model_problems(tuning, model)
+    else:
+        problems += _sharing_problems(tuning, world // each)
+    if tuning.sequence_parallel and tuning.tensor_parallel == 1:
+        message = "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more"
+        message = f"{message}, found 1; nearest: --set sequence_parallel=false"
+        problems.append(Problem(code="sequence_parallel_alone", where="tuning.sequence_parallel", message=message))
+    return [*problems, *_model_problems(contract, tuning, model)]
 
 
-def _model_problems(tuning: Tuning, model: Model) -> list[Problem]:
-    shared = (
-        ("tensor_parallel", tuning.tensor_parallel, "attention heads", model.attention_heads),
-        ("tensor_parallel", tuning.tensor_parallel, "key/value heads", model.kv_heads),
-        ("pipeline_parallel", tuning.pipeline_parallel, "layers", model.layers),
+def _sharing_problems(tuning: Tuning, data_parallel: int) -> Iterator[Problem]:
+    """Degrees that have to divide the data-parallel ranks, context-parallel ranks included."""
+    ranks = data_parallel * tuning.context_parallel
+    what = f"data parallel {data_parallel}"
+    if tuning.context_parallel > 1:
+        what += f" x context parallel {tuning.context_parallel} = {ranks}"
+    if tuning.sharding_degree and ranks % tuning.sharding_degree:
+        nearest = nearest_divisor(ranks, tuning.sharding_degree)
+        message = f"expected a divisor of {what}, found {tuning.sharding_degree}; the nearest is {nearest}"
+        yield Problem(code="sharding_not_divisible", where="tuning.sharding_degree", message=message)
+    if ranks % tuning.expert_parallel:
+        nearest = nearest_divisor(ranks, tuning.expert_parallel)
+        message = f"expected a divisor of {what}, found {tuning.expert_parallel}; the nearest is {nearest}"
+        yield Problem(code="experts_not_divisible", where="tuning.expert_parallel", message=message)
+
+
+def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterator[Problem]:
+    divided: tuple[tuple[Degree, str, str, int], ...] = (
+        ("tensor_parallel", model.name, "attention heads", model.attention_heads),
+        ("tensor_parallel", model.name, "key/value heads", model.kv_heads),
+        ("pipeline_parallel", model.name, "layers", model.layers),
+        ("context_parallel", "a sequence", "tokens", contract.seq_len),
     )
-    return [
-        Problem(
-            where=f"tuning.{name}",
-            message=f"{model.name} has {total} {what}, which {name.replace('_', ' ')} {parts} does not divide;"
-            f" the nearest that does is {nearest_divisor(total, parts)}",
-        )
-        for name, parts, what, total in shared
-        if total % parts
-    ]
+    for name, owner, what, total in divided:
+        degree = getattr(tuning, name)
+        if not total % degree:
+            continue
+        message = f"{owner} has {total} {what}, which {name.replace('_', ' ')} {degree} does not divide"
+        message = f"{message}; the nearest that does is {nearest_divisor(total, degree)}"
+        if name == "context_parallel":
+            yield Problem(code="sequence_not_divisible", where=f"tuning.{name}", message=message)
+        else:
+            yield Problem(code="model_not_divisible", where=f"tuning.{name}", message=message)
+
+
+def parallelism_problems(framework: str, spec: RunSpec, supported: Collection[Degree] = ()) -> Iterator[Problem]:
+    """For framework plugins: a problem for each degree of parallelism that is asked for and not in `supported`.
+
+    Data parallelism and sharding are left to the framework.
+    """
+    for name in DEGREES:
+        asked = getattr(spec.tuning, name)
+        if name in supported or not (asked is True or asked > 1):
+            continue
+        kinds = ["data", *(other.removesuffix("_parallel") for other in DEGREES if other in supported)]
+        nearest = "false" if name == "sequence_parallel" else "1"
+        message = f"{framework} is {' and '.join(kinds)} parallel only: expected {nearest}, found {str(asked).lower()}"
+        message = f"{message}; the nearest is {nearest}"
+        yield Problem(code=f"{framework}.{name}", where=f"tuning.{name}", message=message)
 
 
 def nearest_divisor(total: int, wanted: int) -> int:
     """The divisor of `total` that is nearest to `wanted`, the smaller of two."""
-    return min((one for one in range(1, total + 1) if total % one == 0), key=lambda one: (abs(one - wanted), one))
+    divisors = (size for size in range(1, min(total, 2 * wanted) + 1) if total % size == 0)  # 1 is never farther away
+    return min(divisors, key=lambda size: (abs(size - wanted), size))
 
 
 def nearest_multiple(wanted: int, of: int) -> int:
     """The positive multiple of `of` that is nearest to `wanted`, the smaller of two."""
     below = max(wanted // of, 1) * of
-    return min((below, below + of), key=lambda one: (abs(one - wanted), one))
+    return min((below, below + of), key=lambda size: (abs(size - wanted), size))

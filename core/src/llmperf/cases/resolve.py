@@ -12,7 +12,7 @@ from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
-from llmperf.types.plan import Problem
+from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 
 
@@ -38,8 +38,8 @@ def resolve(
     tuning = _fit_machine(tuning, available, origins)
     model = library.model(contract.model, _model_origin(origins, case))
     too_large = size_problems(contract, tuning)
-    problems = too_large or layout_problems(tuning, model)
-    if not too_large and not any("ranks" in problem.message for problem in problems):
+    problems = too_large or layout_problems(contract, tuning, model)
+    if not too_large and not any(problem.code == "ranks_not_divisible" for problem in problems):
         contract, tuning, problem = _settle_batch(contract, tuning, origins)
         problems += [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
     problems += _contract_problems(contract, model.max_positions)
@@ -103,10 +103,12 @@ def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
     problems = []
     if contract.seq_len > max_positions:
         message = f"{contract.model} has {max_positions} positions, found {contract.seq_len}; the nearest is"
-        problems.append(Problem(where="contract.seq_len", message=f"{message} {max_positions}"))
+        problems.append(
+            Problem(code="sequence_too_long", where="contract.seq_len", message=f"{message} {max_positions}")
+        )
     if contract.warmup_steps >= contract.steps:
         message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
-        problems.append(Problem(where="contract.warmup_steps", message=message))
+        problems.append(Problem(code="nothing_measured", where="contract.warmup_steps", message=message))
     return problems
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types.plan import Problem
+from llmperf.types.problems import Problem
 from llmperf.types.spec import Contract, Tuning
 
 MOST_TOKENS = 2**24
@@ -39,7 +39,7 @@ def _too_large(values: dict[str, int]) -> Iterator[Problem]:
         if value > most:
             name = path.split(".")[1]
             message = f"expected at most {most} {why}; found {value}, the nearest is --set {name}={most}"
-            yield Problem(where=path, message=message)
+            yield Problem(code="value_too_large", where=path, message=message)
 
 
 def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
@@ -49,7 +49,7 @@ def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
             f"expected at most {MOST_RANKS} ranks, several times the largest clusters; found {tuning.nodes} nodes x"
             f" {tuning.devices} devices = {tuning.nodes * tuning.devices}, the nearest is {nearest} nodes"
         )
-        yield Problem(where="tuning.nodes", message=message)
+        yield Problem(code="value_too_large", where="tuning.nodes", message=message)
 
 
 def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int) -> list[Problem]:
@@ -62,4 +62,4 @@ def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int
         f"expected at most {most} {why}; found {found}, which is global batch {contract.global_batch} / (micro batch"
         f" {tuning.micro_batch} x data parallel {data_parallel}); the nearest is --set global_batch={most * per_round}"
     )
-    return [Problem(where="contract.global_batch", message=message)]
+    return [Problem(code="value_too_large", where="contract.global_batch", message=message)]

@@ -28,7 +28,9 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
-from llmperf.types.plan import FlopCount, Layout, Plan, Problem, WorkerPlan, Workload
+from llmperf.types.layout import Layout
+from llmperf.types.plan import FlopCount, Plan, WorkerPlan, Workload
+from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
 
 
@@ -49,7 +51,7 @@ def draft(request: Request) -> Draft:
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
     unmet = packages_problem(machine.vendor, "vendor") if machine.here else None
-    told = [Problem(where="--vendor", message=unmet)] if unmet else []
+    told = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []
     told += [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
@@ -93,7 +95,9 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
             reason = str(error)
     if machine.here:
         reason += others_that_plan(framework, lambda other: _plans(request, other))
-    return load_for(machine.vendor, None), [Problem(where="tuning.framework", message=reason)]
+    return load_for(machine.vendor, None), [
+        Problem(code="framework_unusable", where="tuning.framework", message=reason)
+    ]
 
 
 def _plans(request: Request, framework: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from llmperf.planning.vendors import Machine
-from llmperf.types.plan import Batch, Plan, Problem, WorkerPlan
+from llmperf.types.layout import Batch
+from llmperf.types.plan import Plan, WorkerPlan
+from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
 MOST_STEPS = 300_000
@@ -15,7 +17,7 @@ def size_problems(spec: RunSpec) -> list[Problem]:
     if spec.contract.steps <= MOST_STEPS:
         return []
     message = f"a result holds the loss of each step, of {MOST_STEPS} at most; found {spec.contract.steps}"
-    return [Problem(where="contract.steps", message=message)]
+    return [Problem(code="steps_too_many", where="contract.steps", message=message)]
 
 
 def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
@@ -24,10 +26,10 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
     devices = len(machine.probe.devices)
     if spec.tuning.nodes > machine.nodes:
         message = f"{spec.tuning.nodes} nodes asked for, {machine.nodes} here; nearest: --set nodes={machine.nodes}"
-        problems.append(Problem(where="tuning.nodes", message=message))
+        problems.append(Problem(code="nodes_too_few", where="tuning.nodes", message=message))
     if not machine.divisible and spec.tuning.devices > devices:
         message = f"{spec.tuning.devices} devices asked for, {devices} here; nearest: --devices {devices}"
-        problems.append(Problem(where="tuning.devices", message=message))
+        problems.append(Problem(code="devices_too_few", where="tuning.devices", message=message))
     models = [one.model for one in machine.probe.devices[: spec.tuning.devices]]
     if len(set(models)) > 1:
         alike = next(place for place, model in enumerate(models) if model != models[0])
@@ -35,7 +37,7 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
         message = (
             f"a run measures devices of one model, the first {len(models)} are {found}; nearest: --devices {alike}"
         )
-        problems.append(Problem(where="tuning.devices", message=message))
+        problems.append(Problem(code="devices_mixed", where="tuning.devices", message=message))
     return problems
 
 
@@ -59,7 +61,7 @@ def memory_problems(plan: Plan) -> list[Problem]:
         f"weights, gradients and optimiser states need {needed / 2**30:.1f} GiB a rank, {have:.1f} GiB are there;"
         " use more devices, a higher sharding_stage or a smaller model"
     )
-    return [Problem(where="tuning.sharding_stage", message=message)]
+    return [Problem(code="memory_too_small", where="tuning.sharding_stage", message=message)]
 
 
 def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
@@ -67,4 +69,4 @@ def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
     if spec.contract.packing == "packed" or worker.padding:
         return []
     message = f"{spec.tuning.framework} trains on packed sequences only: expected packed, found padded"
-    return [Problem(where="contract.packing", message=message)]
+    return [Problem(code="padding_not_supported", where="contract.packing", message=message)]

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
-from llmperf.types.plan import Batch, FlopCount, Layout, Plan, Problem
+from llmperf.types.layout import Batch, Layout
+from llmperf.types.plan import FlopCount, Plan
+from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
 

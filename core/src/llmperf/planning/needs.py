@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from llmperf.types.devices import Probe
-from llmperf.types.plan import Needs, Problem
+from llmperf.types.plan import Needs
+from llmperf.types.problems import Problem
 
 
 def unmet(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
@@ -16,6 +17,7 @@ def unmet(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
         message = f"{device} ({probe.vendor}) offers {offered}, found {needs.precision}"
         problems.append(
             Problem(
+                code="precision_not_offered",
                 where="contract.precision",
                 message=f"{message}; nearest: --set precision={nearest} (a variant)",
             )
@@ -23,12 +25,12 @@ def unmet(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
     if needs.runtime not in offers.runtimes:
         offered = ", ".join(offers.runtimes) or "none"
         message = f"{framework} runs on {needs.runtime}; {device} ({probe.vendor}) offers {offered}"
-        problems.append(Problem(where="tuning.framework", message=message))
+        problems.append(Problem(code="runtime_not_offered", where="tuning.framework", message=message))
     elif (reason := offers.runtime_problems.get(needs.runtime)) is not None:
-        problems.append(Problem(where="tuning.framework", message=f"{framework}: {reason}"))
+        problems.append(Problem(code="runtime_unusable", where="tuning.framework", message=f"{framework}: {reason}"))
     for feature in needs.features:
         if feature not in offers.features:
             offered = ", ".join(offers.features) or "none"
             message = f"{framework} needs {feature}; {device} ({probe.vendor}) offers {offered}"
-            problems.append(Problem(where="tuning", message=message))
+            problems.append(Problem(code="feature_not_offered", where="tuning", message=message))
     return problems

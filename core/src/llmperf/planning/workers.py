@@ -7,18 +7,29 @@ from collections.abc import Iterator
 from llmperf.accounting.layout import standard_layout
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
-from llmperf.types.plan import Layout, Problem, Script, WorkerPlan
+from llmperf.types.layout import Layout
+from llmperf.types.plan import Script, WorkerPlan
+from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
 HOOK = "llmperf_plan_workers"
-SIZES = ("nodes", "devices_per_node", "tensor_parallel", "pipeline_parallel", "data_parallel")
+SIZES = (
+    "nodes",
+    "devices_per_node",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "sequence_parallel",
+)
 
 
 def worker_problems(spec: RunSpec, worker: WorkerPlan, plugins: Plugins) -> list[Problem]:
     """Faults of the plugin's own, each with its name."""
     name = who(plugins.owner(HOOK))
     told = [*_layout_faults(standard_layout(spec), worker.layout), *_start_faults(worker, plugins)]
-    return [Problem(where="tuning.framework", message=f"{name}: {HOOK}: {one}") for one in told]
+    return [Problem(code="framework_fault", where="tuning.framework", message=f"{name}: {HOOK}: {one}") for one in told]
 
 
 def _layout_faults(expected: Layout, found: Layout) -> Iterator[str]:
@@ -26,6 +37,8 @@ def _layout_faults(expected: Layout, found: Layout) -> Iterator[str]:
         wanted, given = getattr(expected, size), getattr(found, size)
         if wanted != given:
             yield f"layout.{size}: expected {wanted}, as llmperf.standard_layout(spec) gives, found {given}"
+    if sorted(found.rank_order) != sorted(expected.rank_order):
+        yield f"layout.rank_order: expected each of {', '.join(expected.rank_order)} once, found {found.rank_order}"
 
 
 def _start_faults(worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:

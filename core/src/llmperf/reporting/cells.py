@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from llmperf.accounting.layout import layout_text
 from llmperf.types import Change, Layout, Result
 from llmperf.types.result import Failure
 from llmperf.validation.reading import printable as escaped
@@ -110,7 +111,7 @@ def rank_peak(result: Result) -> int | None:
 def layout(parallelism: Layout) -> str:
     """`TP1 x PP1 x DP8, sharding stage 3 over 8`."""
     one = parallelism
-    degrees = f"TP{one.tensor_parallel} x PP{one.pipeline_parallel} x DP{one.data_parallel}"
+    degrees = layout_text(one)
     sharded = f", sharding stage {one.sharding_stage} over {one.sharding_degree}" if one.sharding_stage else ""
     return degrees + sharded
 

@@ -118,7 +118,10 @@ def _csv_values(path: Path, result: Result) -> Iterator[tuple[str, Any]]:
     yield from ((name, getattr(result.hardware, name)) for name in ("vendor", "device_model", "device_share"))
     yield "framework", result.tuning.framework
     yield "precision", result.contract.precision
-    names = "nodes devices_per_node tensor_parallel pipeline_parallel data_parallel sharding_stage sharding_degree"
+    names = (
+        "nodes devices_per_node tensor_parallel pipeline_parallel data_parallel context_parallel expert_parallel"
+        " sequence_parallel sharding_stage sharding_degree"
+    )
     yield from ((name, getattr(result.parallelism, name)) for name in names.split())
     names = "micro_batch gradient_accumulation global_batch seq_len tokens_per_step"
     yield from ((name, getattr(result.batch, name)) for name in names.split())

@@ -128,8 +128,11 @@ def _strategy(result: Result) -> Iterator[Line]:
         "tensor parallel": layout.tensor_parallel,
         "pipeline parallel": layout.pipeline_parallel,
         "data parallel": layout.data_parallel,
+        "context parallel": layout.context_parallel,
+        "expert parallel": layout.expert_parallel,
     }
     used = [name for name, degree in degrees.items() if degree > 1]
+    used += ["sequence parallel"] * layout.sequence_parallel
     used += [f"sharding stage {layout.sharding_stage}"] if layout.sharding_stage else []
     yield from heading(2, "Parallelism")
     yield from items([("technique", joined(used)), ("implemented by", tuning.framework)])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.files.redaction import WITHHELD, without_secrets
 from llmperf.planning.draft import Draft
 from llmperf.runfolder.create import fill
@@ -52,7 +53,11 @@ def plan_text(draft: Draft) -> str:
     if draft.spec.changes:
         lines += ["", *(f"changed from the case: {change_text(one)}" for one in draft.spec.changes)]
     if draft.problems:
-        lines += ["", "does not fit together:", *(f"  {one.where}: {one.message}" for one in draft.problems)]
+        lines += [
+            "",
+            "does not fit together:",
+            *(f"  {one.where}: {one.message} [{one.code}]" for one in draft.problems),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -84,7 +89,7 @@ def layout_text(draft: Draft) -> str:
     """Such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
     layout = draft.layout
     assert layout is not None
-    parts = f"TP{layout.tensor_parallel} x PP{layout.pipeline_parallel} x DP{layout.data_parallel}"
+    parts = degrees_text(layout)
     sharding = (
         f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
     )

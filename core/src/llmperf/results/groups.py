@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from llmperf.results.alignment import unlike
 from llmperf.results.spread import Spread, spread
-from llmperf.types.plan import Layout
+from llmperf.types.layout import Layout
 from llmperf.types.result import Result
 
 

@@ -110,13 +110,12 @@ def _mean_loss(ranks: list[StepRecord]) -> float | None:
 
 
 def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
-    """Peak memory of each rank that finished, with its pipeline stage, which varies slowest in rank order."""
+    """Peak memory of each rank that finished, with its pipeline stage."""
     layout = records.plan.layout
-    per_stage = layout.tensor_parallel * layout.data_parallel
     return tuple(
         RankMemory(
             rank=one.rank,
-            pipeline_stage=one.rank // per_stage,
+            pipeline_stage=layout.coordinate(one.rank, "pipeline"),
             peak_bytes=one.peak_memory_bytes,
             reserved_bytes=one.peak_reserved_bytes,
         )

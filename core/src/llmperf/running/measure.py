@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def refuse_problems(draft: Draft) -> None:
     """Refused with every problem of a draft, a line each, if it has any."""
     if draft.problems or draft.plan is None:
-        told = (f"{problem.where}: {problem.message}" for problem in draft.problems)
+        told = (f"{problem.where}: {problem.message} [{problem.code}]" for problem in draft.problems)
         raise Refused(f"case {draft.spec.case} cannot run here:", told)
     if not draft.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")

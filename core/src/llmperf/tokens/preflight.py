@@ -22,5 +22,5 @@ def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
     try:
         open_samples(spec, batch)
     except DataError as error:
-        return (Problem(where=error.where, message=error.message),)
+        return (Problem(code="data_unusable", where=error.where, message=error.message),)
     return ()

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Violation as Violation
     from llmperf.types.facts import Facts as Facts
     from llmperf.types.facts import HostCheck as HostCheck
+    from llmperf.types.layout import Batch as Batch
+    from llmperf.types.layout import Layout as Layout
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
-    from llmperf.types.plan import Batch as Batch
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
     from llmperf.types.plan import Launcher as Launcher
-    from llmperf.types.plan import Layout as Layout
     from llmperf.types.plan import Needs as Needs
     from llmperf.types.plan import NodeCommand as NodeCommand
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import PluginInfo as PluginInfo
-    from llmperf.types.plan import Problem as Problem
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.plan import Workload as Workload
+    from llmperf.types.problems import Problem as Problem
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
     from llmperf.types.records import LoggedFailure as LoggedFailure
@@ -81,8 +81,9 @@ _NAMES = {
     "facts": "HostCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
-    "plan": "Batch FlopCount FlopsPerToken Launcher Layout Needs NodeCommand Plan PluginInfo Problem"
-    " Script WorkerPlan Workload",
+    "layout": "Batch Layout",
+    "plan": "FlopCount FlopsPerToken Launcher Needs NodeCommand Plan PluginInfo Script WorkerPlan Workload",
+    "problems": "Problem",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
     "result": "Finding Result",

@@ -7,65 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from llmperf.types.devices import PeakFlops, Precision, Probe
+from llmperf.types.layout import Batch, Layout
+from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 from llmperf.types.units import Count, NonNegative, Positive
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """How ranks share the model: world = tensor x pipeline x data parallel = nodes x devices per node."""
-
-    nodes: Positive
-    """Machines."""
-    devices_per_node: Positive
-    """Ranks on each node, one a device or share of one."""
-    tensor_parallel: Positive
-    """Ranks that split each layer."""
-    pipeline_parallel: Positive
-    """Stages that the layers are divided into."""
-    data_parallel: Positive
-    """Ranks that see different data."""
-    sharding_stage: Literal[0, 1, 2, 3] = 0
-    """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters."""
-    sharding_degree: Positive = 1
-    """Data-parallel ranks that share one copy of the sharded state."""
-
-    @property
-    def world_size(self) -> int:
-        """Ranks in all."""
-        return self.nodes * self.devices_per_node
-
-    def data_parallel_rank(self, rank: int) -> int:
-        """Which shard of the data a rank sees: tensor parallel varies fastest, then data, then pipeline."""
-        return rank // self.tensor_parallel % self.data_parallel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Batch arithmetic: global batch = micro batch x gradient accumulation x data parallel."""
-
-    micro_batch: Positive
-    """Sequences in one forward pass of one data-parallel rank."""
-    gradient_accumulation: Positive
-    """Forward passes in one optimiser step."""
-    data_parallel: Positive
-    """Ranks that see different data."""
-    global_batch: Positive
-    """Sequences in one optimiser step, over all ranks."""
-    seq_len: Positive
-    """Tokens in one sequence."""
-    tokens_per_step: Positive
-    """global_batch x seq_len."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Something that does not fit together, found before anything is started."""
-
-    where: str
-    """Such as `tuning.tensor_parallel`."""
-    message: str
-    """One line: what was expected, what was found, and the nearest that works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

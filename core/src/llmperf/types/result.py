@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llmperf.types.plan import Batch, Layout, PluginInfo
+from llmperf.types.layout import Batch, Layout
+from llmperf.types.plan import PluginInfo
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
 

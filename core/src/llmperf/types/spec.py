@@ -141,10 +141,16 @@ class Tuning:
     """Ranks that split each layer."""
     pipeline_parallel: Positive = 1
     """Stages that the layers are divided into."""
+    context_parallel: Positive = 1
+    """Ranks that split each sequence."""
+    expert_parallel: Positive = 1
+    """Ranks that split the experts of a mixture; a divisor of data x context parallel."""
+    sequence_parallel: bool = False
+    """Whether the tensor-parallel ranks also split the sequence in norms and dropout."""
     sharding_stage: Literal[0, 1, 2, 3] = 0
-    """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters, over the data-parallel ranks."""
+    """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters."""
     sharding_degree: Positive | None = None
-    """Over how many data-parallel ranks; None: over all."""
+    """Ranks that share one copy of the sharded state; None: all data- and context-parallel ranks."""
     gradient_checkpointing: bool = False
     """Whether activations are dropped and computed again during the backward pass."""
     attention: Literal["auto", "eager", "sdpa", "flash"] = "auto"

@@ -34,7 +34,7 @@ def folder_problems(folder: Path, model: Model) -> Iterator[Problem]:
         found = told or list(_shape_problems(stored_shapes(folder), model))
     except UserError as error:
         found = [str(error)]
-    yield from (Problem(where=WHERE, message=message) for message in found)
+    yield from (Problem(code="lora.weights", where=WHERE, message=message) for message in found)
 
 
 def read_json(path: Path) -> dict[str, Any]:

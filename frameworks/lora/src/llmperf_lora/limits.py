@@ -31,14 +31,14 @@ def _adapter_problems(spec: RunSpec) -> Iterator[Problem]:
     lora = spec.contract.lora
     if lora is None:
         message = "lora trains adapters, the case has none: --set contract.lora.rank=8 (a variant), or --framework zero"
-        yield Problem(where="contract.lora", message=message)
+        yield Problem(code="lora.lora", where="contract.lora", message=message)
         return
     if lora.dropout >= 1:
         message = f"expected less than 1, found {lora.dropout}; the published value is 0.05"
-        yield Problem(where="contract.lora.dropout", message=message)
+        yield Problem(code="lora.dropout", where="contract.lora.dropout", message=message)
     if not lora.target_modules:
         message = 'expected at least one projection, found none; the nearest is ["q_proj", "v_proj"]'
-        yield Problem(where="contract.lora.target_modules", message=message)
+        yield Problem(code="lora.target_modules", where="contract.lora.target_modules", message=message)
 
 
 def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
@@ -49,7 +49,7 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
             f"ZeRO needs the package {missing[0].replace('_', '-')}, which a clone of llmperf has: uv sync --inexact;"
             " without it the nearest is 0"
         )
-        yield Problem(where="tuning.sharding_stage", message=message)
+        yield Problem(code="lora.sharding_stage", where="tuning.sharding_stage", message=message)
         return
     from llmperf_zero.plugin import degree_problems
 

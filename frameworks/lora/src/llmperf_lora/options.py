@@ -58,7 +58,9 @@ def problems_of_options(given: Mapping[str, Any]) -> Iterator[Problem]:
     yield from option_problems("lora", {name: value for name, value in given.items() if name not in known}, known)
     for name, value in given.items():
         if name in known and (expected := _expected(name, value)):
-            yield Problem(where=f"framework.{name}", message=f"expected {expected}, found {value!r}")
+            yield Problem(
+                code="lora.option", where=f"framework.{name}", message=f"expected {expected}, found {value!r}"
+            )
 
 
 def _expected(name: str, value: Any) -> str | None:

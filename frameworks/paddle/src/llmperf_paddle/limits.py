@@ -7,6 +7,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from llmperf import parallelism_problems
 from llmperf.types import Problem
 
 from llmperf_paddle.options import option_problems
@@ -53,6 +54,7 @@ def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why Paddle cannot run a spec."""
     yield from _paddle_problems(probe)
+    yield from parallelism_problems("paddle", spec, ("tensor_parallel", "pipeline_parallel"))
     yield from _model_problems(spec)
     yield from _sharding_problems(spec, layout)
     yield from _fused_problems(spec, probe)
@@ -62,7 +64,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         yield from _cpu_problems(spec, layout)
     elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
         message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
-        yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa")
+        yield Problem(
+            code="paddle.attention", where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa"
+        )
 
 
 def _paddle_problems(probe: Probe) -> Iterator[Problem]:
@@ -72,31 +76,40 @@ def _paddle_problems(probe: Probe) -> Iterator[Problem]:
             "Paddle is not installed: uv pip install 'paddlepaddle>=3.3' setuptools,"
             " or your accelerator's own build of it"
         )
-        yield Problem(where="tuning.framework", message=message)
+        yield Problem(code="paddle.framework", where="tuning.framework", message=message)
 
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model, tensor = spec.model, spec.tuning.tensor_parallel
     if model.family != "llama":
         message = f"paddle builds models of family llama, found {model.family!r} ({model.name})"
-        yield Problem(where="model.family", message=f"{message}; the nearest is --set model=llama2_7b")
+        yield Problem(
+            code="paddle.family", where="model.family", message=f"{message}; the nearest is --set model=llama2_7b"
+        )
     elif model.position_encoding != "rope" or model.normalized_head:
         message = f"paddle trains family 'llama' with rotary positions and a plain head; {model.name} is another"
-        yield Problem(where="contract.model", message=f"{message}; the nearest is llama2_7b, or --framework zero")
-    elif spec.contract.seq_len > model.max_positions:
-        message = f"{model.name} has {model.max_positions} positions, found {spec.contract.seq_len}"
-        yield Problem(where="contract.seq_len", message=f"{message}; the nearest is {model.max_positions}")
+        yield Problem(
+            code="paddle.model",
+            where="contract.model",
+            message=f"{message}; the nearest is llama2_7b, or --framework zero",
+        )
     if spec.contract.lora is not None:
         message = "paddle trains all weights; framework 'lora' trains adapters"
-        yield Problem(where="contract.lora", message=message)
+        yield Problem(code="paddle.lora", where="contract.lora", message=message)
     for what, size in (("vocabulary", model.vocab_size), ("feed-forward width", model.intermediate_size)):
         if size % tensor:
             nearest = max(one for one in range(1, tensor) if _divides_all(one, spec))
             message = f"{model.name} has a {what} of {size}, which tensor parallel {tensor} does not divide"
-            yield Problem(where="tuning.tensor_parallel", message=f"{message}; the nearest that does is {nearest}")
+            yield Problem(
+                code="paddle.tensor_parallel",
+                where="tuning.tensor_parallel",
+                message=f"{message}; the nearest that does is {nearest}",
+            )
     if model.tied_embeddings and (spec.tuning.pipeline_parallel > 1 or spec.tuning.sharding_stage > 1):
         message = f"{model.name} ties its embeddings: expected pipeline parallel 1 and sharding stage 0 or 1"
-        yield Problem(where="contract.model", message=f"{message}; the nearest is --set sharding_stage=1")
+        yield Problem(
+            code="paddle.model", where="contract.model", message=f"{message}; the nearest is --set sharding_stage=1"
+        )
 
 
 def _divides_all(parts: int, spec: RunSpec) -> bool:
@@ -109,52 +122,70 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     stage = spec.tuning.sharding_stage
     if stage == 0 and (spec.tuning.sharding_degree or 1) > 1:
         message = f"sharding_degree {spec.tuning.sharding_degree} needs a sharding_stage: expected 1, 2 or 3, found 0"
-        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is 1")
+        yield Problem(
+            code="paddle.sharding_stage", where="tuning.sharding_stage", message=f"{message}; the nearest is 1"
+        )
     if stage > 1 and layout.pipeline_parallel > 1:
         message = f"a pipeline keeps its gradients whole: expected sharding stage 0 or 1, found {stage}"
-        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is 1")
+        yield Problem(
+            code="paddle.sharding_stage", where="tuning.sharding_stage", message=f"{message}; the nearest is 1"
+        )
     if stage == 3 and layout.tensor_parallel > 1:
         message = f"stage 3 shards whole layers: expected tensor parallel 1, found {layout.tensor_parallel}"
-        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is stage 2")
+        yield Problem(
+            code="paddle.sharding_stage", where="tuning.sharding_stage", message=f"{message}; the nearest is stage 2"
+        )
 
 
 def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     found = list(spec.tuning.fused_ops)
     if unknown := [name for name in found if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
-        yield Problem(where="tuning.fused_ops", message=message)
+        yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
     elif found and on_cpu(probe):
         message = f"fused kernels need an accelerator: expected [], found {found}; nearest: --set fused_ops=[]"
-        yield Problem(where="tuning.fused_ops", message=message)
+        yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
 
 
 def _option_conflicts(spec: RunSpec) -> Iterator[Problem]:
     if "amp_level" in spec.framework and spec.contract.precision not in ("bf16", "fp16"):
         message = f"amp_level is for bf16 and fp16, found {spec.contract.precision}; the nearest is to leave it out"
-        yield Problem(where="framework.amp_level", message=message)
+        yield Problem(code="paddle.amp_level", where="framework.amp_level", message=message)
     for name, stage in (("split_param", 1), ("segment_size", 3)):
         if spec.framework.get(name) and spec.tuning.sharding_stage != stage:
             message = f"{name} is for sharding stage {stage}, found {spec.tuning.sharding_stage}"
-            yield Problem(where=f"framework.{name}", message=f"{message}; the nearest is to leave it out")
+            yield Problem(
+                code="paddle.option", where=f"framework.{name}", message=f"{message}; the nearest is to leave it out"
+            )
 
 
 def _cpu_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     precision = spec.contract.precision
     if precision != "fp32":
         message = f"on a CPU Paddle computes in fp32 whatever it is told: expected fp32, found {precision}"
-        yield Problem(where="contract.precision", message=f"{message}; nearest: --set precision=fp32 (a variant)")
+        yield Problem(
+            code="paddle.precision",
+            where="contract.precision",
+            message=f"{message}; nearest: --set precision=fp32 (a variant)",
+        )
     if spec.tuning.attention == "flash":
         message = "flash attention needs an accelerator: expected auto, eager or sdpa on a CPU"
-        yield Problem(where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa")
+        yield Problem(
+            code="paddle.attention", where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa"
+        )
     if spec.framework.get("split_param") is True:
         message = "stage 1 with split_param trains wrongly on a CPU (Paddle 3.3.1): expected False, found True"
-        yield Problem(where="framework.split_param", message=f"{message}; the nearest is to leave it out")
+        yield Problem(
+            code="paddle.split_param",
+            where="framework.split_param",
+            message=f"{message}; the nearest is to leave it out",
+        )
     if needs_adapter(layout) and (found := _installed()) not in (None, ADAPTED):
         message = (
             f"on a CPU this layout needs paddlepaddle {ADAPTED}, whose gaps are known; found {found};"
             " the nearest is data parallel over at most 2 ranks, sharding stage 0 or 1"
         )
-        yield Problem(where="tuning.framework", message=message)
+        yield Problem(code="paddle.framework", where="tuning.framework", message=message)
 
 
 def _installed() -> str | None:

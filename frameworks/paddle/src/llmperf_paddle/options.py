@@ -25,14 +25,18 @@ def option_problems(options: Mapping[str, object]) -> Iterator[Problem]:
         if name not in NAMES:
             near = get_close_matches(name, NAMES, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(NAMES))}"
-            yield Problem(where=where, message=f"paddle has no such option; {hint}")
+            yield Problem(code="paddle.option", where=where, message=f"paddle has no such option; {hint}")
         elif name == "segment_size":
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                yield Problem(where=where, message=f"expected a number of elements, 0 or more, found {value!r}")
+                yield Problem(
+                    code="paddle.option",
+                    where=where,
+                    message=f"expected a number of elements, 0 or more, found {value!r}",
+                )
         elif not any(value == one and isinstance(value, type(one)) for one in CHOICES[name]):
             known = f"one of {', '.join(repr(one) for one in CHOICES[name])}"
             known = "true or false" if set(CHOICES[name]) == {False, True} else known
-            yield Problem(where=where, message=f"expected {known}, found {value!r}")
+            yield Problem(code="paddle.option", where=where, message=f"expected {known}, found {value!r}")
 
 
 def amp_level(options: Mapping[str, object], precision: str) -> str | None:

@@ -55,7 +55,7 @@ def degree_problems(layout: Layout) -> Iterator[Problem]:
             f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
             f" {layout.sharding_degree}; the nearest is {layout.data_parallel}"
         )
-        yield Problem(where="tuning.sharding_degree", message=message)
+        yield Problem(code="zero.sharding_degree", where="tuning.sharding_degree", message=message)
 
 
 @llmperf.hookimpl

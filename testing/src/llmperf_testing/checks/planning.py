@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 from pathlib import PurePosixPath
 
 from llmperf.errors import UserError
@@ -46,8 +47,8 @@ def layout_is_what_was_asked_for(subject: FrameworkSubject) -> None:
     layout, tuning = subject.worker.layout, subject.draft.spec.tuning
     asked = tuning.nodes * tuning.devices
     require(layout.world_size == asked, f"{asked} ranks were asked for, the layout has {layout.world_size}")
-    product = layout.tensor_parallel * layout.pipeline_parallel * layout.data_parallel
-    require(product == asked, f"tensor x pipeline x data parallel is {product}; expected {asked}")
+    product = prod(layout.degrees.values())
+    require(product == asked, f"{' x '.join(layout.degrees)} parallel is {product}; expected {asked}")
 
 
 def agent_is_an_argv(subject: FrameworkSubject) -> None:

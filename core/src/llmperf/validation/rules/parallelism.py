@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
+from llmperf.accounting.layout import sharding_degree_of
 from llmperf.types import Batch, Contract, Layout, Plan, Result, Tuning
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.comparing import differs
@@ -22,18 +24,18 @@ def _asked(document: Result | Plan) -> tuple[Contract, Tuning]:
     return spec.contract, spec.tuning
 
 
-@rule("LP101", "error", "World size is tensor x pipeline x data parallel", *BOTH)
+@rule("LP101", "error", "World size is tensor x pipeline x context x data parallel", *BOTH)
 def world_size(document: Result | Plan) -> Iterator[Violation]:
     """Nodes x devices per node is the world; so is the product of the parallel degrees."""
     path, layout = _layout(document)
-    parts = (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel)
+    parts = tuple(layout.degrees.values())
     because = f"{layout.nodes} nodes x {layout.devices_per_node} devices"
-    product = parts[0] * parts[1] * parts[2]
+    product = prod(parts)
     if product != layout.world_size:
         yield (
             path,
             (
-                f"expected tensor x pipeline x data parallel = {layout.world_size} ({because}),"
+                f"expected {' x '.join(layout.degrees)} parallel = {layout.world_size} ({because}),"
                 f" found {' x '.join(map(str, parts))} = {product}"
             ),
         )
@@ -71,8 +73,11 @@ def _layout_as_tuned(path: str, layout: Layout, tuning: Tuning) -> Iterator[Viol
         "devices_per_node": tuning.devices,
         "tensor_parallel": tuning.tensor_parallel,
         "pipeline_parallel": tuning.pipeline_parallel,
+        "context_parallel": tuning.context_parallel,
+        "expert_parallel": tuning.expert_parallel,
+        "sequence_parallel": tuning.sequence_parallel,
         "sharding_stage": tuning.sharding_stage,
-        "sharding_degree": tuning.sharding_degree or (layout.data_parallel if tuning.sharding_stage else 1),
+        "sharding_degree": sharding_degree_of(tuning),
     }
     for name, expected in asked.items():
         yield from differs(f"{path}/{name}", getattr(layout, name), expected, "as in tuning")
@@ -88,12 +93,13 @@ def _batch_as_asked(batch: Batch, layout: Layout, contract: Contract, tuning: Tu
         yield from differs(path, found, tuning.gradient_accumulation, "as in tuning")
 
 
-@rule("LP105", "error", "Sharding degree divides data parallel", *BOTH)
+@rule("LP105", "error", "Sharding degree divides data x context parallel", *BOTH)
 def sharding(document: Result | Plan) -> Iterator[Violation]:
     """Every sharding group has the same number of data-parallel ranks."""
     path, layout = _layout(document)
-    if layout.data_parallel % layout.sharding_degree:
-        message = f"expected a divisor of data parallel {layout.data_parallel}, found {layout.sharding_degree}"
+    ranks = layout.data_parallel * layout.context_parallel
+    if ranks % layout.sharding_degree:
+        message = f"expected a divisor of data x context parallel {ranks}, found {layout.sharding_degree}"
         yield f"{path}/sharding_degree", message
     elif layout.sharding_stage == 0 and layout.sharding_degree != 1:
         yield f"{path}/sharding_degree", f"expected 1 (sharding stage 0), found {layout.sharding_degree}"

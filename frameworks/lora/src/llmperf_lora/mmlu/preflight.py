@@ -25,11 +25,13 @@ def mmlu_problems(options: Options, spec: RunSpec) -> Iterator[Problem]:
     try:
         subjects = read_subjects(options.mmlu_folder, options.mmlu_split, options.mmlu_shots, options.mmlu_limit)
     except UserError as error:
-        yield Problem(where="framework.mmlu", message=str(error))
+        yield Problem(code="lora.mmlu", where="framework.mmlu", message=str(error))
         return
     try:
         encoder = llmperf.open_encoder(spec.data.tokenizer)
         for subject in subjects:
             list(prompts_of(replace(subject, questions=subject.questions[:1]), encoder, spec.model))
     except UserError as error:
-        yield Problem(where="data.tokenizer", message=str(error).removeprefix("data.tokenizer: "))
+        yield Problem(
+            code="lora.tokenizer", where="data.tokenizer", message=str(error).removeprefix("data.tokenizer: ")
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from llmperf import parallelism_problems
 from llmperf.types import Problem
 from llmperf_pytorch.limits import device_and_model_problems, option_problems
 from llmperf_zero.plugin import degree_problems
@@ -20,15 +21,16 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
     """All of it at once."""
     if spec.contract.lora is not None:
         message = "megatron_deepspeed trains all weights; framework 'lora' trains adapters"
-        yield Problem(where="contract.lora", message=message)
+        yield Problem(code="megatron_deepspeed.lora", where="contract.lora", message=message)
     if spec.tuning.sharding_stage != 1:
         message = (
             f"ZeRO-1 only: DeepSpeed refuses stages 2 and 3 with a pipeline, and clips wrongly at stage 0;"
             f" expected 1, found {spec.tuning.sharding_stage}; the nearest is 1"
         )
-        yield Problem(where="tuning.sharding_stage", message=message)
+        yield Problem(code="megatron_deepspeed.sharding_stage", where="tuning.sharding_stage", message=message)
     else:
         yield from degree_problems(layout)
+    yield from parallelism_problems("megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel"))
     yield from _division_problems(spec)
     yield from device_and_model_problems("megatron_deepspeed", spec, probe, FAMILIES)
     yield from _own_option_problems(spec)
@@ -38,7 +40,7 @@ def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
     options = dict(spec.framework)
     if options.pop("megatron_home", None) is not None:
         message = "only engine 'checkout' drives a checkout: --set framework.engine=checkout"
-        yield Problem(where="framework.megatron_home", message=message)
+        yield Problem(code="megatron_deepspeed.megatron_home", where="framework.megatron_home", message=message)
     yield from option_problems("megatron_deepspeed", options, OPTIONS)
 
 
@@ -51,4 +53,4 @@ def _division_problems(spec: RunSpec) -> Iterator[Problem]:
             nearest = max(one for one in range(1, ways + 1) if size % one == 0)
             what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
             message = f"{what}; the nearest that does is {nearest}"
-            yield Problem(where="tuning.tensor_parallel", message=message)
+            yield Problem(code="megatron_deepspeed.tensor_parallel", where="tuning.tensor_parallel", message=message)

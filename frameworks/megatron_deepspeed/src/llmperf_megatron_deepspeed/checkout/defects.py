@@ -36,10 +36,18 @@ def defect_problems(home: Path, spec: RunSpec, layout: Layout) -> Iterator[Probl
     if spec.model.kv_heads != spec.model.attention_heads and _has(home, THIRDS):
         message = f"this checkout trains no grouped keys: expected {spec.model.attention_heads} key/value heads,"
         where = "model.kv_heads"
-        yield Problem(where=where, message=f"{message} {spec.model.name} has {spec.model.kv_heads}; {NEAREST}")
+        yield Problem(
+            code="megatron_deepspeed.checkout",
+            where=where,
+            message=f"{message} {spec.model.name} has {spec.model.kv_heads}; {NEAREST}",
+        )
     if layout.pipeline_parallel > 1 and _has(home, ROTARY_LIST) and _has(home, PIPELINE_TENSOR):
         message = f"this checkout has no rotary positions in a pipeline: expected 1, found {layout.pipeline_parallel}"
-        yield Problem(where="tuning.pipeline_parallel", message=f"{message}; {NEAREST}")
+        yield Problem(
+            code="megatron_deepspeed.pipeline_parallel",
+            where="tuning.pipeline_parallel",
+            message=f"{message}; {NEAREST}",
+        )
 
 
 def defect_notes(home: Path) -> tuple[str, ...]:

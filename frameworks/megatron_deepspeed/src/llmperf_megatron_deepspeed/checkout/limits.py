@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf import parallelism_problems
 from llmperf.types import Problem
 from llmperf_pytorch.limits import family_problem, flash_problems, on_cpu, option_problems
 
@@ -32,6 +33,7 @@ def checkout_problems(
     yield from _home_problems(home, arguments)
     if home is not None:
         yield from defect_problems(home, spec, layout)
+    yield from parallelism_problems("megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel"))
     yield from _model_problems(spec, layout)
     yield from _optimizer_problems(spec)
     yield from _tuning_problems(spec, layout, probe)
@@ -40,12 +42,16 @@ def checkout_problems(
 
 def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Problem]:
     if (message := home_problem(home)) is not None:
-        yield Problem(where=WHERE, message=message)
+        yield Problem(code="megatron_deepspeed.checkout", where=WHERE, message=message)
         return
     assert home is not None
     if missing := missing_options(home, arguments):
         message = f"the checkout {home} is of another kind or age: pretrain_gpt.py has no {', '.join(missing)}"
-        yield Problem(where=WHERE, message=f"{message}; the nearest that has is its last commit, 4efb479d")
+        yield Problem(
+            code="megatron_deepspeed.checkout",
+            where=WHERE,
+            message=f"{message}; the nearest that has is its last commit, 4efb479d",
+        )
 
 
 def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
@@ -54,19 +60,22 @@ def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         yield family_problem("pretrain_gpt.py", spec, ("llama",))
     elif model.position_encoding != "rope" or model.normalized_head:
         message = f"pretrain_gpt.py trains models with rotary positions and a plain head, found {model.name}"
-        yield Problem(where="contract.model", message=message)
+        yield Problem(code="megatron_deepspeed.model", where="contract.model", message=message)
     elif model.rope_theta is not None and model.rope_theta != int(model.rope_theta):
         message = f"--rotary-position-embeddings-theta takes a whole number, found {model.rope_theta}"
-        yield Problem(where="model.rope_theta", message=f"{message}; {NEAREST_ENGINE}")
+        yield Problem(
+            code="megatron_deepspeed.rope_theta", where="model.rope_theta", message=f"{message}; {NEAREST_ENGINE}"
+        )
     if model.vocab_size % tensor:
         message = f"{model.vocab_size} rows of the embedding do not divide over tensor parallel {tensor}: the script"
-        yield Problem(where="tuning.tensor_parallel", message=f"{message} would pad them; {NEAREST_ENGINE}")
-    if spec.contract.seq_len > model.max_positions:
-        message = f"{model.name} has {model.max_positions} positions, found {spec.contract.seq_len}"
-        yield Problem(where="contract.seq_len", message=f"{message}; the nearest is {model.max_positions}")
+        yield Problem(
+            code="megatron_deepspeed.tensor_parallel",
+            where="tuning.tensor_parallel",
+            message=f"{message} would pad them; {NEAREST_ENGINE}",
+        )
     if spec.contract.lora is not None:
         message = "pretrain_gpt.py trains all weights; framework 'lora' trains adapters"
-        yield Problem(where="contract.lora", message=message)
+        yield Problem(code="megatron_deepspeed.lora", where="contract.lora", message=message)
 
 
 def _optimizer_problems(spec: RunSpec) -> Iterator[Problem]:
@@ -74,10 +83,14 @@ def _optimizer_problems(spec: RunSpec) -> Iterator[Problem]:
     if adam.warmup_steps >= steps:
         message = f"the script warms up for fewer steps than it trains: expected less than {steps}, found"
         where = "contract.optimizer.warmup_steps"
-        yield Problem(where=where, message=f"{message} {adam.warmup_steps}; the nearest is {steps - 1}")
+        yield Problem(
+            code="megatron_deepspeed.schedule",
+            where=where,
+            message=f"{message} {adam.warmup_steps}; the nearest is {steps - 1}",
+        )
     if adam.min_lr > adam.lr:
         message = f"expected at most lr {adam.lr}, found {adam.min_lr}; the nearest is {adam.lr}"
-        yield Problem(where="contract.optimizer.min_lr", message=message)
+        yield Problem(code="megatron_deepspeed.min_lr", where="contract.optimizer.min_lr", message=message)
 
 
 def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Problem]:
@@ -85,32 +98,50 @@ def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Pr
     if tuning.sharding_stage not in stages:
         why = "with pipeline stages" if layout.pipeline_parallel > 1 else "without pipeline stages"
         message = f"expected {' or '.join(map(str, stages))} {why}, found {tuning.sharding_stage}"
-        yield Problem(where="tuning.sharding_stage", message=f"{message}; the nearest is {stages[-1]}")
+        yield Problem(
+            code="megatron_deepspeed.sharding_stage",
+            where="tuning.sharding_stage",
+            message=f"{message}; the nearest is {stages[-1]}",
+        )
     elif tuning.sharding_stage and layout.sharding_degree != layout.data_parallel:
         message = f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
         where = "tuning.sharding_degree"
-        yield Problem(where=where, message=f"{message} {layout.sharding_degree}; the nearest is {layout.data_parallel}")
+        yield Problem(
+            code="megatron_deepspeed.sharding_degree",
+            where=where,
+            message=f"{message} {layout.sharding_degree}; the nearest is {layout.data_parallel}",
+        )
     if tuning.attention == "sdpa":
         message = "pretrain_gpt.py has no scaled_dot_product_attention: expected auto, eager or flash, found sdpa"
         nearest = "eager" if on_cpu(probe) else "flash"
-        yield Problem(where="tuning.attention", message=f"{message}; the nearest is {nearest}")
+        yield Problem(
+            code="megatron_deepspeed.attention",
+            where="tuning.attention",
+            message=f"{message}; the nearest is {nearest}",
+        )
     if tuning.fused_ops:
         message = f"the script's kernels are built into the checkout, so none is used: found {list(tuning.fused_ops)}"
-        yield Problem(where="tuning.fused_ops", message=f"{message}; the nearest is []")
+        yield Problem(
+            code="megatron_deepspeed.fused_ops", where="tuning.fused_ops", message=f"{message}; the nearest is []"
+        )
 
 
 def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     backend = probe.offers.collective_backend
     if spec.contract.precision == "tf32":
         message = "pretrain_gpt.py has no switch for it: expected fp32, bf16 or fp16, found tf32"
-        yield Problem(where="contract.precision", message=f"{message}; {NEAREST_ENGINE}")
+        yield Problem(
+            code="megatron_deepspeed.precision", where="contract.precision", message=f"{message}; {NEAREST_ENGINE}"
+        )
     if on_cpu(probe):
         yield from _cpu_problems(spec)
     else:
         yield from flash_problems(spec, nearest="eager")
     if not on_cpu(probe) and backend not in BACKENDS:
         message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
-        yield Problem(where="framework.engine", message=f"{message}; {NEAREST_ENGINE}")
+        yield Problem(
+            code="megatron_deepspeed.engine", where="framework.engine", message=f"{message}; {NEAREST_ENGINE}"
+        )
     if not probe.simulated:
         yield from _package_problems(spec, probe)
 
@@ -118,16 +149,20 @@ def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
 def _cpu_problems(spec: RunSpec) -> Iterator[Problem]:
     if spec.contract.precision == "fp16":
         message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
-        yield Problem(where="contract.precision", message=message)
+        yield Problem(code="megatron_deepspeed.precision", where="contract.precision", message=message)
     if spec.tuning.attention == "flash":
         message = "flash attention needs an accelerator: expected auto or eager on a CPU; the nearest is eager"
-        yield Problem(where="tuning.attention", message=message)
+        yield Problem(code="megatron_deepspeed.attention", where="tuning.attention", message=message)
 
 
 def _package_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if uses_apex(probe) and find_spec("apex") is None:
         message = "pretrain_gpt.py takes its optimiser from apex on this device, which is not installed"
-        yield Problem(where="framework.engine", message=f"{message}; {NEAREST_ENGINE}")
+        yield Problem(
+            code="megatron_deepspeed.engine", where="framework.engine", message=f"{message}; {NEAREST_ENGINE}"
+        )
     if spec.tuning.attention == "flash" and not on_cpu(probe) and find_spec("flash_attn") is None:
         message = "--use-flash-attn-v2 needs flash_attn, which is not installed"
-        yield Problem(where="tuning.attention", message=f"{message}; the nearest is eager")
+        yield Problem(
+            code="megatron_deepspeed.attention", where="tuning.attention", message=f"{message}; the nearest is eager"
+        )
