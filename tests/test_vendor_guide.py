@@ -1,4 +1,4 @@
-"""docs/vendors.md was executed: its commands in their order, its edits, and what it shows of their output."""
+"""docs/vendors.md is executed: its commands in their order, its edits, and the output that it shows."""
 
 from __future__ import annotations
 
@@ -21,16 +21,27 @@ GUIDE = ROOT / "docs" / "vendors.md"
 UV = os.environ.get("UV") or shutil.which("uv")
 
 PART = re.compile(
-    r"```(?P<language>\w*)\n(?P<text>.*?)```|(?P<away><!-- the test takes acme-smi away here -->)", re.DOTALL
+    r"```(?P<language>\w*)\n(?P<text>.*?)```|<!-- the test (?P<away>takes acme-smi away)"
+    r"|<!-- the test (?P<begins>begins)|<!-- the test (?P<ends>ends)",
+    re.DOTALL,
 )
 SMALL = " --set model=llama_tiny --set steps=6 --set warmup_steps=2"
-"""What is added to `llmperf run`, so that it takes seconds."""
+"""Added to `llmperf run`, so that it takes seconds."""
+METADATA = "Metadata-Version: 2.1\nName: llmperf-acme\nVersion: 0.1.0\n"
+ENTRY_POINTS = "[llmperf.vendor.v1]\nacme = llmperf_acme.plugin\n"
 
 
-def parts() -> Iterator[tuple[str, str]]:
-    """Language and text of each block in its order; `away` where the tool goes."""
-    for found in PART.finditer(GUIDE.read_text()):
-        yield ("away", "") if found["away"] else (found["language"], found["text"])
+def parts(variants: bool = False) -> Iterator[tuple[str, str]]:
+    """Language and text of each block of the main way, or of its variants, in their order.
+
+    The language is `away` where the tool is removed, and `variant` where a variant begins.
+    """
+    inside = False
+    for block in PART.finditer(GUIDE.read_text()):
+        inside = (inside or bool(block["begins"])) and not block["ends"]
+        if inside == variants and not block["ends"]:
+            language = "variant" if block["begins"] else "away" if block["away"] else block["language"]
+            yield language, block["text"] or ""
 
 
 @dataclass
@@ -39,6 +50,8 @@ class Reader:
 
     folder: Path
     printed: str = ""
+    answers: dict[str, str] = field(default_factory=dict)
+    """What the tool prints, by its arguments."""
     done: list[str] = field(default_factory=list)
 
     @property
@@ -57,27 +70,42 @@ class Reader:
             with (self.folder / first.removeprefix("# ")).open("a") as file:
                 file.write("\n" + entry)
         elif language == "console" and commands:
-            self.play(text.split("\n", 1)[1])
+            self.play(text)
         elif language == "text" and commands:
-            printed = {" ".join(line.split()) for line in self.printed.splitlines()}
-            assert {" ".join(line.split()) for line in text.splitlines()} <= printed, self.printed
+            self.compare(text)
         elif language == "away" and commands:
             self.tool.unlink()
 
+    def compare(self, text: str) -> None:
+        """Every line of a block is among those printed, whatever the widths of the columns."""
+        printed = {" ".join(line.split()) for line in self.printed.splitlines()}
+        assert {" ".join(line.split()) for line in text.splitlines()} <= printed, self.printed
+
     def edit(self, diff: str) -> None:
-        """Lines without a sign or with a minus must stand in the file once; those with a plus come in their place."""
+        """Lines without a sign or with a minus must be in the file once; those with a plus replace them."""
         heading, *lines = diff.splitlines()
         path = self.folder / heading.removeprefix("--- ")
-        old = "".join(f"{line[1:]}\n" for line in lines if line[0] != "+")
-        new = "".join(f"{line[1:]}\n" for line in lines if line[0] != "-")
+        old = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
+        new = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-")
         before = path.read_text()
         assert before.count(old) == 1, f"{path.name}: {old}"
         path.write_text(before.replace(old, new))
 
-    def play(self, rows: str) -> None:
+    def play(self, text: str) -> None:
+        """A tool that prints what a block shows below its command, as well as what it printed before."""
+        command, printed = text.split("\n", 1)
+        self.answers[command.removeprefix("$ acme-smi ")] = printed
+        cases = "".join(f"'{words}') cat <<'END'\n{answer}END\n;;\n" for words, answer in self.answers.items())
         self.tool.parent.mkdir(exist_ok=True)
-        self.tool.write_text(f"#!/bin/sh\ncat <<'END'\n{rows}END\n")
+        self.tool.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}*) echo "unknown: $*" >&2; exit 2;;\nesac\n')
         self.tool.chmod(0o755)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where this reader's tool and package are found."""
+        source = self.folder / "llmperf-acme" / "src"
+        path = os.pathsep.join([str(self.tool.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+        return {**os.environ, "PATH": path, "PYTHONPATH": f"{source}:{self.folder / 'site'}", "COLUMNS": "200"}
 
     def shell(self, line: str) -> str:
         """What a command of the guide prints. The package is put where only this reader sees it."""
@@ -86,11 +114,10 @@ class Reader:
             line = f"{UV} pip install -q {target} {line.split(' -e ')[1]}"
         elif line.startswith("llmperf run"):
             line += SMALL
-        source = self.folder / "llmperf-acme" / "src"
-        path = os.pathsep.join([str(self.tool.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-        env = {**os.environ, "PATH": path, "PYTHONPATH": f"{source}:{self.folder / 'site'}", "COLUMNS": "200"}
         command = ["bash", "-euo", "pipefail", "-c", line]
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=200
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         self.done.append(line)
         return done.stdout
@@ -101,7 +128,7 @@ def test_the_guide_names_commands_that_exist_and_every_step_of_the_way():
     named = set(re.findall(r"\bllmperf ([a-z-]+)", "\n".join(block for language, block in parts() if language == "sh")))
     assert named <= {*COMMANDS, *extra_commands()}
     assert {"new", "devices", "check-plugin", "plan", "run", "validate", "report", "pack", "align"} <= named
-    for vendor in ("nvidia", "kunlunxin", "rocm"):
+    for vendor in ("nvidia", "kunlunxin", "rocm", "ascend"):
         assert f"../vendors/{vendor}/" in text
 
 
@@ -113,7 +140,29 @@ def test_the_edits_of_the_guide_fit_what_a_new_vendor_is(tmp_path):
     for path in tmp_path.rglob("*.py"):
         ast.parse(path.read_text())
     table = PeakTable.read(tmp_path / "llmperf-acme" / "src" / "llmperf_acme" / "data" / "peaks.toml", vendor="acme")
-    assert [one.model for one in table.entries] == ["Acme A1"]
+    assert [entry.model for entry in table.entries] == ["Acme A1"]
+
+
+def test_each_variant_of_the_guide_shows_what_it_says(tmp_path):
+    readers: list[Reader] = []
+    for language, text in parts(variants=True):
+        if language == "variant":
+            reader = Reader(tmp_path / str(len(readers)))
+            readers.append(reader)
+            assert call(["new", "vendor", "acme", "--out", str(reader.folder)]) == 0
+            installed = reader.folder / "site" / "llmperf_acme-0.1.0.dist-info"
+            installed.mkdir(parents=True)
+            (installed / "METADATA").write_text(METADATA)
+            (installed / "entry_points.txt").write_text(ENTRY_POINTS)
+        elif language == "text":
+            reader.printed = reader.shell("llmperf devices")
+            reader.compare(text)
+        elif language == "pycon":
+            (reader.folder / "session.txt").write_text(text)
+            reader.shell("python -m doctest session.txt")
+        else:
+            reader.follow(language, text)
+    assert len(readers) == 2
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What llmperf asks of every vendor plugin."""
+"""The checks that llmperf has for every vendor plugin."""
 
 from llmperf_testing import VendorContract
 

@@ -1,14 +1,14 @@
-"""The device that is only played. Delete this file with stand_in.py."""
+"""The simulated device. Delete this file with stand_in.py."""
 
 from types import SimpleNamespace
 
 from llmperf_acme.plugin import llmperf_peak_flops, llmperf_probe, llmperf_setup_device, llmperf_worker_env
 
 
-def test_the_stand_in_says_that_it_is_one(tmp_path, monkeypatch):
+def test_the_stand_in_is_marked_as_simulated(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     probe = llmperf_probe()
-    assert (probe.simulated, [one.kind for one in probe.devices]) == (True, ["cpu"])
+    assert (probe.simulated, [device.kind for device in probe.devices]) == (True, ["cpu"])
     assert "is not installed" in probe.problems[0]
     assert llmperf_peak_flops(probe.devices[0].model, "fp32") is None
     plan = SimpleNamespace(probe=probe, layout=SimpleNamespace(devices_per_node=1))

@@ -1,7 +1,4 @@
-"""What llmperf asks of a vendor, answered for Acme.
-
-Nothing heavy is imported here: `llmperf plugins` loads it.
-"""
+"""Hook implementations for Acme. Nothing heavy is imported here, since `llmperf plugins` loads this module."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
@@ -22,54 +19,62 @@ def llmperf_resources() -> Iterable[Path]:
 
 
 @hookimpl
+def llmperf_facts() -> Facts:
+    """The environment variables that results record, and the names by which published tables call the vendor."""
+    from llmperf.types import Facts
+
+    return Facts(environment_names=("ACME_VISIBLE_DEVICES",), device_aliases={"acme": ("acme",)})
+
+
+@hookimpl
 def llmperf_probe() -> Probe:
     """The devices of one model that the tool shows and the visibility variable allows."""
     from llmperf_acme import stand_in  # stand-in
-    from llmperf_acme.probe import probe
+    from llmperf_acme.tool import VENDOR
 
-    seen = probe()
-    seen = stand_in.played(seen)  # stand-in
-    return seen
+    probe = VENDOR.probe()
+    probe = stand_in.played(probe)  # stand-in
+    return probe
 
 
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every device of the peak table."""
-    from llmperf_acme.catalogue import offers_of, table
+    from llmperf_acme.tool import VENDOR
 
-    return table().catalogue(offers_of)
+    return VENDOR.catalogue()
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     """The figure for exactly this device; None for one that is not in the table."""
-    from llmperf_acme.catalogue import table
+    from llmperf_acme.tool import VENDOR
 
-    return table().peak_flops(device_model, dtype)
+    return VENDOR.peak_flops(device_model, dtype)
 
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which devices the ranks see."""
     from llmperf_acme import stand_in  # stand-in
-    from llmperf_acme.environment import worker_env
+    from llmperf_acme.tool import VENDOR
 
     if stand_in.plays(plan):  # stand-in
         return stand_in.worker_env(plan)  # stand-in
-    return worker_env(plan)
+    return VENDOR.worker_env(plan)
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power and temperature of each whole device; None where the tool gives no answer."""
-    from llmperf_acme.sampler import samples
+    """Memory, utilisation, power and temperature of each device; None where the tool does not show them."""
+    from llmperf_acme.tool import VENDOR
 
-    return samples(devices)
+    return VENDOR.samples(devices)
 
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to its device; torch is imported in there, in the worker only."""
+    """Bind this rank to its device; torch is imported there, in the worker only."""
     from llmperf_acme import stand_in  # stand-in
     from llmperf_acme.device import bind
 

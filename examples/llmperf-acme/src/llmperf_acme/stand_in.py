@@ -1,7 +1,7 @@
-"""A device that is only played, so that everything runs before there is a real one: it computes on the host CPU.
+"""A simulated device that computes on the host CPU, so that every command works before there is a real device.
 
-Results say `simulated`, and no peak is known. Once your devices show, delete this file, its test, and every line of
-plugin.py that ends with `# stand-in`.
+Results are marked `simulated`, and it has no peak. Once the tool shows your devices, delete this file, its test, and
+every line of plugin.py that ends with `# stand-in`.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 MODEL = "Acme stand-in"
 
 
-def played(seen: Probe) -> Probe:
-    """What is seen; where that is no device, one that is played and that any number of ranks can share."""
-    if seen.devices:
-        return seen
+def played(probe: Probe) -> Probe:
+    """The probe itself; if it has no device, one with a simulated device that any number of ranks can share."""
+    if probe.devices:
+        return probe
     return Probe(
         vendor="acme",
         devices=(DeviceInfo(index=0, model=MODEL, memory_bytes=None, kind="cpu", divisible=True),),
         offers=Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend=StandIn.collective_backend),
         simulated=True,
-        problems=(*seen.problems, f"{MODEL} computes on the host CPU, and results say that it is simulated"),
+        problems=(*probe.problems, f"{MODEL} computes on the host CPU, and results say that it is simulated"),
     )
 
 
 def plays(plan: Plan) -> bool:
-    """Whether it is what the plan is for."""
+    """Whether the plan is for the simulated device."""
     return plan.probe.simulated and plan.probe.devices[0].model == MODEL
 
 
@@ -44,13 +44,13 @@ def worker_env(plan: Plan) -> Mapping[str, str]:
 
 
 class Now:
-    """A reading of the host's clock: on a CPU work is done when a call returns."""
+    """A reading of the host's clock: on a CPU, work is done when a call returns."""
 
     def __init__(self) -> None:
         self._at = time.perf_counter()
 
     def ready(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def seconds_since(self, earlier: Now) -> float:
@@ -59,13 +59,13 @@ class Now:
 
 
 class StandIn:
-    """The host CPU in a device's place."""
+    """The host CPU as a device."""
 
     places: Mapping[str, str] = MappingProxyType({"torch": "cpu"})
     collective_backend = "gloo"
 
     def event(self) -> Now:
-        """Now."""
+        """The present time."""
         return Now()
 
     def synchronize(self) -> None:
@@ -79,7 +79,7 @@ class StandIn:
         """Nothing to reset."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to release."""
 
     def __enter__(self) -> StandIn:
         return self

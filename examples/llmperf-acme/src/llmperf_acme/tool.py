@@ -1,62 +1,47 @@
-"""The management tool, which prints one row for each device. Edit COMMAND and COLUMNS to be your tool's."""
+"""Acme's management tool and runtime: what llmperf needs to know of them. Edit all of it to match yours."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 
-from llmperf import tool_output
+from llmperf.vendorkit import AcceleratorVendor, CommandReader, CsvCommand
 
-COMMAND = ("acme-smi", "--format=csv,noheader")
-SECONDS = 5.0
-"""The tool may take so long; a reading is taken about once a second."""
-COLUMNS = {
-    "index": int,
-    "model": str,
-    "uuid": str,
-    "driver": str,
-    "memory_total_mib": int,
-    "memory_used_mib": int,
-    "percent": float,
-    "watts": float,
-    "celsius": float,
-}
-"""What the tool prints in a row, in its order."""
+DEVICES = CsvCommand(
+    argv=("acme-smi", "--format=csv,noheader"),
+    columns=(
+        "index",
+        "model",
+        "uuid",
+        "driver",
+        "memory_total_mib",
+        "memory_used_mib",
+        "utilisation_percent",
+        "power_watts",
+        "temperature_celsius",
+    ),
+    seconds=5.0,
+)
+"""The command that lists the devices, and the name of each cell in its order.
 
+`TableCommand` reads a table with headings, `JsonCommand` a JSON document. A cell that says `N/A` is unknown; a row that
+does not fit is left out and shown.
+"""
 
-@dataclass(frozen=True)
-class Row:
-    """One device as the tool shows it."""
+READER = CommandReader(DEVICES)
+"""Reads one command, or several: `CommandReader(DEVICES, POWER, readings=(POWER,))` repeats one of two once a second.
 
-    index: int
-    model: str
-    uuid: str
-    driver: str
-    memory_total_mib: int
-    memory_used_mib: int
-    percent: float
-    """Utilisation, 0 to 100."""
-    watts: float
-    celsius: float
+If a card has several chips, each chip is a device: name cells `card` and `chip`.
+"""
 
-
-def rows() -> list[Row]:
-    """Every device; OSError, one line, where the tool is missing, fails or shows a row that does not fit."""
-    printed = tool_output(COMMAND, seconds=SECONDS)
-    return [_row(line) for line in printed.splitlines() if line.strip()]
-
-
-def _row(line: str) -> Row:
-    cells = [cell.strip() for cell in line.split(",")]
-    try:
-        row = Row(**{name: read(cell) for (name, read), cell in zip(COLUMNS.items(), cells, strict=True)})
-    except ValueError:
-        raise _misfit(line) from None
-    used_of_total = 0 <= row.memory_used_mib <= row.memory_total_mib and row.memory_total_mib > 0
-    if not (used_of_total and row.index >= 0 and row.model and 0 <= row.percent <= 100 and row.watts >= 0):
-        raise _misfit(line)
-    return row
-
-
-def _misfit(line: str) -> OSError:
-    """An error that shows the row: never a guess at what it means."""
-    return OSError(f"{COMMAND[0]}: expected {', '.join(COLUMNS)}, found {line.strip()[:200]!r}")
+VENDOR = AcceleratorVendor(
+    name="acme",
+    peaks=Path(__file__).parent / "data" / "peaks.toml",
+    inventory=READER.inventory,
+    readings=READER.readings,
+    variable="ACME_VISIBLE_DEVICES",
+    runtimes=("torch",),
+    collective_backend="acme",
+    unknown_model="unknown Acme device",
+)
+"""The vendor. `variable` tells your runtime which devices there are; your runtime registers `collective_backend` with
+torch.distributed."""
