@@ -17,6 +17,7 @@ from llmperf.runfolder.recorder import Recorder
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings
+from llmperf.vendorkit import CommandReader, CsvCommand
 
 
 class Folder:
@@ -246,6 +247,29 @@ def test_what_one_of_two_devices_showed_is_not_taken_for_both(folder, name, figu
         told = [one for one in result.notes if "of 2 devices" in one]
         one = f"{said}: shown by 1 of 2 devices, so that it is not known of all: null"
         assert told == ([] if expected is not None else [one])
+
+
+def test_power_of_a_card_is_no_power_of_its_two_chips_and_a_note_says_so(folder, tmp_path):
+    (tmp_path / "tool").write_text(
+        "#!/bin/sh\ncase $1 in power) echo 0, 512;; *) cat <<'END'\n0,0,9,8\n0,1,9,7\nEND\nesac\n"
+    )
+    (tmp_path / "tool").chmod(0o755)
+    chips = CsvCommand(
+        argv=(str(tmp_path / "tool"), "list"), columns=("card", "chip", "memory_total_gib", "memory_used_gib")
+    )
+    power = CsvCommand(argv=(str(tmp_path / "tool"), "power"), columns=("card", "power_watts"))
+    inventory = CommandReader(chips, power).inventory()
+    folder.plan = replace(folder.plan, device_share=1.0, probe=replace(folder.plan.probe, problems=inventory.problems))
+    folder.build()
+    (folder.run / filenames.MEMORY).unlink(missing_ok=True)
+    with Recorder(folder.run / filenames.MEMORY) as recorder:
+        for at in range(99, 112):
+            devices = tuple(reading.sample() for reading in inventory.readings)
+            recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=devices))
+    result = build_result(folder.run)
+    assert (result.metrics.power_watts, result.metrics.energy_joules) == (None, None)
+    assert result.metrics.device_memory_used_bytes == 8 * 2**30
+    assert [note for note in result.notes if "power_watts of a card with several chips is left out" in note]
 
 
 def test_a_counter_that_was_set_back_is_not_used(folder):

@@ -1,0 +1,133 @@
+"""Several commands, and cards of several chips, become one reading for each device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from llmperf.vendorkit import AcceleratorVendor, CommandReader, CsvCommand, JsonCommand, TableCommand
+
+Play = Callable[[str, str], tuple[str, ...]]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """Makes a command that prints a text; the answer is its argv."""
+
+    def make(name: str, printed: str) -> tuple[str, ...]:
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+        (tmp_path / name).chmod(0o755)
+        return (str(tmp_path / name),)
+
+    return make
+
+
+def test_rows_of_two_commands_are_joined_by_index(play: Play) -> None:
+    devices = CsvCommand(argv=play("list", "1, A1\n0, A1"), columns=("index", "model"))
+    power = CsvCommand(argv=play("power", "0 90.5 x\n1 100 x"), columns=("index", "power_watts", ""), separator=None)
+    readings = CommandReader(devices, power).inventory().readings
+    assert [(reading.index, reading.power_watts) for reading in readings] == [(1, 100), (0, 90.5)]
+
+
+CHIPS = "| Card | Chip | Name |\n+=====+\n| 0 | 0 | D2 |\n| 0 | 1 | D2 |\n| 1 | 0 | D1 |\n+-----+\nbye"
+COLUMNS = {"Card": "card", "Chip": "chip", "Name": "model"}
+
+
+def test_figures_of_a_card_are_of_its_chip_only_if_it_has_one(play: Play) -> None:
+    chips = TableCommand(argv=play("list", CHIPS), columns=COLUMNS)
+    power = CsvCommand(argv=play("power", "0, 512, 3.1\n1, 250, 3.1"), columns=("card", "power_watts", "driver"))
+    inventory = CommandReader(chips, power).inventory()
+    assert [(reading.index, reading.power_watts) for reading in inventory.readings] == [(0, None), (1, None), (2, 250)]
+    (problem,) = inventory.problems
+    assert "power_watts of a card with several chips is left out, since it is no chip's own: card 0" in problem
+    assert inventory.driver == "3.1"
+
+
+def test_cards_with_chips_in_json(play: Play) -> None:
+    document = """WARNING: not root
+    {"cards": [{"id": 0, "watts": 512, "bus": "c0", "chips": [{"id": 0, "t": 61}, {"id": 1, "t": "N/A"}]},
+               {"id": 1, "watts": 250, "bus": "c1", "chips": [{"id": 0, "t": 58}]}, {"host": true}],
+     "v": {"drv": "2"}}"""
+    command = JsonCommand(
+        argv=play("list", document),
+        devices="cards",
+        chips="chips",
+        fields={"chip": "id", "temperature_celsius": "t"},
+        card_fields={"card": "id", "power_watts": "watts", "bus": "bus"},
+        shared={"driver": "v.drv"},
+        skip=("host",),
+    )
+    inventory = CommandReader(command).inventory()
+    shown = [(reading.index, reading.power_watts, reading.temperature_celsius) for reading in inventory.readings]
+    assert shown == [(0, None, 61), (1, None, None), (2, 250, 58)]
+    assert inventory.readings[1].details == {"card": "0", "chip": "1", "bus": "c0"}
+    assert inventory.driver == "2"
+
+
+def test_a_device_without_a_row_in_another_command_and_a_row_of_no_device(play: Play) -> None:
+    devices = CsvCommand(argv=play("list", "0\n1"), columns=("index",))
+    power = CsvCommand(argv=play("power", "0, 90\n7, 100\nnoise"), columns=("index", "power_watts"))
+    inventory = CommandReader(devices, power).inventory()
+    assert [reading.power_watts for reading in inventory.readings] == [90, None]
+    assert "it is of no device that is listed in '7, 100'" in inventory.problems[0]
+    assert "1 cells where 2 are expected: index, power_watts in 'noise'" in inventory.problems[1]
+
+
+def test_another_command_that_fails_leaves_its_figures_unknown(play: Play) -> None:
+    devices = CsvCommand(argv=play("list", "0"), columns=("index",))
+    inventory = CommandReader(devices, CsvCommand(argv=("no-such-tool",), columns=("power_watts",))).inventory()
+    assert (len(inventory.readings), inventory.problems) == (1, ("no-such-tool is not installed",))
+    with pytest.raises(OSError, match="no-such-tool is not installed"):
+        CommandReader(CsvCommand(argv=("no-such-tool",), columns=("index",))).inventory()
+
+
+def test_readings_repeat_only_the_commands_for_readings(play: Play, tmp_path: Path) -> None:
+    devices = CsvCommand(argv=play("list", "0, 0, A1, 64, 7\n0, 1, A1, 64, 8"),
+                         columns=("card", "chip", "model", "memory_total_gib", "memory_used_gib"))  # fmt: skip
+    used = CsvCommand(argv=play("used", "0, 1, 9\n0, 0, 10"), columns=("card", "chip", "memory_used_gib"))
+    reader = CommandReader(devices, readings=(used,))
+    assert [reading.memory_used_bytes for reading in reader.inventory().readings] == [7 * 2**30, 8 * 2**30]
+    (tmp_path / "list").unlink()
+    assert [(reading.index, reading.memory_used_bytes) for reading in reader.readings().readings] == [
+        (0, 10 * 2**30),
+        (1, 9 * 2**30),
+    ]
+    (tmp_path / "used").unlink()
+    with pytest.raises(OSError, match="used is not installed"):
+        reader.readings()
+
+
+def test_a_document_or_table_of_another_shape_is_one_line(play: Play) -> None:
+    with pytest.raises(OSError, match="expected a JSON list or object of devices under 'gpus', found "):
+        JsonCommand(argv=play("list", '{"gpus": 3}'), devices="gpus", fields={}).rows()
+    with pytest.raises(OSError, match="expected JSON, found 'hello"):
+        JsonCommand(argv=play("list", "hello"), fields={}).rows()
+    with pytest.raises(OSError, match="expected a table with the columns Card, Chip, Name, found 'hello'"):
+        TableCommand(argv=play("list", "hello"), columns=COLUMNS).rows()
+
+
+def test_a_vendor_answers_probe_and_readings(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = tmp_path / "peaks.toml"
+    peaks.write_text(
+        '[[device]]\nmodel = "A1"\nprecisions = ["bf16"]\ndense_tflops = {}\nsource = "x"\ndate = "2026"\n'
+    )
+    acme = AcceleratorVendor(
+        name="acme",
+        peaks=peaks,
+        inventory=CommandReader(
+            CsvCommand(argv=play("list", "0, A1, 90\n1, A1, 91\n2, B, N/A"), columns=("index", "model", "power_watts"))
+        ).inventory,
+        variable="ACME_VISIBLE_DEVICES",
+        runtimes=("torch",),
+        collective_backend="accl",
+        unknown_model="unknown Acme device",
+    )
+    monkeypatch.setenv("ACME_VISIBLE_DEVICES", "1,0,2")
+    probe = acme.probe()
+    assert ([device.index for device in probe.devices], probe.offers.precisions) == ([1, 0], ("bf16",))
+    assert "devices left out: 2 (B)" in probe.problems[0]
+    assert [sample.power_watts for sample in acme.samples((1, 2, 5))] == [91, None, None]
+    (tmp_path / "list").unlink()
+    assert (acme.probe().devices, acme.probe().problems) == ((), ("list is not installed",))
+    assert [sample.power_watts for sample in acme.samples((1,))] == [None]
