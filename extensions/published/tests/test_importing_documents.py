@@ -47,9 +47,9 @@ def checked(text):
     assert schema_findings("published", json.loads(json_files.encode(published))) == []
     if published.rows:
         assert list(document_is_that_of_its_text(published)) == []
-    for name in [one for one in FORMATS if one != "html"]:  # that is half a megabyte each time
-        for language in ("en", "zh"):
-            assert render(name, (), [(Path("published.json"), published)], language)
+    formats = [name for name in FORMATS if name != "html"]  # that is half a megabyte each time
+    name, language = formats[len(text) % len(formats)], ("en", "zh")[len(text) // len(formats) % 2]
+    assert render(name, (), [(Path("published.json"), published)], language)
     return published
 
 
@@ -81,7 +81,7 @@ def same(row, meant, columns):
 
 
 @given(generated.documents())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_generated_documents_are_read_as_they_were_meant(document):
     published = checked(document.text)
     assert published.unread == ()
@@ -93,7 +93,7 @@ def test_generated_documents_are_read_as_they_were_meant(document):
 
 
 @given(generated.documents(), st.sampled_from(["en", "zh"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_shown_is_read_as_the_same(document, language):
     published = read(document.text)
     again = read(published_markdown(published, language))
@@ -114,7 +114,7 @@ FORMS = [
 
 
 @given(st.sampled_from(SEEDS), st.sampled_from(FORMS), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_line_is_dropped_in_silence(seed, form, data):
     """Wherever a line is put, what it says stands somewhere in the document that is made."""
     lines = seed.split("\n")
@@ -140,7 +140,7 @@ def test_every_word_of_the_published_documents_stands_in_what_is_made_of_them(se
 
 
 @given(st.sampled_from(SEEDS), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_mutated_documents_are_read_or_refused(seed, data):
     lines = seed.split("\n")
     for _ in range(data.draw(st.integers(1, 5))):
@@ -159,7 +159,7 @@ def test_mutated_documents_are_read_or_refused(seed, data):
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_text_is_read_or_refused(text):
     checked(text)
 
@@ -168,7 +168,7 @@ TABLE_CELL = st.text(st.sampled_from("0123456789|\\*/-=+.,%()xGBTPDS 机卡（�
 
 
 @given(st.lists(st.lists(TABLE_CELL, max_size=9), max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_cells_are_read_or_refused(rows):
     head = "| 配置 | parallel | fix_hp | token/p/s | loss | mem | MFU |\n|---|---|---|---|---|---|---|\n"
     checked(head + "\n".join("| " + " | ".join(row) + " |" for row in rows))
@@ -202,7 +202,7 @@ def test_a_cell_of_an_edited_document_cannot_leave_its_cell():
         (b"\xff\xfe", "not UTF-8"),
         (b"a\0b", "zero byte"),
         (b"x" * (MAX_LINE + 1), "longer than"),
-        (b"\n" * (MAX_LINES + 1), "lines that are read"),
+        (b"\n" * (MAX_LINES + 1), "more than 20000 lines"),
         (b"x" * (2 * 2**20 + 1), "larger than"),
     ],
 )

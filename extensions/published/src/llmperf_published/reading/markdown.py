@@ -26,6 +26,8 @@ _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
 _CODE = re.compile(r"(`{1,3})([^`]+)\1")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\)")
+_MARKUP = re.compile(r"[*_`\[\\<]")
+"""Without these characters a text has no markup."""
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _WITHHELD = re.compile(
     r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
@@ -160,6 +162,8 @@ def is_delimiter_row(line: str) -> bool:
 
 def plain(raw: str) -> str:
     """A cell or line without emphasis, code marks, links and escapes. Entities are kept."""
+    if not _MARKUP.search(raw):
+        return " ".join(raw.split())
     text = _BREAK.sub(" ", raw)
     for pattern, kept in ((_CODE, r"\2"), (_LINK, r"\1 \2"), (_EMPHASIS, r"\2"), (_SLANTED, r"\1")):
         text = pattern.sub(kept, text)
