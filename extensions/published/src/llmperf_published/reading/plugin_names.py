@@ -72,12 +72,17 @@ def framework_named(training: str, optimisations: Sequence[str]) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
+def frameworks() -> set[str]:
+    """Every framework plugin that a document can name here."""
+    return {entry["name"] for entry in _names()["frameworks"] if "name" in entry} | set(_other_frameworks())
+
+
 @cache
 def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
     """Installed framework plugins that `names.toml` lacks. The name `my_trainer` is also `my-trainer`, `My Trainer`."""
     listed = {entry.get("name") for entry in _names()["frameworks"]}
-    installed = {entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed
-    spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in sorted(installed)}
+    installed = sorted({entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed)
+    spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in installed}
     return {name: re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])") for name, words in spelt.items()}
 
 

@@ -12,6 +12,7 @@ from llmperf.files.json_files import read_bytes
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
+from llmperf_published.reading.plugin_names import frameworks, vendor_patterns
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -46,6 +47,8 @@ def imported_again(published: Published) -> Published:
         notes=list(published.notes),
     )
     again = published_of(contents, published.source, _known())
+    if again.vendor is None and published.vendor not in vendor_patterns():  # its plugin is not installed here
+        again = replace(again, vendor=published.vendor)
     if len(again.rows) != len(published.rows):
         return again
     pairs = zip(again.rows, published.rows, strict=True)
@@ -55,6 +58,8 @@ def imported_again(published: Published) -> Published:
 def _beyond_library(row: PublishedRow, found: PublishedRow) -> PublishedRow:
     """What names a model or a case that this library has not got, another one may have: it stands as it is."""
     known = _known()
+    if row.framework is None and found.framework not in frameworks():
+        row = replace(row, framework=found.framework)
     if row.model is None and found.model not in known.models.values():
         row = replace(row, model=found.model)
     if row.case is None and found.case not in [None, *(one.name for one in known.cases)]:
