@@ -13,8 +13,9 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.host import recorded_environment, this_host
-from llmperf.launching.launchers import LocalLauncher, find_launcher, node_commands
+from llmperf.launching.launchers import LocalLauncher, node_commands
 from llmperf.launching.progress import Follower
+from llmperf.planning.nodes import find_launcher
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
@@ -36,7 +37,7 @@ def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
 
 def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
     plan = stub_plan()
-    two = replace(plan, layout=replace(plan.layout, nodes=2))
+    two = replace(plan, layout=replace(plan.layout, nodes=2), nodes=plan.nodes * 2)
     with pytest.raises(UserError, match="runs 1 node, not 2"):
         LocalLauncher().commands(node_commands(tmp_path, two, "tag", 4321))
 

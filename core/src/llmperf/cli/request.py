@@ -25,6 +25,11 @@ OPTIONS = (
     click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
     click.option("--set", "settings", metavar="PATH=VALUE", type=Text(), multiple=True,
                  help="Change one setting; may be repeated."),
+    click.option("--launcher", metavar="L", default="local", show_default=True, type=Text(),
+                 help="What brings the ranks to the nodes."),
+    click.option("--hosts", metavar="A,B", type=Text(), help="Nodes for the launcher; also names from llmperf.toml."),
+    click.option("--python", metavar="PATH", type=Text(),
+                 help="Python of the ranks: a path, or an environment's name from llmperf.toml."),
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
                  help="A run in which no rank finishes a step for so long, and for 3 of its steps, has hung."),
     click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,
@@ -42,12 +47,28 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def request(options: dict[str, Any], on: str | None = None) -> Request:
     """The request that the parsed options make."""
-    from llmperf.planning.request import Request
+    from pathlib import Path
 
+    from llmperf.planning.request import Request
+    from llmperf.planning.user_config import user_config
+
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:  # a run refuses that by itself
+        folder = Path("/")
+    config = user_config(folder)
+    default = config.tables.default
+    python = options["python"] or (default.environment if on is None else None)
+    worker = config.python(python) if python else None
     return Request(
         case=options["case"],
-        vendor=options["vendor"],
+        vendor=default.vendor if options["vendor"] is None and on is None else options["vendor"],
         framework=options["framework"],
+        default_framework=default.framework,
+        launcher=options["launcher"],
+        hosts=config.host_names(options["hosts"]) if options["hosts"] else (),
+        launcher_options=config.tables.launchers.get(options["launcher"], {}),
+        python=None if worker is None else (str(worker[0]), worker[1]),
         devices=options["devices"],
         settings=tuple(options["settings"]),
         on=on,

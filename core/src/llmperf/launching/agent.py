@@ -27,6 +27,7 @@ from llmperf.runfolder.create import fill
 from llmperf.runfolder.endings import AgentReport, RankExit
 from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.runfolder.reader import read_records
+from llmperf.types.launching import Interpreter
 from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord
 
@@ -36,9 +37,14 @@ STORE_BACKLOG = 1024
 """Ranks that may knock before rank 0 opens its store."""
 
 
-def python_module(module: str) -> tuple[str, ...]:
-    """The argv that runs a module with this interpreter, and nothing from the current folder where that can be told."""
-    return (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", module)
+def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[str, ...]:
+    """The argv that runs a module with an interpreter, this one by default.
+
+    Nothing is imported from the current folder, where the interpreter has an option for that.
+    """
+    path = sys.executable if interpreter is None else interpreter.path
+    safe_path = sys.version_info >= (3, 11) if interpreter is None else interpreter.knows_safe_path
+    return (path, *(("-P",) if safe_path else ()), "-m", module)
 
 
 def rank_module(plan: Plan) -> str:
@@ -71,6 +77,17 @@ def rank_environment(
     ours = {"PYTHONUNBUFFERED": "1", "LLMPERF_RUN_DIR": str(run), "GROUP_RANK": str(node_rank)}
     own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.rank_env.items()}
     return {**ours, **plan.env, **standard, **own}
+
+
+def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
+    """The agent's own variables, without those that would tie another interpreter to the agent's environment."""
+    environment = dict(os.environ)
+    if interpreter is not None:
+        for name in ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
+            environment.pop(name, None)
+        path = os.environ.get("PATH", os.defpath)
+        environment["PATH"] = os.pathsep.join([str(Path(interpreter.path).parent), path])
+    return environment
 
 
 class Agent:
@@ -130,8 +147,8 @@ class Agent:
                 handed_on = (store.fileno(),)
         with filenames.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
-                [*python_module(rank_module(self._plan)), "--run-dir", str(self._run)],
-                env={**os.environ, **environment},
+                [*python_module(rank_module(self._plan), self._plan.interpreter), "--run-dir", str(self._run)],
+                env={**inherited_environment(self._plan.interpreter), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -20,8 +20,9 @@ from llmperf.measuring.processes import end_with_parent, group_of, send, send_gr
 from llmperf.runfolder import filenames
 from llmperf.runfolder.logs import log_tail
 from llmperf.runfolder.reader import read_records
+from llmperf.types.launching import Launcher, NodeCommand
 from llmperf.types.observing import Progress, StepProgress
-from llmperf.types.plan import LOWEST_UTILISATION, Launcher, NodeCommand, Plan
+from llmperf.types.plan import LOWEST_UTILISATION, Plan
 from llmperf.types.records import FailureRecord, StepRecord
 
 Observe = Callable[[Progress, Sequence[StepProgress]], None]

@@ -1,4 +1,4 @@
-"""Launchers: the one for this machine, the search for one by name, and the commands that a launcher brings to nodes."""
+"""The launcher for this machine, and the commands that a launcher brings to the nodes of a plan."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmperf.errors import PluginError, UserError, unknown
+from llmperf.errors import UserError
 from llmperf.measuring.processes import TAG
-from llmperf.plugins.discovery import Found
-from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.create import fill
-from llmperf.types.plan import Launcher, NodeCommand, Plan
+from llmperf.types.launching import Node, NodeCommand, NodeRequest
+from llmperf.types.plan import Plan
 
 
 class LocalLauncher:
     """Runs the agent of the only node on this machine."""
 
     name = "local"
+
+    def nodes(self, request: NodeRequest) -> Sequence[Node]:
+        """This machine."""
+        if request.hosts:
+            hosts = ", ".join(request.hosts)
+            raise UserError(f"--hosts {hosts}: launcher 'local' reaches this machine only; choose one with --launcher")
+        return (Node(host="localhost", address="127.0.0.1"),)
 
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """The given command, unchanged; UserError for more than one node."""
@@ -28,33 +34,17 @@ class LocalLauncher:
         return nodes
 
 
-def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
-    """The launcher of that name and the plugin that provides it; UserError if there is none, or more than one."""
-    providers: dict[str, list[tuple[str, Launcher]]] = {}
-    for owner, launcher in plugins.collect_items("llmperf_launchers"):
-        if not isinstance(getattr(launcher, "name", None), str):
-            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
-        providers.setdefault(launcher.name, []).append((owner, launcher))
-    if name not in providers:
-        raise unknown("launcher", "launcher", name, providers)
-    if len(providers[name]) > 1:
-        owners = " and ".join(owner for owner, _ in providers[name])
-        raise UserError(f"launcher {name!r} comes from {owners}; uninstall one")
-    owner, launcher = providers[name][0]
-    return plugins.found(owner), launcher
-
-
 def node_commands(run: Path, plan: Plan, tag: str, port: int) -> Sequence[NodeCommand]:
     """The agent of each node as the framework planned it, with its placeholders filled in."""
-    values = {"run_dir": run, "master_addr": "127.0.0.1", "master_port": port}
+    values = {"run_dir": run, "master_addr": plan.nodes[0].address, "master_port": port}
     return [
         NodeCommand(
-            node_rank=node,
-            host="localhost",
-            argv=tuple(fill(word, {**values, "node_rank": node}) for word in plan.agent),
-            env={**plan.env, TAG: tag},
+            node_rank=rank,
+            host=node.host,
+            argv=tuple(fill(word, {**values, "node_rank": rank}) for word in plan.agent),
+            env={**plan.env, **node.env, TAG: tag},
         )
-        for node in range(plan.layout.nodes)
+        for rank, node in enumerate(plan.nodes[: plan.layout.nodes])
     ]
 
 

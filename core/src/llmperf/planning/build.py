@@ -14,22 +14,24 @@ from llmperf.accounting.layout import standard_layout
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
-from llmperf.cases.settings import Setting
+from llmperf.cases.settings import Setting, from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems, size_problems
 from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
-from llmperf.planning.frameworks import others_that_plan, packages_problem
+from llmperf.planning.frameworks import others_that_plan
 from llmperf.planning.needs import unmet
+from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of
 from llmperf.planning.request import Request
-from llmperf.planning.vendors import Machine, machine_elsewhere, this_machine
+from llmperf.planning.vendors import Machine, machine_elsewhere
 from llmperf.planning.workers import worker_problems
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
+from llmperf.types.launching import NodeRequest
 from llmperf.types.layout import Layout
-from llmperf.types.plan import FlopCount, Plan, WorkerPlan, Workload
+from llmperf.types.plan import FlopCount, Plan, Script, WorkerPlan, Workload
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
 
@@ -40,7 +42,7 @@ def draft(request: Request) -> Draft:
     Raises UserError where the request itself makes no sense: an unknown case, path, vendor or model, no device.
     """
     case = library_with_case(request.case).case(request.case)
-    machine = this_machine(request.vendor) if request.on is None else machine_elsewhere(request.on, request.vendor)
+    machine = _machine(case, request)
     settings = request.command_line(machine)
     framework = _last(settings, "tuning.framework", case.tuning.framework)
     plugins, missing = _load(machine, framework, request)
@@ -50,13 +52,35 @@ def draft(request: Request) -> Draft:
     models = _shelf_with(shelf, model)
     spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
-    unmet = packages_problem(machine.vendor, "vendor") if machine.here else None
+    unmet = installed_problem(machine, "vendor", machine.vendor) if machine.here else None
     told = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []
     told += [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
     sketch = Draft(spec, machine, flops, told, plugins=plugins)
     if not problems:
         _complete(sketch, plugins, request)
     return sketch
+
+
+def _machine(case: Case, request: Request) -> Machine:
+    """The machine that `--on` names, or else the nodes that the launcher offers."""
+    if request.on is not None:
+        return machine_elsewhere(request.on, request.vendor)
+    wanted = NodeRequest(
+        nodes=_wanted_nodes(case, request),
+        devices=request.devices,
+        hosts=request.hosts,
+        options=request.launcher_options,
+    )
+    return machine_of(request.vendor, request.launcher, wanted, request.python)
+
+
+def _wanted_nodes(case: Case, request: Request) -> int:
+    """Nodes as the user asks with `--set` or names with `--hosts`, otherwise as the case says."""
+    settings = from_command_line(request.settings)
+    value = next((setting.value for setting in reversed(settings) if setting.path == "tuning.nodes"), None)
+    if isinstance(value, int) and value > 0:
+        return value
+    return len(request.hosts) or case.tuning.nodes
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
@@ -87,7 +111,7 @@ def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
 
 def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, list[Problem]]:
     """The plugins of the run; without the framework, and with the reason, where it cannot be used."""
-    reason = packages_problem(framework) if machine.here else None
+    reason = installed_problem(machine, "framework", framework) if machine.here else None
     if reason is None:
         try:
             return load_for(machine.vendor, framework), []
@@ -179,16 +203,29 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         state_bytes_per_stage=_state_bytes(sketch, layout, worker.update_bytes_per_parameter if worker else 0.0),
         needs=worker.needs if worker else None,
         launcher=request.launcher,
-        agent=worker.agent if worker else (),
+        nodes=machine.node_list[: layout.nodes],
+        interpreter=machine.interpreter,
+        agent=_agent(worker, machine, request) if worker else (),
         rank_env=worker.rank_env if worker else {},
         env={},
         files=worker.files if worker else {},
-        script=worker.script if worker else None,
+        script=_script(worker, machine) if worker else None,
         notes=(*(worker.notes if worker else ()), *(f"left out: {line}" for line in plugins.left_out)),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),
     )
+
+
+def _agent(worker: WorkerPlan, machine: Machine, request: Request) -> tuple[str, ...]:
+    """The argv of the agent: by this Python on this machine, by the workers' Python where a launcher brings it."""
+    return worker.agent if request.launcher == LOCAL else by_interpreter(worker.agent, machine.interpreter)
+
+
+def _script(worker: WorkerPlan, machine: Machine) -> Script | None:
+    """The external script, run by the workers' Python."""
+    script = worker.script
+    return None if script is None else replace(script, command=by_interpreter(script.command, machine.interpreter))
 
 
 def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.plugins.discovery import Found, find, names, of_this_project
@@ -12,7 +13,11 @@ from llmperf.plugins.faults import told_if_slow, who
 from llmperf.plugins.loading import Plugins, catalogue, catalogue_problems
 from llmperf.plugins.mending import install_own
 from llmperf.types.devices import Probe
+from llmperf.types.launching import Interpreter, Node
 from llmperf.vendorkit.peaks import device_names, normalised
+
+if TYPE_CHECKING:
+    from llmperf.planning.node_report import NodeReport
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,13 @@ class Machine:
     """False when it was only named with `--on`: nothing can be started."""
     left_out: tuple[str, ...] = ()
     """One line for each vendor plugin that could not be asked and so was not chosen from."""
+
+    node_list: tuple[Node, ...] = ()
+    """The nodes that the launcher reaches, in the order of their ranks; empty for a machine named with `--on`."""
+    report: NodeReport | None = None
+    """What the workers' environment on the first node has, if that is another than this process's."""
+    interpreter: Interpreter | None = None
+    """The workers' Python, if that is another than this process's."""
 
     @property
     def divisible(self) -> bool:
@@ -85,13 +97,19 @@ def this_machine(vendor: str | None) -> Machine:
     when two vendors have some of the same kind, none was named, and none is preferred.
     """
     if vendor is not None:
-        seen = probe(vendor)
-        if not seen.devices:
-            raise UserError(
-                f"vendor {vendor!r} sees no device here: {'; '.join(seen.problems) or 'it gives no reason'}"
-            )
-        return Machine(vendor, seen, 1, here=True)
+        return chosen_machine(vendor, [probe(vendor)], [])
     probes, broken = probe_all()
+    return chosen_machine(None, probes, broken)
+
+
+def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence[str]) -> Machine:
+    """As `this_machine`, from probes that were made on the machine; `broken` says which vendors could not be asked."""
+    if vendor is not None:
+        seen = next((probe for probe in probes if probe.vendor == vendor), None)
+        if seen is None or not seen.devices:
+            reasons = [*broken, *(seen.problems if seen else ())]
+            raise UserError(f"vendor {vendor!r} sees no device here: {'; '.join(reasons) or 'it gives no reason'}")
+        return Machine(vendor, seen, 1, here=True)
     usable = [one for one in probes if one.devices and not one.simulated]
     if not usable:
         played = [f"{one.vendor} only plays one: --vendor {one.vendor} takes it" for one in probes if one.devices]

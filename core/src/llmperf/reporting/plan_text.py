@@ -127,6 +127,14 @@ def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
 
 
 def _launch_facts(draft: Draft) -> Iterator[tuple[str, str]]:
+    plan = draft.plan
+    if plan is not None and plan.nodes:
+        hosts = ", ".join(node.host for node in plan.nodes[:NODES_SHOWN])
+        more = f" and {len(plan.nodes) - NODES_SHOWN} more" if len(plan.nodes) > NODES_SHOWN else ""
+        yield "launcher", f"{plan.launcher}: {hosts}{more}"
+    if plan is not None and plan.interpreter is not None:
+        name = f" ({plan.interpreter.environment})" if plan.interpreter.environment else ""
+        yield "Python of the ranks", f"{plan.interpreter.path}{name}, {plan.interpreter.version}"
     nodes = _nodes(draft)
     shown = nodes if len(nodes) <= NODES_SHOWN else nodes[: NODES_SHOWN - 1]
     lines = launch(draft, shown)

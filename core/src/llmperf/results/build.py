@@ -85,13 +85,14 @@ def hardware(records: RunRecords) -> Hardware:
 
 def software(records: RunRecords) -> Software:
     """What the ranks ran on; the controller's Python where no rank got to say its own."""
-    host = records.host
+    host, interpreter = records.host, records.plan.interpreter
     packages = dict(records.ranks[0].packages) if records.ranks else {}
     python = packages.pop("python", None) or (host.python if host else "unknown")
     return Software(
         os=host.os if host else "unknown",
         kernel=host.kernel if host else "unknown",
         python=python,
+        worker_environment=None if interpreter is None else interpreter.environment or interpreter.path,
         packages=packages,
         notable_packages=host.notable_packages if host else (),
         environment=host.environment if host else {},

@@ -17,9 +17,9 @@ from llmperf.files import json_files
 from llmperf.files.redaction import secret_values
 from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
-from llmperf.launching.launchers import find_launcher
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler
+from llmperf.planning.nodes import find_launcher
 from llmperf.plugins.asking import asking
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.faults import blaming, who
@@ -57,6 +57,8 @@ def run_plan(
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
     if not plan.agent:
         raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
+    if len(plan.nodes) < plan.layout.nodes:
+        raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
     owner, launcher = find_launcher(plugins, plan.launcher)
     facts = joined_facts(plugins)
     began = Moment.now()

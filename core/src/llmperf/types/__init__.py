@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Violation as Violation
     from llmperf.types.facts import Facts as Facts
     from llmperf.types.facts import HostCheck as HostCheck
+    from llmperf.types.launching import Interpreter as Interpreter
+    from llmperf.types.launching import Launcher as Launcher
+    from llmperf.types.launching import Node as Node
+    from llmperf.types.launching import NodeCommand as NodeCommand
+    from llmperf.types.launching import NodeRequest as NodeRequest
     from llmperf.types.layout import Batch as Batch
     from llmperf.types.layout import Layout as Layout
     from llmperf.types.observing import Observer as Observer
@@ -34,9 +39,7 @@ if TYPE_CHECKING:
     from llmperf.types.observing import StepProgress as StepProgress
     from llmperf.types.plan import FlopCount as FlopCount
     from llmperf.types.plan import FlopsPerToken as FlopsPerToken
-    from llmperf.types.plan import Launcher as Launcher
     from llmperf.types.plan import Needs as Needs
-    from llmperf.types.plan import NodeCommand as NodeCommand
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import PluginInfo as PluginInfo
     from llmperf.types.plan import Script as Script
@@ -82,8 +85,9 @@ _NAMES = {
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
-    "plan": "FlopCount FlopsPerToken Launcher Needs NodeCommand Plan PluginInfo Script WorkerPlan Workload",
+    "plan": "FlopCount FlopsPerToken Needs Plan PluginInfo Script WorkerPlan Workload",
     "problems": "Problem",
+    "launching": "Interpreter Launcher Node NodeCommand NodeRequest",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
     "result": "Finding Result",

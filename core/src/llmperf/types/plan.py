@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from llmperf.types.devices import PeakFlops, Precision, Probe
+from llmperf.types.launching import Interpreter, Node
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
@@ -126,33 +127,6 @@ class PluginInfo:
     """SHA-256 over the source files of the plugin's package."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCommand:
-    """What runs on one node: an argv and the variables that are set for it."""
-
-    node_rank: Count
-    """From 0."""
-    host: str
-    """Name or address, as the launcher takes it."""
-    argv: tuple[str, ...]
-    """Never a shell string."""
-    env: Mapping[str, str]
-    """Variables set beside those that are there."""
-
-
-class Launcher(Protocol):
-    """Brings one agent to each node: commands in, commands to start on this machine out. It starts nothing itself."""
-
-    @property
-    def name(self) -> str:
-        """What a plan calls it."""
-        ...
-
-    def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
-        """The processes the controller starts here so that every node's agent runs, such as `ssh host ...`."""
-        ...
-
-
 LOWEST_UTILISATION = 0.05
 """No run is taken for a hung one as long as this share of the peak would explain why no step has ended. The published
 rows have 21 % and more; the first step also compiles kernels and fills caches."""
@@ -195,6 +169,10 @@ class Plan:
     """What the framework asks of the devices; None when the framework could not plan."""
     launcher: str
     """Name of what brings the agent to each node."""
+    nodes: tuple[Node, ...] = ()
+    """The nodes of the run, in the order of their ranks; empty for a machine that is only planned for."""
+    interpreter: Interpreter | None = None
+    """The Python that runs the ranks; None: the one that runs llmperf."""
     agent: tuple[str, ...]
     """The argv that starts the ranks of one node."""
     rank_env: Mapping[str, str]

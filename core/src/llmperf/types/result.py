@@ -82,6 +82,8 @@ class Software:
     """Release."""
     python: str
     """Version the ranks ran with."""
+    worker_environment: str | None = None
+    """The Python of the ranks, where it was another than llmperf's own: the environment's name, or the path."""
     packages: Mapping[str, str]
     """Versions of the packages that the ranks imported, by import name."""
     notable_packages: tuple[str, ...] = ()

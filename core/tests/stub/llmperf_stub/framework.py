@@ -1,7 +1,16 @@
 from __future__ import annotations
 
 import llmperf
-from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Needs, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec, probe):
+    return WorkerPlan(
+        layout=llmperf.standard_layout(spec),
+        needs=Needs(precision=spec.contract.precision, runtime="stub"),
+        agent=llmperf.agent_argv(),
+    )
 
 
 @llmperf.hookimpl

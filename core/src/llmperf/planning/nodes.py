@@ -1,0 +1,142 @@
+"""The machine of a run: this one as this process sees it, or nodes that a launcher reaches, by the workers' Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.planning.node_report import NodeReport, node_reports, this_interpreter
+from llmperf.planning.vendors import Machine, chosen_machine, this_machine
+from llmperf.plugins.discovery import Found, discover, names
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.types.launching import Interpreter, Launcher, Node, NodeRequest
+
+LOCAL = "local"
+"""The launcher of this machine, which runs use unless they name another."""
+
+
+def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
+    """The launcher of that name and the plugin that provides it; UserError if there is none, or more than one."""
+    providers = _launchers(plugins)
+    if name not in providers:
+        raise unknown("launcher", "launcher", name, providers)
+    if len(providers[name]) > 1:
+        owners = " and ".join(owner for owner, _ in providers[name])
+        raise UserError(f"launcher {name!r} comes from {owners}; uninstall one")
+    owner, launcher = providers[name][0]
+    return plugins.found(owner), launcher
+
+
+def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, Launcher]]]:
+    providers: dict[str, list[tuple[str, Launcher]]] = {}
+    for owner, launcher in plugins.collect_items("llmperf_launchers"):
+        if not isinstance(getattr(launcher, "name", None), str):
+            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
+        providers.setdefault(launcher.name, []).append((owner, launcher))
+    return providers
+
+
+def machine_of(
+    vendor: str | None, launcher_name: str, request: NodeRequest, python: tuple[str, str | None] | None
+) -> Machine:
+    """The devices that a run can use, on as many nodes as the launcher offers of those asked for.
+
+    `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one.
+    """
+    if launcher_name == LOCAL and python is None and not request.hosts:
+        return replace(this_machine(vendor), node_list=local_nodes())
+    launcher = _installed_launcher(launcher_name, vendor)
+    nodes = tuple(launcher.nodes(request))[: request.nodes]
+    if not nodes:
+        raise UserError(f"launcher {launcher_name!r}: offers no node")
+    path, environment = python or (this_interpreter(), None)
+    reports = node_reports(launcher, nodes, path, vendor)
+    machine = chosen_machine(vendor, reports[0].probes, reports[0].left_out)
+    _check_alike(machine, nodes, reports)
+    interpreter = None
+    if python is not None:
+        interpreter = Interpreter(path=path, version=reports[0].python_version, environment=environment)
+    return replace(machine, nodes=len(nodes), node_list=nodes, report=reports[0], interpreter=interpreter)
+
+
+def local_nodes() -> tuple[Node, ...]:
+    """This machine as the only node."""
+    return (Node(host="localhost", address="127.0.0.1"),)
+
+
+def _installed_launcher(name: str, vendor: str | None) -> Launcher:
+    """The launcher of that name from the core, an extension or a vendor; UserError if no plugin has it."""
+    installed = discover()
+    known: dict[str, Launcher] = {}
+    for candidate in (None, *([vendor] if vendor is not None else names("vendor", installed))):
+        try:
+            plugins = load_for(candidate, None, installed)
+        except PluginError:
+            if vendor is not None:
+                raise
+            continue
+        launchers = _launchers(plugins)
+        if name in launchers:
+            return find_launcher(plugins, name)[1]
+        known |= {other: providers[0][1] for other, providers in launchers.items()}
+    raise unknown("--launcher", "launcher", name, known)
+
+
+def _check_alike(machine: Machine, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> None:
+    """UserError with one line for each node that differs from the first in what a run depends on."""
+    lines = [line for node, report in zip(nodes[1:], reports[1:], strict=True)
+             for line in _differences(machine.vendor, nodes[0], reports[0], node, report)]  # fmt: skip
+    if lines:
+        raise UserError("; ".join(lines))
+
+
+def _differences(vendor: str, first: Node, expected: NodeReport, node: Node, report: NodeReport) -> Iterator[str]:
+    if report.python_version != expected.python_version:
+        yield _difference(node, first, "Python", report.python_version, expected.python_version)
+    for plugin in expected.plugins:
+        other = report.plugin(plugin.role, plugin.name)
+        version = "not installed" if other is None else other.version
+        if version != plugin.version:
+            yield _difference(node, first, f"{plugin.role} {plugin.name!r}", version, plugin.version)
+    models = [_models(vendor, one) for one in (report, expected)]
+    if models[0] != models[1]:
+        yield _difference(node, first, "devices", *models)
+
+
+def _models(vendor: str, report: NodeReport) -> str:
+    models = [device.model for probe in report.probes if probe.vendor == vendor for device in probe.devices]
+    return ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models)) or "none"
+
+
+def _difference(node: Node, first: Node, what: str, found: str, expected: str) -> str:
+    return f"node {node.host}: {what}: expected {expected} as on {first.host}, found {found}"
+
+
+def by_interpreter(argv: tuple[str, ...], interpreter: Interpreter | None) -> tuple[str, ...]:
+    """A command of this Python as a command of the workers' Python, which may be too old for the option `-P`."""
+    if interpreter is None or argv[:1] != (this_interpreter(),):
+        return argv
+    rest = argv[1:]
+    if rest[:1] == ("-P",) and not interpreter.knows_safe_path:
+        rest = rest[1:]
+    return (interpreter.path, *rest)
+
+
+def installed_problem(machine: Machine, role: str, name: str) -> str | None:
+    """One line if a plugin cannot run in the workers' environment of a machine; None if it can."""
+    report = machine.report
+    if report is None:
+        from llmperf.planning.frameworks import packages_problem
+
+        return packages_problem(name, "vendor" if role == "vendor" else "framework")
+    path = machine.interpreter.path if machine.interpreter else machine.node_list[0].host
+    plugin = report.plugin(role, name)
+    here = next((found for found in discover() if (found.role, found.name) == (role, name)), None)
+    if plugin is None:
+        wanted = f"; install {here.distribution} there" if here else ""
+        return f"{path}: {role} {name!r} is not installed{wanted}"
+    if here is not None and (here.distribution, here.version) != (plugin.distribution, plugin.version):
+        found = f"{plugin.distribution} {plugin.version}"
+        return f"{path}: {role} {name!r}: expected {here.distribution} {here.version} as here, found {found}"
+    return None if plugin.problem is None else f"{path}: {plugin.problem}"

@@ -1,0 +1,118 @@
+"""The user's configuration file `llmperf.toml`: worker environments, defaults, prices, hosts, options of launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llmperf.cases.fields import check_table
+from llmperf.errors import UserError, unknown
+from llmperf.files import json_files
+from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import config_file
+
+NAME = "llmperf.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """`[default]`: what a run uses unless an option says otherwise."""
+
+    vendor: str | None = None
+    """As `--vendor`."""
+    framework: str | None = None
+    """As `--framework`."""
+    environment: str | None = None
+    """A name from `[environments]`, as `--python`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """`[prices."DEVICE MODEL"]`: what one device costs."""
+
+    per_hour: float
+    """Of one device, in `currency`."""
+    currency: str
+    """Such as `EUR`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """What `llmperf.toml` may hold."""
+
+    environments: Mapping[str, str] = field(default_factory=dict)
+    """Path of a Python executable, or of the folder of its environment, by the name of the environment."""
+    default: Defaults = Defaults()
+    """What a run uses unless an option says otherwise."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """By exact device model."""
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Hosts by the name of the group."""
+    launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options by the name of the launcher, which checks them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConfig:
+    """The configuration file of a user."""
+
+    path: Path | None = None
+    """None if there is no file; the tables are empty then."""
+    tables: Tables = Tables()
+    """Its content."""
+
+    def python(self, text: str) -> tuple[Path, str | None]:
+        """The executable that `--python` names, and the name of its environment if it is one; UserError if neither."""
+        environments = self.tables.environments
+        if text in environments:
+            folder = self.path.parent if self.path else Path()
+            return _executable(
+                folder / Path(environments[text]).expanduser(), f"{self.path}: environments.{text}"
+            ), text
+        if "/" in text:
+            return _executable(Path(text).expanduser(), "--python"), None
+        where = f"--python: {self.path}" if self.path else f"--python: no {NAME} here"
+        raise unknown(where, "environment", text, environments)
+
+    def host_names(self, text: str) -> tuple[str, ...]:
+        """The hosts of `--hosts a,b`, in which a name from `[hosts]` stands for all hosts of that group."""
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        hosts = [host for name in names for host in self.tables.hosts.get(name, (name,))]
+        repeated = next((host for host in hosts if hosts.count(host) > 1), None)
+        if repeated is not None:
+            raise UserError(f"--hosts {text}: {repeated!r} is named twice")
+        return tuple(hosts)
+
+
+def _executable(path: Path, where: str) -> Path:
+    path = path.absolute()  # links are kept: Python finds its environment by the path of the link
+    if path.is_dir() and (path / "bin" / "python").exists():
+        return path / "bin" / "python"
+    if not path.is_file():
+        raise UserError(f"{where}: expected a Python executable or the folder of an environment, found no {path}")
+    return path
+
+
+def user_config(folder: Path) -> UserConfig:
+    """The configuration in `folder` or the nearest folder above it, else that of the user, else an empty one.
+
+    UserError that names file and key for an unknown key, with the nearest, or a value of another kind.
+    """
+    path = config_file(NAME, folder)
+    if path is None:
+        return UserConfig()
+    content = read_toml(path)
+    check_table(content, Tables, str(path))
+    prices = content.get("prices", {})
+    for model, price in prices.items() if isinstance(prices, Mapping) else ():
+        check_table(price, Price, f"{path}: prices.{model}")
+    tables = json_files.convert(content, Tables, str(path))
+    for model, listed in tables.prices.items():
+        if listed.per_hour < 0:
+            raise UserError(f"{path}: prices.{model}.per_hour: expected at least 0, found {listed.per_hour}")
+    chosen = tables.default.environment
+    if chosen is not None and chosen not in tables.environments:
+        raise unknown(f"{path}: default.environment", "environment", chosen, tables.environments)
+    return UserConfig(path=path, tables=tables)

@@ -1,0 +1,113 @@
+"""Runs on several nodes, brought there by an outsider's launcher; here two groups of processes on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import read_reports
+
+SMALL = [
+    "--set",
+    "micro_batch=1",
+    "--set",
+    "steps=8",
+    "--set",
+    "warmup_steps=2",
+    "--set",
+    "model=llama_tiny",
+    "--set",
+    "seq_len=16",
+]
+STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
+
+
+@pytest.fixture
+def pair(stub_site):
+    """The launcher `pair`, installed beside the stub vendor and framework."""
+    info = stub_site / "llmperf_pair-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-pair\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\npair = llmperf_pair\n")
+    yield
+    sys.modules.pop("llmperf_pair", None)
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def planned(capsys, *words):
+    code = call(["plan", *STUB, "--json", *words])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_two_nodes_plan_where_the_launcher_offers_two(pair, in_folder, capsys):
+    code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=2", "--devices", "1")
+    assert code == 0
+    plan = document["plan"]
+    assert (plan["launcher"], plan["layout"]["nodes"], plan["layout"]["devices_per_node"]) == ("pair", 2, 1)
+    assert [node["host"] for node in plan["nodes"]] == ["left", "right"]
+    assert plan["nodes"][0]["address"] == "127.0.0.1"
+
+
+def test_hosts_come_from_the_command_line_and_from_the_users_file(pair, in_folder, capsys):
+    (in_folder / "llmperf.toml").write_text('[hosts]\nlab = ["a1", "a2"]\n')
+    code, document = planned(capsys, "--launcher", "pair", "--hosts", "lab,b,c", "--devices", "1")
+    assert code == 0
+    assert [node["host"] for node in document["plan"]["nodes"]] == ["a1", "a2", "b", "c"]
+
+
+def test_more_nodes_than_the_launcher_offers_are_refused(pair, in_folder, capsys):
+    code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=3", "--devices", "1")
+    assert code == 2
+    assert "nearest: --set nodes=2" in json.dumps(document)
+
+
+def test_an_unknown_launcher_is_refused_with_the_nearest(pair, in_folder, capsys):
+    assert call(["plan", *STUB, "--launcher", "par"]) == 2
+    assert capsys.readouterr().err == "llmperf: --launcher: unknown launcher 'par'; did you mean 'pair'?\n"
+
+
+def test_options_of_the_launcher_come_from_the_users_file(pair, in_folder, capsys):
+    (in_folder / "llmperf.toml").write_text("[launchers.pair]\ncolour = 1\n")
+    assert call(["plan", *STUB, "--launcher", "pair"]) == 2
+    assert capsys.readouterr().err == (
+        "llmperf: llmperf.toml: launchers.pair: unknown key 'colour'; expected addresses\n"
+    )
+
+
+def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
+    assert call(["plan", *STUB, "--hosts", "a,b"]) == 2
+    assert "launcher 'local' reaches this machine only; choose one with --launcher" in capsys.readouterr().err
+
+
+def test_two_agents_run_one_plan(pair, in_folder, capsys):
+    words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "2", "--json"]
+    assert call([*words, "--set", "framework.step_seconds=0.01"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    run, result = Path(document["folder"]), document["result"]
+    assert result["status"] == "complete"
+    assert (result["parallelism"]["nodes"], result["parallelism"]["devices_per_node"]) == (2, 2)
+    assert len(filenames.record_files(run)) == 4
+    reports = read_reports(run)
+    assert [[rank.rank for rank in report.ranks] for report in reports] == [[0, 1], [2, 3]]
+    assert reports[0].pid != reports[1].pid
+    assert json.loads((run / filenames.ENDING).read_text())["agents"] == [0, 0]
+    assert "rank 3: closed" in filenames.log_path(run, 3).read_text()
+    assert not [pid for report in reports for rank in report.ranks if os.path.exists(f"/proc/{(pid := rank.pid)}")]
+
+
+def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
+    words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--json"]
+    fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
+    assert call([*words, *fault]) == 1
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert (result["failure"]["rank"], result["failure"]["message"]) == (1, "rank 1 has had enough")
