@@ -51,6 +51,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for the default suite; one for chosen files, and for slow tests, which measure time."""
+    chosen = config.args_source is pytest.Config.ArgsSource.ARGS
+    return 0 if chosen or config.option.markexpr.startswith("slow") else 2
+
+
 STUB = Path(__file__).parent / "core" / "tests" / "stub"
 STUB_VERSION = "1.0"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import llmperf_schemas
 import pytest
@@ -38,7 +40,13 @@ def commands() -> list[list[str]]:
     return [shlex.split(command)[1:] for command in sorted(found)]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def parameters() -> Iterator[Any]:
+    """The commands; the conformance kit, which imports a framework, is slow."""
+    for words in commands():
+        yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
+
+
+@pytest.mark.parametrize("words", list(parameters()))
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for number, folder in enumerate(FOLDERS):

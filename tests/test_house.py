@@ -42,7 +42,8 @@ KNOWN_NAMES = {
 
 def sources() -> list[Path]:
     """All Python source files of all distributions; no tests."""
-    return sorted(path for path in ROOT.glob("*/**/src/**/*.py") if ".venv" not in path.parts)
+    folders = [*ROOT.glob("*/src"), *ROOT.glob("*/*/src")]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
 def core_modules() -> list[Path]:

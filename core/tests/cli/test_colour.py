@@ -48,7 +48,10 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=name, marks=[pytest.mark.slow] * (name != "validate")) for name, words in COMMANDS.items()],
+)
 def test_every_command_has_colours_on_a_terminal_and_honours_no_color(runs, words, on_a_terminal):
     assert ESCAPE in on_a_terminal(*words, cwd=runs)
     assert ESCAPE not in on_a_terminal(*words, cwd=runs, NO_COLOR="1")

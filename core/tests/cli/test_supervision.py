@@ -143,13 +143,20 @@ def words_of(command: str, forged: Path, folder: Path) -> list[object]:
     }[command]
 
 
+QUICK = {
+    *(("validate", ending) for ending in ("leaves", "kills", "closes", "raises", "exits")),
+    *(("validate archive", "sleeps"), ("run", "leaves"), ("plugins", "leaves"), ("doctor", "exits")),
+}
+"""One pair for each kind of ending and each way to treat it; all others are slow."""
+PAIRS = [
+    *((command, ending) for command in COMMANDS for ending in ("leaves", "exits")),
+    *(("validate", ending) for ending in ENDINGS if ending not in ("leaves", "exits")),
+    *((command, "sleeps") for command in ("validate archive", "run", "report")),
+]
+
+
 @pytest.mark.parametrize(
-    ("command", "ending"),
-    [
-        *((command, ending) for command in COMMANDS for ending in ("leaves", "exits")),
-        *(("validate", ending) for ending in ENDINGS if ending not in ("leaves", "exits")),
-        *((command, "sleeps") for command in ("validate archive", "run", "report")),
-    ],
+    ("command", "ending"), [pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK)) for pair in PAIRS]
 )
 def test_a_plugin_that_never_answers_is_named_and_the_command_fails(site, forged, tmp_path, command, ending):
     place, role = COMMANDS[command]
@@ -194,13 +201,17 @@ def test_what_was_found_before_a_plugin_ends_the_process_is_shown(site, forged):
 @pytest.mark.parametrize(
     "statement",
     [
-        "threading.Thread(target=time.sleep, args=[60]).start()",
-        "__import__('atexit').register(time.sleep, 60)",
-        "__import__('atexit').register(os._exit, 0)",
-        "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(time.sleep, 60)",
-        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        pytest.param("threading.Thread(target=time.sleep, args=[60]).start()", id="thread"),
+        *(
+            pytest.param(statement, id=name, marks=pytest.mark.slow)
+            for name, statement in {
+                "exit handler": "__import__('atexit').register(time.sleep, 60)",
+                "exit handler that leaves": "__import__('atexit').register(os._exit, 0)",
+                "executor": "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(time.sleep, 60)",
+                "ignored children": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+            }.items()
+        ),
     ],
-    ids=["thread", "exit handler", "exit handler that leaves", "executor", "ignored children"],
 )
 def test_what_a_plugin_leaves_behind_changes_neither_the_end_nor_the_exit_code(site, forged, statement):
     begin = time.monotonic()
@@ -210,6 +221,7 @@ def test_what_a_plugin_leaves_behind_changes_neither_the_end_nor_the_exit_code(s
     assert time.monotonic() - begin < 15
 
 
+@pytest.mark.slow
 def test_processes_that_a_hanging_plugin_started_end_with_it(site, forged):
     mark = f"sleep 77.{os.getpid()}"
     done = llmperf("validate", forged, env=site("extension", "IMPORT", f"os.system('{mark}')"))
@@ -269,6 +281,7 @@ def test_a_signal_ends_a_command_and_its_temporary_folder(asked, tmp_path, numbe
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_plugin_that_swallows_a_signal_is_ended_all_the_same(asked):
     process, child = asked("exec('while True:\\n try: time.sleep(9)\\n except BaseException: pass')")
     process.send_signal(signal.SIGTERM)
@@ -289,6 +302,7 @@ def test_a_killed_command_leaves_no_process(asked):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_time_spent_suspended_is_not_the_plugins(asked):
     process, _ = asked("time.sleep(1.5)", seconds="3")
     os.killpg(process.pid, signal.SIGSTOP)
@@ -298,6 +312,7 @@ def test_time_spent_suspended_is_not_the_plugins(asked):
     assert process.returncode == 1, shown
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_was_paused_goes_on(asked):
     process, _ = asked("time.sleep(3)")
     for _ in range(2):
@@ -310,6 +325,7 @@ def test_a_supervisor_that_was_paused_goes_on(asked):
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_command_that_is_stopped(asked):
     process, child = asked()
     os.kill(child, signal.SIGSTOP)
@@ -326,6 +342,7 @@ def test_a_command_goes_on_once_where_a_plugin_forks(site):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_command_that_was_stopped_is_continued(asked):
     process, child = asked("time.sleep(1)")
     os.kill(child, signal.SIGSTOP)
@@ -348,6 +365,7 @@ def test_a_command_that_was_stopped_is_continued(asked):
     ids=["leaves", "hangs"],
 )
 @pytest.mark.timeout(200)
+@pytest.mark.slow
 def test_a_reading_that_leaves_or_hangs(tmp_path, ending, said):
     for role in ("vendor", "framework"):
         source = (BROKEN / f"good_{role}.py").read_text()

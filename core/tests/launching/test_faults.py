@@ -170,6 +170,7 @@ def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once(start, stub_plan,
     assert result.failure.message == f"rank 1 ended with status 0 while {phase}, before it was done"
 
 
+@pytest.mark.slow
 def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=1.0, step_seconds=0.02, in_step=False))
     run.wait_for_steps(30, ranks=(0,))  # the other rank goes on for a while
@@ -191,6 +192,7 @@ def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
     assert len(steps_of(run.run, 0)) == 5
 
 
+@pytest.mark.slow
 def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=4.0, in_step="device", step_seconds=0.2))
     status, result = run.wait()
@@ -200,6 +202,7 @@ def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devic
     assert len(steps_of(run.run, 0)) == 5
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_named_though_its_peers_are_seen_in_the_middle_of_a_step(start, stub_plan):
     run = start(stub_plan(steps=5000, stall_seconds=1.0, ranks=3, in_step="host", fault="stops"))
     status, result = run.wait()
@@ -207,7 +210,8 @@ def test_a_stopped_process_is_named_though_its_peers_are_seen_in_the_middle_of_a
     assert "rank 1 does not even show its stack; the others do" in result.failure.message
 
 
-def test_a_stopped_process_is_named_though_it_shows_though_it_shows_no_stack(start, stub_plan):
+@pytest.mark.slow
+def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
     run = start(stub_plan(steps=5000, stall_seconds=1.0))
     run.wait_for_steps(5)
     os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
@@ -215,6 +219,7 @@ def test_a_stopped_process_is_named_though_it_shows_though_it_shows_no_stack(sta
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
 
 
+@pytest.mark.slow
 def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
     run = start(stub_plan(steps=5000, stall_seconds=1.0, fault="waits for nobody", fault_rank="all"))
     status, result = run.wait()
@@ -222,18 +227,21 @@ def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
     assert "which rank hangs cannot be told" in result.failure.message
 
 
+@pytest.mark.slow
 def test_a_hang_before_the_first_step(start, stub_plan):
-    plan = stub_plan(fault="hangs", fault_step=0, startup_seconds=1.5)
+    plan = stub_plan(fault="hangs", fault_step=0, startup_seconds=4.0)
     status, result = start(plan).wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
-    assert result.failure.message.startswith("no rank moved on for 2 s (limit 1.5 s: --startup-timeout); rank 1 ")
+    assert result.failure.message.startswith("no rank moved on for 4 s (limit 4 s: --startup-timeout); rank 1 ")
 
 
+@pytest.mark.slow
 def test_steps_that_take_longer_than_the_stall_timeout_are_no_hang(start, stub_plan):
     status, result = start(stub_plan(steps=4, warmup_steps=1, step_seconds=1.5, stall_seconds=0.5)).wait()
     assert (status, result.status, result.failure) == (0, "complete", None)
 
 
+@pytest.mark.slow
 def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
     run = start(stub_plan(steps=50, fault="hangs", fault_step=3, step_seconds=0.6, stall_seconds=0.5))
     status, result = run.wait()
@@ -242,6 +250,7 @@ def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
     assert 3 * 0.6 <= float(limit[1]) < 3 * 0.6 + 3
 
 
+@pytest.mark.slow
 def test_a_first_step_as_long_as_its_plan_expects_is_no_hang(start, stub_plan):
     plan = stub_plan(steps=3, warmup_steps=1, step_seconds=2.0, startup_seconds=1.0)
     many_flops = replace(plan.flops.per_token[0], flops=1e10)
@@ -251,6 +260,7 @@ def test_a_first_step_as_long_as_its_plan_expects_is_no_hang(start, stub_plan):
     assert (status, result.status, result.failure) == (0, "complete", None)
 
 
+@pytest.mark.slow
 def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):
     status, result = start(stub_plan(steps=5000, fault="deaf", stall_seconds=1.0)).wait()
     assert (status, result.failure.rank) == (1, 1)
@@ -267,7 +277,7 @@ def test_a_loss_that_is_no_number(start, stub_plan):
     assert "NaN" not in (run.run / filenames.RESULT).read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_run_is_aborted(start, stub_plan, number):
     run = start(stub_plan(steps=5000, child=True))
     run.wait_for_steps(5)
@@ -280,6 +290,7 @@ def test_an_interrupted_run_is_aborted(start, stub_plan, number):
     assert run.seconds < 5
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_does_not_wait_for_ranks_that_will_not_end(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="deaf", fault_rank="all"))
     run.wait_for_steps(5)
@@ -336,10 +347,10 @@ def guard_of(run):
 @pytest.mark.parametrize(
     ("options", "victim", "how"),
     [
-        ({"steps": 20}, None, None),
-        ({"fault": "raises"}, None, None),
+        pytest.param({"steps": 20}, None, None, marks=pytest.mark.slow),
+        pytest.param({"fault": "raises"}, None, None, marks=pytest.mark.slow),
         ({"fault": "killed"}, None, None),
-        ({}, lambda run: run.process.pid, signal.SIGINT),
+        pytest.param({}, lambda run: run.process.pid, signal.SIGINT, marks=pytest.mark.slow),
         ({}, lambda run: run.process.pid, signal.SIGKILL),
         ({}, agent_of, signal.SIGKILL),
         ({}, guard_of, signal.SIGKILL),

@@ -26,6 +26,8 @@ import generated_documents as generated
 SEEDS = [
     path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "published_documents").glob("*.md"))
 ]
+FEW = settings(max_examples=25, deadline=None)
+MANY = settings(max_examples=150, deadline=None)
 HOSTILE = "<script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} =1+1 ${{x}} %n ![](x)"
 
 
@@ -113,15 +115,18 @@ FORMS = [
 ]  # fmt: skip
 
 
-@given(st.sampled_from(SEEDS), st.sampled_from(FORMS), st.data())
-@settings(max_examples=40, deadline=None)
-def test_no_line_is_dropped_in_silence(seed, form, data):
-    """Wherever a line is put, what it says stands somewhere in the document that is made."""
+def no_line_is_dropped(seed, form, data):
+    """Wherever a line is put, its text is in the document that is made."""
     lines = seed.split("\n")
     lines.insert(data.draw(st.integers(0, len(lines))), form.format("zqxtoken"))
     published = checked("\n".join(lines))
     assert published is not None
     assert "zqxtoken" in json_files.encode(published).decode()
+
+
+SOME_LINE = given(st.sampled_from(SEEDS), st.sampled_from(FORMS), st.data())
+test_no_line_is_dropped_in_silence = FEW(SOME_LINE(no_line_is_dropped))
+test_none_of_many_lines_is_dropped_in_silence = pytest.mark.slow(MANY(SOME_LINE(no_line_is_dropped)))
 
 
 def words(text):
@@ -139,9 +144,7 @@ def test_every_word_of_the_published_documents_stands_in_what_is_made_of_them(se
                 assert part in made, word
 
 
-@given(st.sampled_from(SEEDS), st.data())
-@settings(max_examples=40, deadline=None)
-def test_mutated_documents_are_read_or_refused(seed, data):
+def mutated_documents_are_read_or_refused(seed, data):
     lines = seed.split("\n")
     for _ in range(data.draw(st.integers(1, 5))):
         at = data.draw(st.integers(0, max(len(lines) - 1, 0)))
@@ -156,6 +159,13 @@ def test_mutated_documents_are_read_or_refused(seed, data):
             "digits": [line.replace("8", data.draw(st.sampled_from(["0", "99999999999", "-1", "1e300", "８", "八"])))],
         }[kind]
     checked("\n".join(lines))
+
+
+SOME_SEED = given(st.sampled_from(SEEDS), st.data())
+test_mutated_documents_are_read_or_refused = FEW(SOME_SEED(mutated_documents_are_read_or_refused))
+test_many_mutated_documents_are_read_or_refused = pytest.mark.slow(
+    MANY(SOME_SEED(mutated_documents_are_read_or_refused))
+)
 
 
 @given(st.text(max_size=300))
