@@ -1,6 +1,6 @@
-"""What headings, labels, columns and parameter names mean, in the words that published documents use for them.
+"""The meaning of headings, labels, columns and parameter names in published documents, Chinese and English.
 
-Each meaning has the names it goes by, normalised: small letters, no spaces, underscores or hyphens.
+Each meaning has a list of names in lower case without spaces, underscores and hyphens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADINGS: tuple[tuple[HeadingKind, str], ...] = (
     ("performance", r"性能指标|性能结果|performance"),
     ("running", r"运行情况|运行结果|running|^results?$|^runs?$"),
 )
-"""The first pattern that is found in a heading says what is below it."""
+"""The kind of a heading is that of the first pattern that matches."""
 
 BULLET_HEADINGS = re.compile(
     r"(?:输入批尺寸|通用指标|性能指标|补充说明|运行情况|并行策略|优化策略|.{0,20}[硬软]件环境|环境配置"
@@ -37,7 +37,7 @@ BULLET_HEADINGS = re.compile(
     r"|performance(?: (?:metrics|indicators))?|(?:supplementary )?notes|.{0,20}(?:hard|soft)ware environment"
     r"|environment|parallel(?:ism)? strategy|optimi[sz]ation strategy)"
 )
-"""Bullets that stand for headings: these words and no others."""
+"""Bullets that are headings consist of these words alone."""
 
 LABELS: dict[str, str] = {
     # hardware
@@ -116,7 +116,7 @@ LABELS: dict[str, str] = {
     "steps": "steps trainsteps maxsteps iterations 训练步数",
     "seed": "seed 随机种子",
 }
-"""Meaning to the names it goes by."""
+"""Meaning to its names."""
 
 SETTINGS = frozenset(
     [
@@ -125,10 +125,10 @@ SETTINGS = frozenset(
         "fused_rms_norm", "steps", "seed", "precision", "dataset",
     ]
 )  # fmt: skip
-"""Meanings that a row may set."""
+"""Meanings that a row can set."""
 
 COUNTS = ("nodes", "devices_per_node", "device_count", "world_size")
-"""Columns with one number: machines, accelerators in each, accelerators in one or in all, accelerators in all."""
+"""Columns of counts: nodes, accelerators per node, accelerators (per node or in all), accelerators in all."""
 
 _EVALUATION = re.compile(
     r"\bacc|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
@@ -142,49 +142,46 @@ def _names() -> dict[str, str]:
 
 
 def squeezed(text: str) -> str:
-    """A label as it is looked up: plain signs, small letters, without spaces, underscores, hyphens and emphasis."""
+    """A label as it is looked up: ASCII signs, lower case, without spaces, underscores, hyphens and emphasis."""
     return re.sub(r"[\s_\-*`'\"]+", "", normal(plain(text[:400])).lower()).strip(":.,")
 
 
 def meaning(label: str) -> str | None:
-    """What a label or a column's header means; None where that is not known.
+    """The meaning of a label or header; None if unknown.
 
-    Tried as it stands, then without what is in brackets or behind them, then what is in brackets.
+    The whole label is looked up first, then the part before a bracket, the text in brackets, and the first words.
     """
     names, text = _names(), squeezed(label)
     bare, inside = re.sub(r"\(.*", "", text), re.findall(r"\(([^()]*)\)", text)
     beginning = re.split(r"[,:(]", text)[0]
-    for one in (text, bare, *inside, beginning):
-        if one in names:
-            return names[one]
-    return None
+    return next((names[key] for key in (text, bare, *inside, beginning) if key in names), None)
 
 
 def column_meaning(header: str) -> str | None:
-    """What a column holds; `evaluation` for accuracies and the like."""
-    found = meaning(header)
-    if found is None and _EVALUATION.search(normal(plain(header[:400])).lower()):
+    """The meaning of a column; `evaluation` for accuracies and other scores."""
+    known = meaning(header)
+    if known is None and _EVALUATION.search(normal(plain(header[:400])).lower()):
         return "evaluation"
-    return found
+    return known
 
 
 def setting(name: str) -> str | None:
-    """What a parameter of that name sets; None where that is not known."""
-    found = _names().get(squeezed(name))
-    return found if found in SETTINGS else None
+    """The setting that a parameter of this name sets; None if unknown."""
+    known = _names().get(squeezed(name))
+    return known if known in SETTINGS else None
 
 
 def is_bullet_heading(text: str) -> bool:
-    """Whether a bullet is a heading: one of the words that documents use there, and nothing beside it."""
+    """Whether a bullet is a heading: one of the known words and nothing else."""
     return len(text) <= 80 and BULLET_HEADINGS.fullmatch(normal(plain(text)).lower().strip(" :.")) is not None
+
+
+def heading_kind(text: str) -> HeadingKind | None:
+    """The kind of a heading; None if unknown."""
+    words = normal(plain(text[:400])).lower().strip(" :.")
+    return next((kind for kind, pattern in _headings() if pattern.search(words)), None)
 
 
 @cache
 def _headings() -> tuple[tuple[HeadingKind, re.Pattern[str]], ...]:
     return tuple((kind, re.compile(pattern)) for kind, pattern in HEADINGS)
-
-
-def heading_kind(text: str) -> HeadingKind | None:
-    """What a heading announces; None where that is not known."""
-    words = normal(plain(text[:400])).lower().strip(" :.")
-    return next((kind for kind, pattern in _headings() if pattern.search(words)), None)
