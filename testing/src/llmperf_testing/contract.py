@@ -32,6 +32,8 @@ class _Contract:
     plugin: ClassVar[str]
     """Name of the plugin, as its entry point has it."""
     role: ClassVar[Role]
+    options: ClassVar[tuple[str, ...]] = ()
+    """Class attributes that are arguments of `subject_of`."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -41,7 +43,7 @@ class _Contract:
         if not isinstance(name, str):
             pytest.fail(f'{cls.__name__}: expected plugin = "the name of the plugin"', pytrace=False)
         try:
-            subject = subject_of(cls.role, name, getattr(cls, "vendor", None), getattr(cls, "settings", ()))
+            subject = subject_of(cls.role, name, **{name: getattr(cls, name) for name in cls.options})
         except PluginError as error:
             pytest.fail(str(error), pytrace=False)
         with subject:
@@ -63,10 +65,15 @@ class FrameworkContract(_Contract):
     """What every framework plugin must do: subclass it and set `plugin`. Checks that train are marked `slow`."""
 
     role = "framework"
+    options = ("vendor", "settings", "case", "reference")
     vendor: ClassVar[str | None] = None
     """Whose devices it is tried on; the best here if None."""
     settings: ClassVar[tuple[str, ...]] = ()
-    """`PATH=VALUE` that the default case needs with this plugin."""
+    """`PATH=VALUE` that the case needs with this plugin."""
+    case: ClassVar[str | None] = None
+    """Name or file of the case that is trained; the default case on a tiny Llama if None."""
+    reference: ClassVar[str | None] = None
+    """Framework whose first losses must be the same; only those of the NumPy reference are compared if None."""
 
     @pytest.mark.parametrize("check", _parameters("framework"))
     def test_contract(self, check: Check, subject: Subject) -> None:

@@ -34,15 +34,23 @@ def checks_of(role: Role) -> tuple[Check, ...]:
         quick += [*PROBE, *PEAKS, *READING, *ENVIRONMENT, *DEVICE]
     if role == "framework":
         from llmperf_testing.checks.planning import PLANNING
+        from llmperf_testing.checks.scripts import SCRIPT_FAILURES, SCRIPT_LINES
         from llmperf_testing.checks.training import TRAINING
 
-        quick += [*PLANNING, *ENVIRONMENT]
-        training = TRAINING
+        quick += [*PLANNING, *SCRIPT_LINES, *ENVIRONMENT]
+        training = (*TRAINING, *SCRIPT_FAILURES)
     return (*(Check(one) for one in quick), *(Check(one, slow=True) for one in training))
 
 
-def subject_of(role: Role, name: str, vendor: str | None = None, settings: tuple[str, ...] = ()) -> Subject:
-    """The plugin to check; PluginError if there is none of that role and name."""
+def subject_of(
+    role: Role,
+    name: str,
+    vendor: str | None = None,
+    settings: tuple[str, ...] = (),
+    case: str | None = None,
+    reference: str | None = None,
+) -> Subject:
+    """The plugin to check; PluginError if there is none of that role and name. What follows `name` is for frameworks."""
     if role == "vendor":
         from llmperf_testing.vendor import VendorSubject
 
@@ -50,7 +58,7 @@ def subject_of(role: Role, name: str, vendor: str | None = None, settings: tuple
     if role == "framework":
         from llmperf_testing.framework import FrameworkSubject
 
-        return FrameworkSubject(name, vendor, settings)
+        return FrameworkSubject(name, vendor, settings, case, reference)
     return Subject(role, name)
 
 

@@ -38,6 +38,8 @@ class Trained:
     """What it came to."""
     steps: dict[int, list[StepRecord]]
     """The records of all ranks, by step."""
+    seconds: float
+    """Wall time of the run as a whole."""
 
     @property
     def losses(self) -> dict[int, float]:
@@ -62,11 +64,12 @@ class Ends:
 
 def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
+    began = time.monotonic()
     patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
     result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
     if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
         raise KeyboardInterrupt
-    return Trained(plan=patient, result=result, steps=read_run(run).by_step)
+    return Trained(plan=patient, result=result, steps=read_run(run).by_step, seconds=time.monotonic() - began)
 
 
 def leave_with_an_error(plan: Plan, run: Path) -> Ends:

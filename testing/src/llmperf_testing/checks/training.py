@@ -31,10 +31,10 @@ def run_ends_complete(subject: FrameworkSubject) -> None:
     """A run as `llmperf run` makes it, from plan.json in processes of its own, ends with a complete result."""
     subject.rests_on(*BEFORE_A_RUN)
     result = subject.trained.result
-    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {_why(result.failure)}")
+    require(result.status in ("complete", "ok"), f"the run ended {result.status}: {failure_text(result.failure)}")
 
 
-def _why(failure: Failure | None) -> str:
+def failure_text(failure: Failure | None) -> str:
     return "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
 
 
@@ -87,14 +87,20 @@ def _ends(subject: FrameworkSubject) -> Ends:
 
 
 def builds_again_from_the_plan(subject: FrameworkSubject) -> None:
-    """A second trainer is built from plan.json in other processes, and steps."""
-    assert _ends(subject)
+    """A second training of the same plan.json, in other processes, takes steps."""
+    if subject.worker.script is None:
+        assert _ends(subject)
+        return
+    subject.rests_on(run_ends_complete)
+    result = subject.again.result
+    require(result.failure is None, f"run again, the script's run ended {result.status}: {failure_text(result.failure)}")
 
 
 def same_losses_twice(subject: FrameworkSubject) -> None:
     """The first five losses of two trainings of one plan are the same: weights and data follow from the seed."""
     subject.rests_on(losses_are_told, builds_again_from_the_plan)
-    first, second = list(subject.losses().values())[:SAME_STEPS], subject.ends.losses
+    second = list(subject.again.losses.values()) if subject.worker.script is not None else subject.ends.losses
+    first, second = list(subject.losses().values())[:SAME_STEPS], second[:SAME_STEPS]
     same = len(first) == len(second) and all(abs(a - b) < SAME_NATS for a, b in zip(first, second, strict=True))
     require(same, f"first {_told(first)}, then {_told(second)}")
 
@@ -103,20 +109,13 @@ def _told(losses: list[float]) -> str:
     return ", ".join(f"{loss:.4f}" for loss in losses)
 
 
-def _rests_on_repeating(subject: FrameworkSubject) -> None:
-    """Losses that differ from run to run are told by another check, which a script is not put to."""
-    subject.rests_on(losses_are_told)
-    if subject.worker.script is None:
-        subject.rests_on(same_losses_twice)
-
-
 def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
     """The first losses are those that the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW give."""
     subject.rests_on(first_loss_is_chance, training_lowers_the_loss)
-    _rests_on_repeating(subject)
+    subject.rests_on(same_losses_twice)
     spec = subject.trained.plan.spec
     if (reason := reference.unknown(spec.model, spec.contract.packing)) is not None:
-        raise Skip(reason)
+        raise Skip(f"{reason}; --reference FRAMEWORK compares with another framework")
     # adapters begin at 0 and are drawn as the framework likes, lower precisions drift: their first loss is the same
     steps = SAME_STEPS if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
     expected, found = reference.first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
@@ -126,14 +125,27 @@ def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
         require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}")
 
 
+def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:
+    """The first losses are those of the framework given as reference, trained on the same case."""
+    if subject.reference is None:
+        raise Skip("no reference is given: --reference FRAMEWORK")
+    subject.rests_on(same_losses_twice)
+    theirs = subject.by_reference
+    failed = failure_text(theirs.result.failure)
+    require(theirs.result.failure is None, f"the run of framework {subject.reference!r} failed: {failed}")
+    first, second = (list(trial.losses.values())[:SAME_STEPS] for trial in (theirs, subject.trained))
+    same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
+    require(same, f"by {subject.reference} {_told(first)}; by {subject.name} {_told(second)}")
+
+
 def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
     """Several ranks train as one does: the first losses of one contract are the same however many ranks share it."""
-    _rests_on_repeating(subject)
+    subject.rests_on(same_losses_twice)
     lora = subject.trained.plan.spec.contract.lora
     if lora is not None and lora.dropout > 0:
         raise Skip(f"the contract has a dropout of {lora.dropout:g}, which each rank draws for itself")
     alone, ranks = subject.alone, subject.trained.plan.layout.world_size
-    require(alone.result.failure is None, f"on one rank the run failed: {_why(alone.result.failure)}")
+    require(alone.result.failure is None, f"on one rank the run failed: {failure_text(alone.result.failure)}")
     first, second = (list(one.losses.values())[:SAME_STEPS] for one in (alone, subject.trained))
     same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
     require(same, f"on one rank {_told(first)}; on {ranks} ranks {_told(second)}")
@@ -182,6 +194,7 @@ TRAINING = (
     builds_again_from_the_plan,
     same_losses_twice,
     first_losses_are_the_contracts,
+    losses_are_those_of_the_reference,
     losses_are_those_of_one_rank,
     errors_come_through,
     an_error_waits_for_nobody,

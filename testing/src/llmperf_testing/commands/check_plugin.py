@@ -19,6 +19,7 @@ Examples:
   llmperf check-plugin cpu
   llmperf check-plugin zero --fast
   llmperf check-plugin nvidia --json
+  llmperf check-plugin my_loop --case my_moe.toml --reference pytorch
 """
 COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
@@ -33,11 +34,20 @@ def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.argument("name", shell_complete=_installed)
 @click.option("--fast", is_flag=True, help="Leave out the checks that train.")
 @click.option("--vendor", metavar="V", help="Whose devices a framework is tried on; the best here by default.")
-@click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="What the default case needs with it.")
+@click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="What the case needs with a framework.")
+@click.option("--case", metavar="CASE", help="Case that a framework trains, by name or file; the default on a tiny Llama.")
+@click.option("--reference", metavar="F", help="Framework whose first losses the checked framework's must equal.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, name: str, fast: bool, vendor: str | None, settings: tuple[str, ...], as_json: bool
+    ctx: click.Context,
+    name: str,
+    fast: bool,
+    vendor: str | None,
+    settings: tuple[str, ...],
+    case: str | None,
+    reference: str | None,
+    as_json: bool,
 ) -> None:
     """Check that the installed plugin NAME keeps its contract; needs no pytest and no tests of the plugin's.
 
@@ -46,14 +56,15 @@ def command(
     from llmperf_testing.running import checks_of, outcomes, subject_of
 
     named = _named(name)
-    if (vendor or settings) and not any(one.role == "framework" for one in named):
-        raise click.UsageError(f"--vendor and --set are for frameworks; {name} is a {named[0].role}")
+    if (vendor or settings or case or reference) and not any(one.role == "framework" for one in named):
+        options = "--vendor, --set, --case and --reference"
+        raise click.UsageError(f"{options} are for frameworks; {name} is a {named[0].role}")
     made: list[Outcome] = []
     for found in named:
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
         label = f"{found.role} {name}"
         with (
-            subject_of(found.role, name, vendor, settings) as subject,
+            subject_of(found.role, name, vendor, settings, case, reference) as subject,
             click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
         ):
             made += bar

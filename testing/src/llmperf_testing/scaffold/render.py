@@ -1,4 +1,4 @@
-"""Files of a new package from the templates that the core ships, written whole or not at all."""
+"""The files of a new package, rendered from the templates; a package is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from llmperf.errors import UserError
 
 from llmperf_testing.scaffold.names import PackageName
 
-Kind = Literal["vendor", "framework"]
+Kind = Literal["vendor", "framework", "script"]
+"""What a package is made for; `script` is a framework that runs an external script."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 ENDING = ".tmpl"
@@ -24,13 +25,13 @@ PLACES = {
     "data/overlays/overlay.toml": "data/overlays/{plugin}_default.toml",
     "tests/test_own.py": "tests/test_{plugin}.py",
 }
-"""Where a template's file goes, if its place or name depends on the package or begins with a dot."""
+"""Where a template's file goes, if its path depends on the package or begins with a dot."""
 
 
 def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]:
-    """Every file of the package by its path, for a version of the core that it is made for; the same each time.
+    """The text of each file of the package, by path; `core_version` is the version that it will require.
 
-    UserError where the name gives two of them one path.
+    UserError if the name gives two files the same path.
     """
     words = {
         "name": name.plugin,
@@ -47,8 +48,9 @@ def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]
         for path in sorted(folder.rglob(f"*{ENDING}")):
             place = _place(path.relative_to(folder).as_posix().removesuffix(ENDING), name)
             if place in files:
-                told = f"a {kind} cannot be named {name.slug!r}: two files would be {place}"
-                raise UserError(f"{told}; choose another name")
+                role = "vendor" if kind == "vendor" else "framework"
+                clash = f"a {role} cannot be named {name.slug!r}: two files would be {place}"
+                raise UserError(f"{clash}; choose another name")
             files[place] = Template(path.read_text(encoding="utf-8")).substitute(words)
     return dict(sorted(files.items()))
 
@@ -60,9 +62,9 @@ def _place(path: str, name: PackageName) -> str:
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """Make `folder` with the files in it; UserError if it is there already or cannot be made.
+    """Create `folder` with the files in it; UserError if it exists already or cannot be created.
 
-    Everything is written beside it under another name, and renamed when it is complete.
+    The files are written to a temporary folder beside it, which is renamed when it is complete.
     """
     if folder.exists() or folder.is_symlink():
         raise UserError(f"{folder}: is there already, and nothing is overwritten; choose another place with --out")
@@ -74,7 +76,9 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
             path = made / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="\n")
-        made.chmod(0o777 & ~_umask())
+        umask = os.umask(0o077)  # it can be read only by setting it
+        os.umask(umask)
+        made.chmod(0o777 & ~umask)
         os.rename(made, folder)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from None
@@ -82,9 +86,3 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
 
-
-def _umask() -> int:
-    """The process's own, which can be read only by setting it."""
-    present = os.umask(0o077)
-    os.umask(present)
-    return present
