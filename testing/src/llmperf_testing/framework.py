@@ -1,7 +1,8 @@
-"""A framework plugin that is checked: what it plans and how it trains, tried once for all checks."""
+"""A framework plugin under check: what it plans and how it trains, each tried once for all checks."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from llmperf.planning.draft import Draft
 from llmperf.planning.environment import worker_env
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import this_machine
-from llmperf.plugins.discovery import names
+from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
 from llmperf.types import Plan, RunSpec, WorkerPlan
 
@@ -24,9 +25,10 @@ from llmperf_testing.subject import Subject, answered
 from llmperf_testing.trials import Ends, Trained, leave_with_an_error, train
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 400
-"""What is trained on: so little that any model learns it within steps."""
+"""The training data: so little that any model learns it within a few steps."""
+MODEL = "model=llama_tiny"
+"""The model, unless a case is given."""
 CONTRACT = (
-    "model=llama_tiny",
     "dataset=repeated-sentence",
     "seq_len=64",
     "global_batch=4",
@@ -36,21 +38,35 @@ CONTRACT = (
     "lr=5e-3",
 )
 ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0")
-"""What the default case needs for a framework that trains adapters only; dropout is no function of the seed alone."""
+"""Settings for a framework that trains adapters only; no dropout, which is no function of the seed alone."""
 ALONE = ("nodes=1", "devices=1")
 HOST = "cpu"
-"""The vendor that it is tried on where the best devices here are not for its runtime."""
+"""The vendor whose devices are used where the best devices here do not offer the framework's runtime."""
 
 
 class FrameworkSubject(Subject):
-    """One installed framework plugin, and the devices that it is tried on.
+    """One installed framework plugin, and the devices and the case that it is tried on.
 
-    UserError for settings that make no sense, or a vendor that was named and has no device here.
+    `case` is the name or file of a case whose model is trained, the default case on a tiny Llama if None; `reference`
+    names a framework whose losses are compared. UserError for invalid settings, or a vendor without a device here;
+    PluginError if there is no such reference.
     """
 
-    def __init__(self, name: str, vendor: str | None = None, settings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        vendor: str | None = None,
+        settings: tuple[str, ...] = (),
+        case: str | None = None,
+        reference: str | None = None,
+    ) -> None:
         super().__init__("framework", name, vendor, settings)
         from_command_line(settings)
+        if reference is not None:
+            find("framework", reference)
+        self.reference = reference
+        self._case = case
+        self._title = f"case {case!r}" if case else "the default case"
         if vendor is not None:
             this_machine(vendor)
         self._folder = tempfile.TemporaryDirectory(prefix="llmperf-check-")
@@ -67,7 +83,7 @@ class FrameworkSubject(Subject):
 
     @property
     def draft(self) -> Draft:
-        """The default case on a tiny model: as it is, or with adapters where it trains nothing else."""
+        """The case as it is, or with adapters for a framework that trains nothing else."""
         return self.once("draft", self._drafted)
 
     def _drafted(self) -> Draft:
@@ -83,21 +99,24 @@ class FrameworkSubject(Subject):
         return plain
 
     def _foreign(self, drafted: Draft) -> bool:
-        """Whether the best devices here cannot be used by the runtime that it needs."""
+        """Whether the best devices here do not offer the runtime that it needs."""
         needs = drafted.plan.needs if drafted.plan is not None else None
         return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
-    def drafted(self, *more: str) -> Draft:
-        """A draft of the default case with further settings; ContractError if the plugin raises."""
+    def drafted(self, *more: str, framework: str | None = None) -> Draft:
+        """A draft of the case with further settings, by another framework if given; ContractError if this one raises."""
         assert self.fresh
         text = self.folder / "text.txt"
         text.write_text(TEXT)
         data = (f"data.path={text}", "data.format=text", "data.repeat=true")
+        settings = self.settings
+        if framework is not None:  # options are of one framework only
+            settings = tuple(setting for setting in settings if not setting.startswith("framework."))
         wanted = Request(
-            case="default",
+            case=self._case or "default",
             vendor=self.vendor,
-            framework=self.name,
-            settings=(*CONTRACT, *data, *self.settings, *more),
+            framework=framework or self.name,
+            settings=(*(() if self._case else (MODEL,)), *CONTRACT, *data, *settings, *more),
             sketch=True,
         )
         try:
@@ -105,58 +124,86 @@ class FrameworkSubject(Subject):
         except LlmperfError as error:
             if str(error).startswith(who(self.found)):
                 raise ContractError(str(error)) from None
-            raise Skip(f"the default case cannot be tried: {error}") from None
+            raise Skip(f"{self._title} cannot be tried: {error}") from None
         except Exception as error:
-            raise ContractError(f"planning the default case raised {type(error).__name__}: {error}") from error
+            raise ContractError(f"planning {self._title} raised {type(error).__name__}: {error}") from error
 
     def answer(self, change: Any = None, spec: RunSpec | None = None) -> Any:
-        """Its answer to `llmperf_plan_workers` for the default case or another spec; another `change` asks again."""
+        """Its answer to `llmperf_plan_workers` for the case or another spec; another `change` asks again."""
         drafted = self.draft
         asked = drafted.spec if spec is None else spec
         return answered(self, change, "llmperf_plan_workers", spec=asked, probe=drafted.machine.probe)
 
     @property
     def worker(self) -> WorkerPlan:
-        """Its part of the plan of the default case."""
+        """Its part of the plan of the case."""
         return self.answer()  # type: ignore[no-any-return]
 
     def plan(self) -> Plan:
-        """The plan of the default case; Skip where there is none."""
+        """The plan of the case; Skip where there is none."""
         if self.draft.plan is None:
-            raise Skip("the default case cannot be laid out here")
+            raise Skip(f"{self._title} cannot be laid out here")
         return self.draft.plan
 
     def runnable(self) -> Plan:
         """The plan with its variables; Skip where it cannot run here."""
         self.plan()
-        return _runnable(self.draft, "the default case")
+        return _runnable(self.draft, self._title)
 
     @property
     def trained(self) -> Trained:
-        """A real run of the default case."""
-        return self.once("trained", self._train)
+        """A real run of the case."""
+        return self.once("trained", lambda: self._train(self.runnable(), "run"))
 
-    def _train(self) -> Trained:
-        plan, plugins = self.runnable(), self.draft.plugins
+    @property
+    def again(self) -> Trained:
+        """A second run of the same plan."""
+        return self.once("again", lambda: self._train(self.runnable(), "again"))
+
+    def failing(self, fault: str) -> Trained:
+        """A run of the same plan whose script fails as `llmperf_testing.programs.faulty_script` describes."""
+        plan = self.runnable()
+        assert plan.script is not None
+        words = (
+            sys.executable,
+            "-m",
+            "llmperf_testing.programs.faulty_script",
+            fault,
+            str(plan.script.step_rank),
+            "--",
+        )
+        faulty = replace(plan, script=replace(plan.script, command=(*words, *plan.script.command)))
+        return self.once(fault, lambda: self._train(faulty, fault))
+
+    def _train(self, plan: Plan, folder: str) -> Trained:
+        plugins = self.draft.plugins
         assert plugins is not None
-        return train(plan, plugins, self.folder / "run")
+        return train(plan, plugins, self.folder / folder)
 
     @property
     def alone(self) -> Trained:
-        """A real run of the same contract on one rank; Skip if the other run is on one, or it cannot be planned."""
+        """A real run of the same contract on one rank; Skip if the case has one rank here or cannot be planned so."""
         return self.once("alone", self._train_alone)
 
     def _train_alone(self) -> Trained:
         if self.plan().layout.world_size == 1:
-            raise Skip("the default case has one rank here: there are no two to compare it with")
-        drafted = self.drafted(*self._adapters, *ALONE)
-        plan, plugins = _runnable(drafted, "the default case on one rank"), drafted.plugins
+            raise Skip(f"{self._title} has one rank here: there are no two to compare it with")
+        return self._train(_runnable(self.drafted(*self._adapters, *ALONE), f"{self._title} on one rank"), "alone")
+
+    @property
+    def by_reference(self) -> Trained:
+        """A real run of the same contract by the reference framework; Skip if it cannot run it here."""
+        return self.once("by reference", self._train_reference)
+
+    def _train_reference(self) -> Trained:
+        drafted = self.drafted(*self._adapters, framework=self.reference)
+        plan, plugins = _runnable(drafted, f"{self._title} by framework {self.reference!r}"), drafted.plugins
         assert plugins is not None
-        return train(plan, plugins, self.folder / "alone")
+        return train(plan, plugins, self.folder / "reference")
 
     @property
     def ends(self) -> Ends:
-        """How its ranks leave with an error after some steps; Skip if they run a script."""
+        """How its ranks leave their trainer with an error after some steps; Skip if they run a script."""
         if self.worker.script is not None:
             raise Skip("its ranks run an external script, which has no trainer to leave")
         return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends"))

@@ -35,6 +35,7 @@ def run_ends_complete(subject: FrameworkSubject) -> None:
 
 
 def failure_text(failure: Failure | None) -> str:
+    """A run's failure in one line; empty if there is none."""
     return "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
 
 
@@ -93,7 +94,7 @@ def builds_again_from_the_plan(subject: FrameworkSubject) -> None:
         return
     subject.rests_on(run_ends_complete)
     result = subject.again.result
-    require(result.failure is None, f"run again, the script's run ended {result.status}: {failure_text(result.failure)}")
+    require(result.failure is None, f"run again, it ended {result.status}: {failure_text(result.failure)}")
 
 
 def same_losses_twice(subject: FrameworkSubject) -> None:

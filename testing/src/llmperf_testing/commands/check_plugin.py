@@ -35,7 +35,7 @@ def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.option("--fast", is_flag=True, help="Leave out the checks that train.")
 @click.option("--vendor", metavar="V", help="Whose devices a framework is tried on; the best here by default.")
 @click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="What the case needs with a framework.")
-@click.option("--case", metavar="CASE", help="Case that a framework trains, by name or file; the default on a tiny Llama.")
+@click.option("--case", metavar="CASE", help="Case that a framework trains; the default on a tiny Llama.")
 @click.option("--reference", metavar="F", help="Framework whose first losses the checked framework's must equal.")
 @json_option
 @click.pass_context

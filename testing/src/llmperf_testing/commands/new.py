@@ -25,8 +25,9 @@ Examples:
 def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: Path) -> None:
     """Create a complete plugin package llmperf-NAME, which can be installed, tested and run at once.
 
-    A new vendor simulates its device on the host CPU until it is edited, and results say so. A new framework trains with
-    a short loop of its own, or with --script by a small script whose output it reads. Existing files are never overwritten.
+    A new vendor simulates its device on the host CPU until it is edited, and results say so. A new framework trains
+    with a short loop of its own, or with --script by a small script whose output it reads. Existing files are never
+    overwritten.
     """
     from importlib.metadata import version
 

@@ -85,4 +85,3 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
     finally:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
-
