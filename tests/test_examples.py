@@ -45,14 +45,14 @@ def run(*argv: str | Path, cwd: Path, site: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a new vendor and a new framework, and `site`, where both are installed; nothing is fetched."""
+    """A folder with a new vendor and new frameworks, and `site`, where they are installed; nothing is fetched."""
     if UV is None:
         pytest.skip("needs uv, which builds and installs the packages")
     folder = tmp_path_factory.mktemp("made")
-    for kind, name in (("vendor", "acme"), ("framework", "my-loop")):
-        run(sys.executable, "-m", "llmperf", "new", kind, name, cwd=folder)
+    for words in (("vendor", "acme"), ("framework", "my-loop"), ("framework", "my-script", "--script")):
+        run(sys.executable, "-m", "llmperf", "new", *words, cwd=folder)
     install = [UV, "pip", "install", "-q", "--offline", "--no-deps", "--no-build-isolation", "--python", sys.executable]
-    run(*install, "--target", "site", "./llmperf-acme", "./llmperf-my-loop", cwd=folder)
+    run(*install, "--target", "site", "./llmperf-acme", "./llmperf-my-loop", "./llmperf-my-script", cwd=folder)
     return folder
 
 
@@ -74,7 +74,7 @@ def test_a_new_vendor_is_chosen_by_name_runs_the_default_case_and_says_that_it_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", ["llmperf-acme", "llmperf-my-loop"])
+@pytest.mark.parametrize("package", ["llmperf-acme", "llmperf-my-loop", "llmperf-my-script"])
 def test_a_new_package_passes_its_own_tests(package, made):
     """The contract, and for a framework the same losses as plain PyTorch's, on one rank and on two."""
     out = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=made / package, site=made / "site")

@@ -32,10 +32,10 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("kind", ["vendor", "framework"])
-def test_a_new_package_is_complete_and_its_files_can_be_read(kind, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("kind", "options"), [("vendor", ()), ("framework", ()), ("framework", ("--script",))])
+def test_a_new_package_is_complete_and_its_files_can_be_read(kind, options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert call(["new", kind, "acme-two"]) == 0
+    assert call(["new", kind, "acme-two", *options]) == 0
     folder = tmp_path / "llmperf-acme-two"
     out = capsys.readouterr().out
     assert "uv pip install -e ./llmperf-acme-two" in out
@@ -56,6 +56,13 @@ def test_a_new_package_is_complete_and_its_files_can_be_read(kind, tmp_path, mon
     assert project["name"] == "llmperf-acme-two"
     assert project["dependencies"][0] == f"llmperf-core~={CORE}"
     assert project["entry-points"] == {f"llmperf.{kind}.v1": {"acme_two": "llmperf_acme_two.plugin"}}
+
+
+def test_only_a_framework_runs_a_script(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["new", "vendor", "acme", "--script"]) == 2
+    assert "--script is for frameworks: llmperf new framework NAME --script" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_modes_are_those_that_a_file_made_by_hand_has(tmp_path):

@@ -104,7 +104,7 @@ class FrameworkSubject(Subject):
         return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
     def drafted(self, *more: str, framework: str | None = None) -> Draft:
-        """A draft of the case with further settings, by another framework if given; ContractError if this one raises."""
+        """A draft of the case with further settings, or for another framework; ContractError if the plugin raises."""
         assert self.fresh
         text = self.folder / "text.txt"
         text.write_text(TEXT)
@@ -164,15 +164,9 @@ class FrameworkSubject(Subject):
         """A run of the same plan whose script fails as `llmperf_testing.programs.faulty_script` describes."""
         plan = self.runnable()
         assert plan.script is not None
-        words = (
-            sys.executable,
-            "-m",
-            "llmperf_testing.programs.faulty_script",
-            fault,
-            str(plan.script.step_rank),
-            "--",
-        )
-        faulty = replace(plan, script=replace(plan.script, command=(*words, *plan.script.command)))
+        program = (sys.executable, "-m", "llmperf_testing.programs.faulty_script")
+        command = (*program, fault, str(plan.script.step_rank), "--", *plan.script.command)
+        faulty = replace(plan, script=replace(plan.script, command=command))
         return self.once(fault, lambda: self._train(faulty, fault))
 
     def _train(self, plan: Plan, folder: str) -> Trained:

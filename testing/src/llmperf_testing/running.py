@@ -50,7 +50,7 @@ def subject_of(
     case: str | None = None,
     reference: str | None = None,
 ) -> Subject:
-    """The plugin to check; PluginError if there is none of that role and name. What follows `name` is for frameworks."""
+    """The plugin to check; PluginError if there is none of that role and name. Only frameworks use the options."""
     if role == "vendor":
         from llmperf_testing.vendor import VendorSubject
 

@@ -124,7 +124,10 @@ VENDOR = {
 FRAMEWORK = {
     **ANY,
     "requirements-are-met": fault(metadata=(NEWER,), also=("plans-the-default-case",)),
-    "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_build_trainer", "def build_trainer")),
+    "answers-what-its-role-must": fault(
+        ("@hookimpl\ndef llmperf_build_trainer", "def build_trainer"),
+        ("@hookimpl\ndef llmperf_parse_log", "def parse_log"),
+    ),
     "plan-has-its-shape": fault(first("llmperf_plan_workers(spec, probe)", "return {}")),
     "plans-the-default-case": fault(
         first(
@@ -147,8 +150,16 @@ FRAMEWORK = {
     "ranks-that-do-not-divide-are-refused": fault(
         first("llmperf_plan_workers(spec, probe)", "1 // (spec.tuning.devices % 7)")
     ),
+    "odd-lines-are-parsed": fault(first("llmperf_parse_log(line)", "return int(line)")),
     "refusals-are-lines": fault(("abacus has no options", "abacus has\\nno options")),
 }
+
+NEEDS_MORE = {
+    "losses-are-those-of-the-reference",  # a reference
+    "a-script-that-cannot-start-fails-the-run",  # a script
+    "a-killed-script-ends-the-run",
+}
+"""Checks that are skipped for the good framework; a new script framework shows them."""
 
 TRAINING = {
     "run-ends-complete": fault(first("llmperf_build_trainer(plan, device)", "raise OSError('no beads')")),

@@ -1,7 +1,7 @@
 """Runs a rank's script as a run does, and lets it fail: `faulty_script FAULT RANK -- COMMAND...`.
 
-`killed`: the script of that rank is killed once two steps are recorded. `no-folder`: every rank's script gets a run folder
-that does not exist. Other ranks' scripts run undisturbed in this process's place.
+`killed`: the script of that rank is killed once two steps are recorded. `no-folder`: every rank's script gets a run
+folder that does not exist. Other ranks' scripts run undisturbed in this process's place.
 """
 
 from __future__ import annotations
