@@ -118,7 +118,10 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
         except PluginError as error:
             reason = str(error)
     if machine.here:
-        reason += others_that_plan(framework, lambda other: _plans(request, other))
+        reason += others_that_plan(
+            framework,
+            lambda other: installed_problem(machine, "framework", other) is None and _plans(request, other),
+        )
     return load_for(machine.vendor, None), [
         Problem(code="framework_unusable", where="tuning.framework", message=reason)
     ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -113,15 +116,13 @@ def report_argv(python: str, vendor: str | None) -> tuple[str, ...]:
     return (python, "-c", PROGRAM, *([] if vendor is None else [vendor]))
 
 
-def node_reports(
-    launcher: Launcher, nodes: Sequence[Node], python: str, vendor: str | None, limit_seconds: float = LIMIT_SECONDS
-) -> list[NodeReport]:
+def node_reports(launcher: Launcher, nodes: Sequence[Node], python: str, vendor: str | None) -> list[NodeReport]:
     """The report of `python` on each node, brought there by the launcher; UserError with the first that fails."""
     argv = report_argv(python, vendor)
     asked = [
         NodeCommand(node_rank=rank, host=node.host, argv=argv, env=dict(node.env)) for rank, node in enumerate(nodes)
     ]
-    deadline = time.monotonic() + limit_seconds
+    deadline = time.monotonic() + LIMIT_SECONDS
     reports = []
     # one node after the other would take minutes on a cluster: all are started before the first answer is read
     running = [_Asked(launcher, command, python) for command in asked]
@@ -138,8 +139,6 @@ class _Asked:
     """A running program that reports on one node."""
 
     def __init__(self, launcher: Launcher, command: NodeCommand, python: str) -> None:
-        import os
-
         self._where = f"node {command.host}: {python}"
         (local,) = launcher.commands([command])
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
@@ -177,7 +176,8 @@ class _Asked:
     def close(self) -> None:
         """End the program if it still runs."""
         if self._process.poll() is None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._output.close()
         self._errors.close()

@@ -1,0 +1,150 @@
+"""Workers in another Python environment: what planning asks of it, and what it refuses before ranks start."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+import llmperf
+import pytest
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.planning import node_report
+
+SMALL = ["--set", "steps=8", "--set", "warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
+STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def interpreter(folder: Path, script: str, name: str = "python") -> Path:
+    """A stand-in for a Python executable."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def report(**changes) -> dict:
+    """What an environment with the stub plugins reports."""
+    from llmperf_stub.vendor import llmperf_probe
+
+    plugin = {"distribution": "llmperf-stub", "version": "1.0", "problem": None}
+    known = {
+        "llmperf_version": llmperf.__version__,
+        "python_version": "3.12.3",
+        "plugins": [{"role": role, "name": "stub", **plugin} for role in ("vendor", "framework")],
+        "probes": [json_files.builtins(llmperf_probe())],
+        "left_out": [],
+    }
+    return known | changes
+
+
+def reporting(folder: Path, **changes) -> Path:
+    (folder / "report.json").write_text(json.dumps(report(**changes)) + "\n")
+    return interpreter(folder, f"echo a banner; cat {folder / 'report.json'}")
+
+
+def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, capsys):
+    path = reporting(in_folder)
+    assert call(["plan", *STUB, "--python", str(path), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["interpreter"] == {"path": str(path), "version": "3.12.3", "environment": None}
+    assert plan["agent"][0] == sys.executable  # the agent is llmperf's own on this machine
+    assert call(["plan", *STUB, "--python", str(path)]) == 0
+    assert f"{path}, 3.12.3" in capsys.readouterr().out
+
+
+def test_an_environment_is_named_in_the_users_file(stub_site, in_folder, capsys):
+    path = reporting(in_folder)
+    (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "./python"\n[default]\nenvironment = "vendor"\n')
+    (in_folder / "below").mkdir()
+    os.chdir(in_folder / "below")  # found in the folder above
+    for words in (["--python", "vendor"], []):
+        assert call(["plan", *STUB, "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)["plan"]["interpreter"]
+        assert found == {"path": str(path), "version": "3.12.3", "environment": "vendor"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"plugins": []}, "framework 'stub' is not installed; install llmperf-stub there"),
+        ({"llmperf_version": "9.9.9"}, f"has llmperf-core 9.9.9, expected {llmperf.__version__} as here"),
+        ({"probes": []}, "vendor 'stub' sees no device here"),
+    ],
+)
+def test_what_the_environment_lacks_is_refused(stub_site, in_folder, capsys, changes, message):
+    path = reporting(in_folder, **changes)
+    assert call(["run", *STUB, "--python", str(path)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (in_folder / "runs").exists()
+
+
+def test_each_problem_has_a_line(stub_site, in_folder, capsys):
+    plugins = [
+        {"role": "vendor", "name": "stub", "distribution": "llmperf-stub", "version": "1.1", "problem": None},
+        {"role": "framework", "name": "stub", "distribution": "llmperf-stub", "version": "1.0",
+         "problem": "framework 'stub' (llmperf-stub) needs tensors>=2 (not installed)"},
+    ]  # fmt: skip
+    path = reporting(in_folder, plugins=plugins)
+    assert call(["run", *STUB, "--python", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("expected llmperf-stub 1.0 as here, found llmperf-stub 1.1" in line for line in lines) == 1
+    assert sum("needs tensors>=2 (not installed)" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'no such module' >&2; exit 3", "no such module (exit status 3)"),
+        ("exit 0", "no output (exit status 0)"),
+        ("echo '[]'", "Expected `object`, got `array`"),
+        ("sleep 20", "did not report within 0.5 s"),
+    ],
+)
+def test_an_interpreter_that_does_not_report_is_refused_in_one_line(
+    stub_site, in_folder, capsys, monkeypatch, script, message
+):
+    monkeypatch.setattr(node_report, "LIMIT_SECONDS", 0.5 if "sleep" in script else 60.0)
+    path = interpreter(in_folder, script)
+    assert call(["plan", *STUB, "--python", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path}: " in line
+    assert message in line
+
+
+def test_a_real_interpreter_without_llmperf_is_refused(stub_site, in_folder, capsys, monkeypatch):
+    path = interpreter(in_folder, f'exec {sys.executable} -I -S "$@"')
+    assert call(["plan", *STUB, "--python", str(path)]) == 2
+    assert "llmperf-core cannot be imported: No module named 'llmperf'" in capsys.readouterr().err
+
+
+def test_this_interpreter_reports_and_runs(stub_site, in_folder, capsys, monkeypatch):
+    (in_folder / "llmperf.py").write_text("raise SystemExit('imported from the current folder')\n")
+    path = interpreter(in_folder, f'LLMPERF_OTHER=1 exec {sys.executable} "$@"')
+    (in_folder / "llmperf.toml").write_text(f'[environments]\nother = "{path}"\n')
+    assert call(["run", *STUB, "--python", "other", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert (result["status"], result["software"]["worker_environment"]) == ("complete", "other")
+    assert result["software"]["python"] == platform.python_version()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--python", "./none"], "--python: expected a Python executable or the folder of an environment, found no "),
+        (["--python", "vendr"], "unknown environment 'vendr'; did you mean 'vendor'?"),
+    ],
+)
+def test_a_wrong_name_or_path_is_refused(stub_site, in_folder, capsys, words, message):
+    (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "/opt/vendor/bin/python"\n')
+    assert call(["plan", *STUB, *words]) == 2
+    assert message in capsys.readouterr().err
