@@ -78,7 +78,7 @@ def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
     ("words", "said"),
     [
         (["acmee"], "did you mean 'acme'?"),
-        (["acme", "--vendor", "acme"], "--vendor and --set are for frameworks"),
+        (["acme", "--vendor", "acme"], "--vendor, --set, --case and --reference are for frameworks"),
         (["pytorch", "--set", "modle=x"], "did you mean 'model'?"),
         (["pytorch", "--vendor", "acme"], "sees no device here: no driver"),
     ],
