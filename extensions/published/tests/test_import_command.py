@@ -15,20 +15,20 @@ BAICHUAN = FOLDER / "baichuan2_13b_zero_h800.md"
 
 def test_a_document_becomes_a_folder(tmp_path, capsys):
     assert call(["import", str(LORA), "--out", str(tmp_path / "new" / "out")]) == 0
-    told = capsys.readouterr()
-    assert "llama2_7b_lora" in told.out
-    assert told.err == ""
+    message = capsys.readouterr()
+    assert "llama2_7b_lora" in message.out
+    assert message.err == ""
     written = tmp_path / "new" / "out" / "llama2_7b_lora_a100" / "published.json"
     document = json.loads(written.read_text(encoding="utf-8"))
     assert (document["schema"], document["provenance"], len(document["rows"])) == ("llmperf/published/1", "imported", 2)
     assert [path.name for path in written.parent.iterdir()] == ["published.json"]
 
 
-def test_what_is_not_understood_is_told_with_its_line(tmp_path, capsys):
+def test_text_that_is_not_understood_is_listed_with_its_line(tmp_path, capsys):
     assert call(["import", str(BAICHUAN), "--out", str(tmp_path)]) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1
-    assert told[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
+    message = capsys.readouterr().err.splitlines()
+    assert len(message) == 1
+    assert message[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
 
 
 def test_json_for_programs(tmp_path, capsys):
@@ -41,7 +41,7 @@ def test_json_for_programs(tmp_path, capsys):
     assert second["unread"][0]["line"] == 63
 
 
-def test_nothing_is_replaced_unless_told_so(tmp_path, capsys):
+def test_files_are_replaced_only_with_force(tmp_path, capsys):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
     written = tmp_path / "llama2_7b_lora_a100" / "published.json"
     before = written.read_bytes()
@@ -57,16 +57,16 @@ def test_nothing_is_replaced_unless_told_so(tmp_path, capsys):
 
 
 def test_a_readme_has_the_name_of_its_folder(tmp_path):
-    for name in ("one", "the other"):
+    for name in ("first", "the other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_bytes(LORA.read_bytes())
-    sources = [str(tmp_path / name / "README.md") for name in ("one", "the other")]
+    sources = [str(tmp_path / name / "README.md") for name in ("first", "the other")]
     assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one", "the-other"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first", "the-other"]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "No such file"),
         (b"", "found no table"),
@@ -76,7 +76,7 @@ def test_a_readme_has_the_name_of_its_folder(tmp_path):
         (b"\0", "zero byte"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(content, told, tmp_path, capsys):
+def test_bad_input_is_one_line_and_exit_code_2(content, message, tmp_path, capsys):
     source = tmp_path / "bad.md"
     if content is not None:
         source.write_bytes(content)
@@ -84,7 +84,7 @@ def test_bad_input_is_one_line_and_exit_code_2(content, told, tmp_path, capsys):
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
     assert "bad.md" in error
-    assert told in error
+    assert message in error
     assert not (tmp_path / "out").exists()
 
 
@@ -128,9 +128,9 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
     source = tmp_path / "odd.md"
     source.write_text(MEGATRON.read_text(encoding="utf-8") + "\n\n- \x1b[2Jodd\n\n## \x1b]0;title\n", encoding="utf-8")
     assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
-    told = capsys.readouterr()
-    assert "\x1b" not in told.out + told.err
-    assert "expected a known heading" in told.err
+    message = capsys.readouterr()
+    assert "\x1b" not in message.out + message.err
+    assert "expected a known heading" in message.err
 
 
 def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, capsys, example):
@@ -140,12 +140,12 @@ def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, capsys,
     capsys.readouterr()
     for wanted in ("terminal", "csv", "markdown", "json", "html"):
         assert call(["report", str(tmp_path), "--format", wanted]) == 0
-        told = capsys.readouterr().out
-        assert "4017" in told
-        assert example["case"] in told
+        message = capsys.readouterr().out
+        assert "4017" in message
+        assert example["case"] in message
 
 
-def test_an_imported_document_that_was_broken_is_told(tmp_path, capsys):
+def test_a_broken_imported_document_is_reported(tmp_path, capsys):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
     written = tmp_path / "llama2_7b_lora_a100" / "published.json"
     document = json.loads(written.read_text())
@@ -185,5 +185,5 @@ def test_a_readme_at_the_root_of_a_link_has_the_name_it_leads_to(tmp_path):
 def test_a_name_with_control_characters_does_not_reach_the_terminal(tmp_path, capsys):
     for words in (["import", "\x1b[2J\x9b.md", "--out", str(tmp_path)], ["validate", "\x1b[2J.json"], ["\x1b[2J"]):
         assert call(words) == 2
-        told = capsys.readouterr()
-        assert not {"\x1b", "\x9b"} & set(told.out + told.err)
+        message = capsys.readouterr()
+        assert not {"\x1b", "\x9b"} & set(message.out + message.err)

@@ -40,8 +40,8 @@ from llmperf_published.reading.vocabulary import column_meaning, heading_kind, m
     ],
 )
 def test_figures(text, value, printed):
-    found = figure(text)
-    assert (found.value, found.printed, found.text) == (value, printed, text)
+    result = figure(text)
+    assert (result.value, result.printed, result.text) == (value, printed, text)
 
 
 @pytest.mark.parametrize("text", ["", "/", "-", "--", "---", "*", "\\", "N/A", "n.a.", "无", "none", "／", "—", "－"])
@@ -56,13 +56,13 @@ def test_withheld_figures_have_no_value_and_keep_their_text(text):
     "text",
     ["nan", "inf", "fast", "1.2.3", "12 34", "1e999", "9" * 500, "2868 = fast", "1/0 2", "=5=", "1460–1480", ">59%"],
 )
-def test_what_is_no_figure_is_not_taken_for_one(text):
+def test_cells_that_are_no_figure_are_refused(text):
     assert figure(text) is None
 
 
 def test_a_column_may_count_in_thousands():
-    found = figure("2.9", "throughput (k tokens/s)")
-    assert (found.value, found.printed, found.admits(2868)) == (2900, "2.9", True)
+    result = figure("2.9", "throughput (k tokens/s)")
+    assert (result.value, result.printed, result.admits(2868)) == (2900, "2.9", True)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_a_column_may_count_in_thousands():
     ],
 )
 def test_chains_of_equations(chain, multiplied, divided, broken):
-    found = factors(chain)
-    assert (found.multiplied, found.divided, broken_link(chain)) == (multiplied, divided, broken)
+    result = factors(chain)
+    assert (result.multiplied, result.divided, broken_link(chain)) == (multiplied, divided, broken)
 
 
 def test_an_expression_is_kept_and_computed():
-    found = figure("16.67 * 2048 / 8 = 4267 tokens/s")
-    assert (found.expression, found.computed, found.unit) == ("16.67 * 2048 / 8", 4267.52, "tokens/s")
+    result = figure("16.67 * 2048 / 8 = 4267 tokens/s")
+    assert (result.expression, result.computed, result.unit) == ("16.67 * 2048 / 8", 4267.52, "tokens/s")
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ def test_hostile_expressions_have_no_value(text):
     ],
 )
 def test_memory(text, used, total, unit):
-    found = memory(text, "GiB")
-    assert [(one.each.value, one.devices) for one in found.used] == used
-    assert (found.total.value if found.total else None) == total
-    assert found.unit == unit
+    result = memory(text, "GiB")
+    assert [(item.each.value, item.devices) for item in result.used] == used
+    assert (result.total.value if result.total else None) == total
+    assert result.unit == unit
 
 
 @pytest.mark.parametrize(
     "text", ["lots", "32/40960 MiB/40 GB", "32 GB/40960 MiB", "32/40/50", "32/", "-3/40", "32+/40", "1*2*3"]
 )
-def test_what_is_no_memory_is_not_taken_for_it(text):
+def test_cells_that_are_no_memory_are_refused(text):
     assert memory(text, None) is None
 
 
@@ -180,11 +180,11 @@ def test_claims_on_the_global_batch():
     ],
 )
 def test_settings(text, settings):
-    found = assignments(text)
-    assert (found.settings, found.rest) == (settings, [])
+    result = assignments(text)
+    assert (result.settings, result.rest) == (settings, [])
 
 
-def test_what_is_no_setting_is_told():
+def test_text_that_is_no_setting_is_kept():
     assert assignments("GAS=64, see the script").rest == ["see the script"]
     assert assignments("GAS=64, GAS=32").rest == ["GAS=32"]
 
@@ -230,8 +230,8 @@ def test_layouts_of_texts():
     ],
 )
 def test_machines(text, device, nodes, each, memory):
-    found = hardware(text, None)
-    assert (found.device, found.nodes, found.devices_per_node, found.device_memory) == (device, nodes, each, memory)
+    result = hardware(text, None)
+    assert (result.device, result.nodes, result.devices_per_node, result.device_memory) == (device, nodes, each, memory)
 
 
 @pytest.mark.parametrize(
@@ -247,15 +247,15 @@ def test_machines(text, device, nodes, each, memory):
     ],
 )
 def test_names_of_configurations(text, device, memory, grid, degrees):
-    found = configuration_name(text, 1)
-    assert (found.device, found.memory, (found.nodes, found.devices_per_node)) == (device, memory, grid)
-    assert found.degrees == degrees
+    result = configuration_name(text, 1)
+    assert (result.device, result.memory, (result.nodes, result.devices_per_node)) == (device, memory, grid)
+    assert result.degrees == degrees
 
 
 def test_headings_of_many_signs_end():
     """A pattern that backtracks takes ten minutes for these, for which a linear one takes milliseconds."""
-    found = blocks(["# " + "#" * 9900 + "x"] * 2000 + ["## Performance ##"])
-    assert (len(found), found[-1].text) == (2001, "Performance")
+    result = blocks(["# " + "#" * 9900 + "x"] * 2000 + ["## Performance ##"])
+    assert (len(result), result[-1].text) == (2001, "Performance")
 
 
 def test_defaults_of_sentences():
@@ -285,7 +285,7 @@ def test_words_mean_the_same_in_both_languages():
     for chinese, english in pairs.items():
         assert meaning(chinese) == meaning(english) is not None, chinese
     assert heading_kind("H800软件环境") == heading_kind("Software environment") == "software"
-    assert [column_meaning(one) for one in ("tokens/p/s", "mem（actual/total）", "acc(MMLU)", "power")] == [
+    assert [column_meaning(item) for item in ("tokens/p/s", "mem（actual/total）", "acc(MMLU)", "power")] == [
         "throughput", "memory", "evaluation", None]  # fmt: skip
     assert amount("4M tokens").unit == "tokens"
 
@@ -301,8 +301,8 @@ def test_tables_have_the_cells_that_a_markdown_library_finds(rows):
     tokens = markdown_it.MarkdownIt("commonmark").enable("table").parse("\n".join(lines))
     assert tokens[0].type == "table_open"
     inline = [token.content.strip() for token in tokens if token.type == "inline"]
-    (found,) = blocks(lines)
-    assert [cell for _, cells in found.rows for cell in cells] == inline
+    (result,) = blocks(lines)
+    assert [cell for _, cells in result.rows for cell in cells] == inline
 
 
 def test_cells_of_untidy_rows():

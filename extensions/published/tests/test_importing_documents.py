@@ -73,7 +73,7 @@ def same(row, meant, columns):
         else:
             assert figure.value is None if value is None else close(figure, value, digits), name
     if "memory" in columns:
-        used = tuple(one.each.value for one in metrics.memory.used)
+        used = tuple(item.each.value for item in metrics.memory.used)
         assert (*used, *([metrics.memory.total.value] if metrics.memory.total else [])) == (meant.memory or ())
     if "parallel" in columns:
         layout = row.parallelism
@@ -96,7 +96,7 @@ def test_generated_documents_are_read_as_they_were_meant(document):
 
 @given(generated.documents(), st.sampled_from(["en", "zh"]))
 @settings(max_examples=40, deadline=None)
-def test_what_is_shown_is_read_as_the_same(document, language):
+def test_a_markdown_report_is_imported_as_the_same_rows(document, language):
     published = read(document.text)
     again = read(published_markdown(published, language))
     assert [row.cells for table in again.tables for row in table.rows if table.kind == "performance"] == [
@@ -134,7 +134,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_word_of_the_published_documents_stands_in_what_is_made_of_them(seed):
+def test_every_word_of_the_published_documents_is_in_the_imported_one(seed):
     made = json.dumps(json_files.builtins(read(seed)), ensure_ascii=False).replace("\\\\", "").replace('\\"', '"')
     made = made.replace("\\n", " ")
     for word in words(seed):
@@ -207,7 +207,7 @@ def test_a_cell_of_an_edited_document_cannot_leave_its_cell():
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"\xff\xfe", "not UTF-8"),
         (b"a\0b", "zero byte"),
@@ -216,8 +216,8 @@ def test_a_cell_of_an_edited_document_cannot_leave_its_cell():
         (b"x" * (2 * 2**20 + 1), "larger than"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_line(data, told):
-    with pytest.raises(UserError, match=told):
+def test_what_cannot_be_read_is_refused_in_one_line(data, message):
+    with pytest.raises(UserError, match=message):
         import_document(data, "README.md", known())
 
 
@@ -228,7 +228,7 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("line", LONG, ids=[one[:8] for one in LONG])
+@pytest.mark.parametrize("line", LONG, ids=[item[:8] for item in LONG])
 def test_long_lines_take_no_long_time(line):
     """Nothing grows with the square of a line; most take some hundredths of a second."""
     from time import process_time

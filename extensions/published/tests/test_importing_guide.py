@@ -15,7 +15,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "importing.md").read_text(encoding
 
 
 def sessions():
-    """Each command of the guide with what stands below it."""
+    """Each command of the guide with the output below it."""
     (block,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
     for part in block.split("$ llmperf ")[1:]:
         command, _, expected = part.partition("\n")
@@ -29,8 +29,8 @@ def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for words, expected in sessions():
         assert call(words) == 0
-        told = capsys.readouterr()
-        assert (told.out + told.err).splitlines() == expected
+        message = capsys.readouterr()
+        assert (message.out + message.err).splitlines() == expected
     assert call(["report", "imported", "--format", "markdown"]) == 0
     shown = capsys.readouterr().out
     for line in source.splitlines():

@@ -33,19 +33,19 @@ def split(line):
 
 def tables(text):
     """Tables of a Markdown text: lists of cells, the delimiter rows left out."""
-    found, current = [], []
+    result, current = [], []
     for line in [*text.splitlines(), ""]:
         if line.lstrip().startswith("|"):
             if set(line) - set("|:- "):
                 current.append(split(line))
         elif current:
-            found.append(current)
+            result.append(current)
             current = []
-    return found
+    return result
 
 
 def test_nineteen_rows(imported):
-    assert sum(len(one.rows) for one in imported.values()) == 19
+    assert sum(len(item.rows) for item in imported.values()) == 19
     assert len(imported) == 5
 
 
@@ -53,11 +53,11 @@ def test_nineteen_rows(imported):
 def test_tables_come_back_cell_by_cell(path, tmp_path):
     runner = CliRunner()
     assert runner.invoke(cli, ["import", str(path), "--out", str(tmp_path)]).exit_code == 0
-    told = runner.invoke(cli, ["report", str(tmp_path), "--format", "markdown", "--lang", "zh"])
-    assert told.exit_code == 0
+    message = runner.invoke(cli, ["report", str(tmp_path), "--format", "markdown", "--lang", "zh"])
+    assert message.exit_code == 0
     expected = tables(path.read_text(encoding="utf-8"))
     assert expected
-    assert tables(told.stdout) == expected
+    assert tables(message.stdout) == expected
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
@@ -79,16 +79,16 @@ def test_what_is_shipped_is_what_is_imported(path, imported):
 
 
 def test_what_is_shipped_is_valid_and_all_there_is():
-    found = found_published(SHIPPED)
-    assert [path.parent.name for path, _ in found] == NAMES
-    told = CliRunner().invoke(cli, ["validate", str(SHIPPED), "--format", "json"])
-    assert told.exit_code in (0, 1)  # findings may be deserved; what cannot be read may not
-    assert not [one for file in json.loads(told.stdout) for one in file["findings"] if one["code"] < "LP100"]
+    result = found_published(SHIPPED)
+    assert [path.parent.name for path, _ in result] == NAMES
+    message = CliRunner().invoke(cli, ["validate", str(SHIPPED), "--format", "json"])
+    assert message.exit_code in (0, 1)  # findings may be deserved; what cannot be read may not
+    assert not [item for file in json.loads(message.stdout) for item in file["findings"] if item["code"] < "LP100"]
 
 
 def test_only_a_table_of_remarks_is_not_understood(imported):
-    told = {name: [(one.line, one.reason) for one in published.unread] for name, published in imported.items()}
-    assert [(name, *one) for name, lines in told.items() for one in lines] == [
+    message = {name: [(item.line, item.reason) for item in published.unread] for name, published in imported.items()}
+    assert [(name, *item) for name, lines in message.items() for item in lines] == [
         ("baichuan2_13b_zero_h800", 63, "expected a table of general metrics or of results; its cells are kept")
     ]
 
@@ -119,8 +119,8 @@ CONTRACTS = {
 @pytest.mark.parametrize(("name", "changed"), CONTRACTS.items())
 def test_changed_contracts_make_variants(name, changed, imported):
     rows = imported[name].rows
-    assert [{one.path: one.value for one in row.fix_hp if one.contract} for row in rows] == changed
-    assert [row.variant for row in rows] == [bool(one) for one in changed]
+    assert [{item.path: item.value for item in row.fix_hp if item.contract} for row in rows] == changed
+    assert [row.variant for row in rows] == [bool(item) for item in changed]
 
 
 FIGURES = {
@@ -133,8 +133,8 @@ FIGURES = {
 
 @pytest.mark.parametrize(("name", "figures"), FIGURES.items())
 def test_figures(name, figures, imported):
-    found = [row.metrics for row in imported[name].rows]
-    assert [(one.tokens_per_second_per_device.value, one.loss.value, one.mfu.value) for one in found] == figures
+    result = [row.metrics for row in imported[name].rows]
+    assert [(item.tokens_per_second_per_device.value, item.loss.value, item.mfu.value) for item in result] == figures
 
 
 def test_the_paddle_table(imported):
@@ -153,13 +153,13 @@ def test_the_paddle_table(imported):
 
 def test_environments_and_what_is_odd_in_them(imported):
     first = imported["llama2_7b_megatron_deepspeed_a100"]
-    assert [one.heading for one in first.sections if one.kind == "software"] == ["H800软件环境"]
+    assert [item.heading for item in first.sections if item.kind == "software"] == ["H800软件环境"]
     assert first.entry("accelerator", "hardware").text == "NVIDIA_A100-SXM4-40GB"
     assert first.formula.numerator == ("micro_batch", "gradient_accumulation", "data_parallel")
     assert first.formula.denominator == ("tensor_parallel", "pipeline_parallel")
-    assert [one.text for one in imported["llama2_7b_lora_a100"].datasets] == ["openwebtext", "samsum_dataset"]
-    assert {one.device for one in imported["llama2_7b_zero_r300"].configuration_names} == {"A100"}
-    assert [one.vendor for one in imported.values()] == ["nvidia", "nvidia", "nvidia", "nvidia", "kunlunxin"]
+    assert [item.text for item in imported["llama2_7b_lora_a100"].datasets] == ["openwebtext", "samsum_dataset"]
+    assert {item.device for item in imported["llama2_7b_zero_r300"].configuration_names} == {"A100"}
+    assert [item.vendor for item in imported.values()] == ["nvidia", "nvidia", "nvidia", "nvidia", "kunlunxin"]
     assert imported["llama2_7b_zero_r300"].entry("precision").text == "fp16"
 
 

@@ -38,11 +38,11 @@ def read():
 
 def values(document, name="mfu"):
     figures = (getattr(row.metrics, name) for row in document.rows)
-    return [None if one is None else one.value for one in figures]
+    return [None if item is None else item.value for item in figures]
 
 
-def found(document, *codes):
-    return [one.code for one in published_findings(document) if one.code in codes]
+def result(document, *codes):
+    return [item.code for item in published_findings(document) if item.code in codes]
 
 
 @pytest.mark.parametrize("header", ["MFU", "HFU"])
@@ -64,25 +64,25 @@ def test_shares_without_a_unit_are_read_by_their_whole_column(read, header, cell
     document = read(header, *cells)
     assert values(document, header.lower()) == expected
     unclear = [number for number, value in enumerate(expected) if value is None and cells[number] != "/"]
-    assert [one.text for one in document.unread] == [cells[number] for number in unclear]
-    assert "LP313" not in found(document, "LP313")
+    assert [item.text for item in document.unread] == [cells[number] for number in unclear]
+    assert "LP313" not in result(document, "LP313")
 
 
 def test_how_a_column_was_read_is_told(read):
-    assert found(read("MFU", "42.57", "40.4"), "LP217") == ["LP217"]
+    assert result(read("MFU", "42.57", "40.4"), "LP217") == ["LP217"]
     for header, cells in (("MFU (%)", ("42.57", "40.4")), ("MFU", ("42.57%", "40.4%")), ("MFU", ("0.42", "0.4"))):
-        assert found(read(header, *cells), "LP217") == []
+        assert result(read(header, *cells), "LP217") == []
     document = read("MFU", "42.57", "40.4")
     assert document.tables[1].columns[2].unit == "percent"
 
 
 def test_a_column_without_a_unit_is_checked_as_percent(read):
-    assert found(read("MFU", "40.4", "27.3"), "LP311", "LP313") == ["LP311"]
-    assert found(read("HFU", "140.4", "57.3"), "LP313") == ["LP313"]
+    assert result(read("MFU", "40.4", "27.3"), "LP311", "LP313") == ["LP311"]
+    assert result(read("HFU", "140.4", "57.3"), "LP313") == ["LP313"]
 
 
 @pytest.mark.parametrize(
-    ("header", "cell", "told"),
+    ("header", "cell", "message"),
     [
         ("tokens/p/s", "12.5 samples/s", "expected tokens a second under 'tokens/p/s', found samples/s"),
         ("tokens/p/s", "650 ms", "expected tokens a second under 'tokens/p/s', found ms"),
@@ -98,12 +98,12 @@ def test_a_column_without_a_unit_is_checked_as_percent(read):
         ("MFU", "312 TFLOPS", "expected percent under 'MFU', found TFLOPS"),
     ],
 )
-def test_a_cell_with_another_unit_than_its_column_is_not_read(header, cell, told):
+def test_a_cell_with_another_unit_than_its_column_is_not_read(header, cell, message):
     text = HEAD + f"| configuration | mem | {header} |\n| --- | --- | --- |\n| A100 (1x8) | 32/80 | {cell} |\n"
     document = import_document(text.encode(), "README.md", Known.of(library()))
     metrics = document.rows[0].metrics
     assert (metrics.tokens_per_second_per_device, metrics.loss, metrics.mfu, metrics.other) == (None, None, None, {})
-    assert [(one.line, one.text, one.reason) for one in document.unread] == [(13, cell, told)]
+    assert [(item.line, item.text, item.reason) for item in document.unread] == [(13, cell, message)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_unit_that_fits_is_read(header, cell, each, whole):
     text = HEAD + f"| configuration | mem | {header} |\n| --- | --- | --- |\n| A100 (1x8) | 32/80 | {cell} |\n"
     metrics = import_document(text.encode(), "README.md", Known.of(library())).rows[0].metrics
     figures = (metrics.tokens_per_second_per_device, metrics.tokens_per_second)
-    assert tuple(one and one.value for one in figures) == (each, whole)
+    assert tuple(item and item.value for item in figures) == (each, whole)
 
 
 def test_samples_a_second_are_no_tokens_whatever_the_general_table_says():
@@ -150,6 +150,6 @@ def test_english_columns_of_accelerators(read):
     text += "|---|---|---|---|---|---|---|---|\n| 7b | 8 | h100_80gb | 42.57 | 56.2 | 2 | 9000 | bf16 |\n"
     document = import_document(text.encode(), "README.md", Known.of(library()))
     row, where = document.rows[0], document.rows[0].hardware
-    assert [one.text for one in document.unread] == ["Results on NVIDIA"]
+    assert [item.text for item in document.unread] == ["Results on NVIDIA"]
     assert (where.device, where.device_memory, where.devices) == ("h100", 80, 8)
     assert (row.metrics.mfu.value, row.metrics.hfu.value, row.batch.gradient_accumulation) == (0.4257, 0.562, 2)

@@ -41,7 +41,7 @@ def read():
 
 
 def codes(document):
-    return {one.code for one in published_findings(document)}
+    return {item.code for item in published_findings(document)}
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_row_of_another_vendor_that_names_no_device_is_not_on_that_of_the_envi
 
 
 def test_a_device_that_is_not_read_is_listed(read):
-    told = [one.text for one in read(configuration="Vendor X (1x8)").unread]
-    assert told == ["Vendor X (1x8)"]
+    message = [item.text for item in read(configuration="Vendor X (1x8)").unread]
+    assert message == ["Vendor X (1x8)"]
     assert read(configuration=r"\* (1x8)").unread == ()
 
 
@@ -100,8 +100,8 @@ def test_the_vendor_is_that_of_title_accelerator_or_rows(read, changes, vendor):
 def test_one_label_for_machine_and_accelerator(read):
     document = read(accelerator="机器、加速卡型号: NVIDIA_A100-SXM4-40GB")
     assert document.rows[0].hardware.device_model == "NVIDIA_A100-SXM4-40GB"
-    told = [one.message for one in published_findings(document) if one.code == "LP614"]
-    assert not [message for message in told if "the accelerator" in message]
+    message = [item.message for item in published_findings(document) if item.code == "LP614"]
+    assert not [message for message in message if "the accelerator" in message]
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_sentence_sets_no_degree(read, strategy, tensor, sharding):
     document = read(strategy=strategy, cell="—")
     layout = document.rows[0].parallelism
     assert (layout.tensor_parallel, layout.sharding_degree) == (tensor, sharding)
-    told = [one.text for one in document.unread if "a sentence sets nothing" in one.reason]
-    assert told == [strategy] * (tensor is None)
+    message = [item.text for item in document.unread if "a sentence sets nothing" in item.reason]
+    assert message == [strategy] * (tensor is None)
 
 
 def test_settings_joined_by_a_plus_are_two(read):
@@ -138,10 +138,10 @@ def test_what_only_the_name_of_a_configuration_says_is_not_held_against_the_row(
     assert "LP114" in codes(other)
 
 
-@pytest.mark.parametrize(("name", "found"), [("config_A100x1x16", False), ("config_A100x1x8", True)])
-def test_cards_of_two_dies_may_have_a_rank_on_each(read, name, found):
+@pytest.mark.parametrize(("name", "result"), [("config_A100x1x16", False), ("config_A100x1x8", True)])
+def test_cards_of_two_dies_may_have_a_rank_on_each(read, name, result):
     document = read(cell="TP2PP2DP4", strategy=f"Details: see {name}")
-    assert ("LP111" in codes(document)) is found
+    assert ("LP111" in codes(document)) is result
 
 
 def test_the_command_lists_what_stays_unknown(tmp_path, capsys):

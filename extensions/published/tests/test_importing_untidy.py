@@ -29,7 +29,7 @@ def table(*rows):
 
 def only_row(read, **cells):
     document = read(HEAD + table(cells))
-    return document.rows[0], [one.reason for one in document.unread]
+    return document.rows[0], [item.reason for item in document.unread]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_machines(text, device, nodes, each, read):
     assert (where.device, where.nodes, where.devices_per_node) == (device, nodes, each)
 
 
-def test_ranges_and_failures_are_told_and_kept(read):
+def test_ranges_and_failures_are_listed_and_kept(read):
     row, reasons = only_row(read, MFU="25.4%-50.6%", mem="OOM")
     assert (row.metrics.mfu, row.metrics.memory) == (None, None)
     assert reasons == ["expected an amount of memory under 'mem'", "expected a number under 'MFU'"]
@@ -134,7 +134,7 @@ def test_remarks_among_labels_and_packages_without_one(read):
     document = read(text)
     assert document.unread == ()
     assert document.entry("dependencies", "software").text == "sentencepiece==0.2.0"
-    assert [one.text for one in document.notes] == ["注：另一个版本会不同", "值得注意的是，此版本尚未实现重叠"]
+    assert [item.text for item in document.notes] == ["注：另一个版本会不同", "值得注意的是，此版本尚未实现重叠"]
 
 
 @pytest.mark.parametrize("before", ["在本case中，", "In this case, ", ""])
@@ -187,11 +187,11 @@ def columns(read, **cells):
     batch = "* 输入批尺寸\n  1. MPE, default is 4096\n  2. LBS, default is 2\n  3. GAS, default is 4\n"
     delimiter = "|---" * (len(cells) + 3) + "|"
     document = read(HEAD + batch + "\n".join(["* 性能指标", "", head, delimiter, row]))
-    return document.rows[0], [one.reason for one in document.unread]
+    return document.rows[0], [item.reason for item in document.unread]
 
 
 @pytest.mark.parametrize(
-    ("header", "cell", "field", "value", "told"),
+    ("header", "cell", "field", "value", "message"),
     [
         ("seq_len", "8k", "seq_len", 8192, 0), ("seq_len", "4K", "seq_len", 4096, 0),
         ("seq_len", "2048 tokens", "seq_len", 2048, 0), ("seq_len", "long", "seq_len", None, 1),
@@ -201,17 +201,17 @@ def columns(read, **cells):
         ("ZeRO stage", "auto", "seq_len", 4096, 1), ("recompute", "maybe", "seq_len", 4096, 1),
     ],
 )  # fmt: skip
-def test_columns_of_settings(header, cell, field, value, told, read):
+def test_columns_of_settings(header, cell, field, value, message, read):
     row, reasons = columns(read, **{header: cell})
-    assert (getattr(row.batch, field), len(reasons)) == (value, told)
+    assert (getattr(row.batch, field), len(reasons)) == (value, message)
 
 
 @pytest.mark.parametrize(
     ("text", "claim"), [("4096", (4096, None)), ("1024 = 4M tokens", (1024, 4e6)), ("4M tokens", (None, 4e6))]
 )
 def test_a_column_of_global_batches_is_a_claim(text, claim, read):
-    (found,) = columns(read, GBS=text)[0].claims
-    assert tuple(one and one.value for one in (found.global_batch, found.tokens)) == claim
+    (result,) = columns(read, GBS=text)[0].claims
+    assert tuple(item and item.value for item in (result.global_batch, result.tokens)) == claim
 
 
 def test_a_column_of_sharding_stages_is_read(read):
@@ -219,7 +219,7 @@ def test_a_column_of_sharding_stages_is_read(read):
 
 
 @pytest.mark.parametrize(
-    ("cells", "machine", "told"),
+    ("cells", "machine", "message"),
     [
         ({"配置": "X1", "Nodes": "2", "GPUs per node": "8"}, (2, 8, None), 0),
         ({"配置": "X1", "Nodes": "1", "GPUs": "8"}, (1, 8, 8), 0),
@@ -231,12 +231,12 @@ def test_a_column_of_sharding_stages_is_read(read):
         ({"config": "config_X1x2x8"}, (None, None, None), 0),
     ],
 )
-def test_machines_by_columns(cells, machine, told, read):
-    rows = ["| " + " | ".join([*one, last]) + " |" for one, last in ((cells, "token/p/s"), (cells.values(), "100"))]
+def test_machines_by_columns(cells, machine, message, read):
+    rows = ["| " + " | ".join([*item, last]) + " |" for item, last in ((cells, "token/p/s"), (cells.values(), "100"))]
     document = read(HEAD + "\n".join(["* 性能指标", "", rows[0], "|---" * (len(cells) + 1) + "|", rows[1]]))
     where = document.rows[0].hardware
     assert (where.nodes, where.devices_per_node, where.devices) == machine
-    assert len([one for one in document.unread if "(1x8)" not in one.reason]) == told
+    assert len([item for item in document.unread if "(1x8)" not in item.reason]) == message
 
 
 def test_peak_memory_is_of_how_much(read):
@@ -249,7 +249,7 @@ def test_peak_memory_is_of_how_much(read):
     assert reasons == []
 
 
-def test_a_second_column_of_a_meaning_is_told(read):
+def test_a_second_column_of_a_meaning_is_listed(read):
     row, reasons = columns(read, **{"MFU": "50%", "MFU (%)": "60"})
     assert row.metrics.mfu.value == 0.5
     assert reasons == ["expected one column of mfu; this one is not read as that"]
