@@ -1,6 +1,7 @@
 """llmperf: how fast does an accelerator train large language models?
 
-What plugins may import is here and in `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`.
+Plugins may import what is here and in `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`, and vendors
+`llmperf.vendorkit`.
 Nothing heavy is imported: each name below is fetched when it is first used.
 """
 
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.encoders import open_encoder as open_encoder
     from llmperf.validation.reading import printable as printable
-    from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
-    from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
-    from llmperf.vendorkit.peaks import PeakTable as PeakTable
-    from llmperf.vendorkit.tool import tool_output as tool_output
-    from llmperf.vendorkit.visibility import of_one_model as of_one_model
-    from llmperf.vendorkit.visibility import visible_devices as visible_devices
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -53,16 +48,10 @@ _HOMES = {
     "parallelism_problems": "llmperf.accounting.layout",
     "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.schedule",
-    "AcceleratorDevice": "llmperf.vendorkit.accelerator",
-    "visible_devices": "llmperf.vendorkit.visibility",
-    "of_one_model": "llmperf.vendorkit.visibility",
-    "PeakEntry": "llmperf.vendorkit.peaks",
-    "PeakTable": "llmperf.vendorkit.peaks",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
-    "tool_output": "llmperf.vendorkit.tool",
     "data_parallel_of": "llmperf.accounting.layout",
     "Library": "llmperf.cases.library",
     "library": "llmperf.cases.library",

@@ -214,10 +214,11 @@ def llmperf_observers() -> Iterable[Observer]:
 
 @hookspec(firstresult=True)
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Called in the controller's sampler, about once a second while the run goes: must be cheap and must not raise.
+    """Called in the controller's sampler, about once a second during a run: must be cheap.
 
-    The vendor owns it. One sample for each index, of the whole device; what is not known is None. An error does not end
-    the run: it is noted in the result, and five in a row end the readings.
+    The vendor owns it. One sample for each index; a figure that the tool does not show for that very device is None.
+    Raise OSError, with one line, only if a device was lost: the result notes it, and after five in a row the readings
+    end, but not the run.
 
     >>> @llmperf.hookimpl
     ... def llmperf_query_memory(devices):

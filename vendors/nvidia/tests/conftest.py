@@ -64,7 +64,7 @@ class Machines:
         patch.setattr(pynvml, "CDLL", {SONAME: ctypes.CDLL(str(self.library))}.__getitem__)
         patch.setattr(pynvml, "nvmlLib", None)
         patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-        patch.setattr(sampler, "_open", [])
+        patch.setattr(sampler, "_library", [])
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setenv("PATH", str(self.library.parent))
 
@@ -104,11 +104,11 @@ def old_nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def machines(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     """Machines to play, with a driver of today."""
     yield Machines(nvml_library, tmp_path, monkeypatch)
-    sampler._open.clear()
+    sampler._library.clear()
 
 
 @pytest.fixture
 def old_machines(old_nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     """Machines with an older driver."""
     yield Machines(old_nvml_library, tmp_path, monkeypatch)
-    sampler._open.clear()
+    sampler._library.clear()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from llmperf import PeakEntry
 from llmperf.plugins.loading import load_for
 from llmperf.types import PeakFlops
-from llmperf_nvidia import catalogue
+from llmperf.vendorkit import PeakEntry
+from llmperf_nvidia import probe as catalogue
 
 ENTRIES = catalogue.table().entries
 SPARSE = (

@@ -28,7 +28,7 @@ def test_devices_lists_what_is_there_and_what_is_left_out(machines: Any) -> None
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("nvidia ")]
     assert row.split()[1:4] == ["0", "NVIDIA", "A100-SXM4-40GB"]
     assert "nvidia: GPU 1 is left out: GPU is lost (reset it or reboot)" in done.stdout
-    assert "nvidia: GPUs left out: 2 (Tesla V100-PCIE-16GB)" in done.stdout
+    assert "nvidia: devices left out: 2 (Tesla V100-PCIE-16GB)" in done.stdout
 
 
 def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:

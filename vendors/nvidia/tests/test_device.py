@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from llmperf.plugins.loading import load_for
@@ -22,6 +23,8 @@ def no_gpu() -> str | None:
     return None if torch.cuda.is_available() else "torch sees no CUDA device"
 
 
+PLAN = SimpleNamespace(needs=SimpleNamespace(runtime="torch"))
+"""The part of a plan that binding a device needs."""
 REASON = no_gpu()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason=f"no NVIDIA GPU: {REASON}")]
 
@@ -29,7 +32,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason=f"n
 def test_events_and_synchronise() -> None:
     import torch
 
-    with load_for("nvidia", None).ask("llmperf_setup_device", plan=None, local_rank=0) as device:
+    with load_for("nvidia", None).ask("llmperf_setup_device", plan=PLAN, local_rank=0) as device:
         square = torch.rand(8192, 8192, device=device.places["torch"])
         device.synchronize()
         first = device.event()
@@ -47,7 +50,7 @@ def test_events_and_synchronise() -> None:
 def test_peak_memory_rises_and_begins_anew() -> None:
     import torch
 
-    with load_for("nvidia", None).ask("llmperf_setup_device", plan=None, local_rank=0) as device:
+    with load_for("nvidia", None).ask("llmperf_setup_device", plan=PLAN, local_rank=0) as device:
         device.reset_peak_memory()
         before = device.peak_memory_bytes()
         block = torch.empty(2**28, dtype=torch.uint8, device=device.places["torch"])

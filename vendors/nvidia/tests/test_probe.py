@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.types import DeviceInfo
-from llmperf_nvidia import probe as probing
+from llmperf.vendorkit import visible_devices
 
 
 def probe() -> Any:
@@ -135,7 +135,7 @@ DEVICES = tuple(
     [(None, [0, 1, 2, 3]), ("2,0", [2, 0]), ("GPU-1,3", [1, 3]), ("", []), ("1,-1,2", [1]), ("0,9,1", [0])],
 )
 def test_visible_devices_keep_cuda_rules(allowed: str | None, indices: list[int]) -> None:
-    assert [one.index for one in probing.visible(DEVICES, allowed)] == indices
+    assert [one.index for one in visible_devices(DEVICES, allowed, uuid_prefix="GPU-")] == indices
 
 
 def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from llmperf.types import DeviceInfo
-from llmperf_nvidia import builds, runtimes
-from llmperf_nvidia.builds import Build
+from llmperf_nvidia import runtimes
+from llmperf_nvidia.runtimes import Build
 
 TORCH = """
 __version__ = '{version}'
@@ -52,7 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         torch: tuple[str, str | None] | None = None, paddle: tuple[str, str] | None = None, flags: str = ""
     ) -> None:
         site(tmp_path, torch, paddle, flags.encode())
-        monkeypatch.setattr(builds, "_folder", lambda name: tmp_path / name if (tmp_path / name).is_dir() else None)
+        monkeypatch.setattr(runtimes, "_folder", lambda name: tmp_path / name if (tmp_path / name).is_dir() else None)
 
     return play
 
@@ -104,7 +104,7 @@ def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path
     (line,) = [line for line in done.stderr.splitlines() if "tuning.framework" in line]
     assert line.strip() == (
         "tuning.framework: paddle: paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of"
-        " paddlepaddle-gpu with CUDA 13, in an environment of its own without paddlepaddle"
+        " paddlepaddle-gpu with CUDA 13, in an environment of its own without paddlepaddle [runtime_unusable]"
     )
     assert not (tmp_path / "runs").exists()
 
@@ -188,6 +188,6 @@ def test_code_runs_on_later_minor_versions_and_ptx_on_all_later_ones(built: str,
 @pytest.mark.slow
 def test_the_installed_torch_is_read_as_it_tells_itself() -> None:
     torch = pytest.importorskip("torch")
-    (build,) = [one for one in builds.installed_builds() if one.runtime == "torch"]
+    (build,) = [one for one in runtimes.installed_builds() if one.runtime == "torch"]
     assert (build.version, build.cuda) == (torch.__version__, torch.version.cuda)
     assert " ".join(build.architectures) == (torch._C._cuda_getArchFlags() or "")

@@ -11,7 +11,7 @@ import pytest
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder.reader import read_records
-from llmperf_nvidia import throttle
+from llmperf_nvidia import nvml
 
 
 def sample(*devices: int) -> Any:
@@ -62,13 +62,13 @@ def test_older_drivers_call_the_reasons_otherwise(old_machines: Any) -> None:
     ],
 )
 def test_reasons_in_words(mask: int, reasons: tuple[str, ...]) -> None:
-    assert throttle.in_words(mask) == reasons
+    assert nvml.reasons_of(mask) == reasons
 
 
 def test_the_bits_are_those_of_nvml() -> None:
     import pynvml
 
-    assert pynvml.nvmlClocksEventReasonGpuIdle == throttle.IDLE
+    assert pynvml.nvmlClocksEventReasonGpuIdle == nvml.IDLE
     words = {
         pynvml.nvmlClocksEventReasonSwPowerCap: "power limit",
         pynvml.nvmlClocksEventReasonHwSlowdown: "hardware slowdown",
@@ -78,7 +78,7 @@ def test_the_bits_are_those_of_nvml() -> None:
         pynvml.nvmlClocksEventReasonApplicationsClocksSetting: "clock setting",
         pynvml.nvmlClocksThrottleReasonBoardLimit: "power limit",
     }
-    assert {bit: throttle.in_words(bit) for bit in words} == {bit: (word,) for bit, word in words.items()}
+    assert {bit: nvml.reasons_of(bit) for bit in words} == {bit: (word,) for bit, word in words.items()}
 
 
 def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines: Any, tmp_path: Path) -> None:

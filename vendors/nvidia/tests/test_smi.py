@@ -36,7 +36,7 @@ esac
 def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python cannot load NVML."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(sampler, "_open", [])
+    monkeypatch.setattr(sampler, "_library", [])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmperf.errors import PluginError
 from llmperf.vendorkit import AcceleratorDevice
 
@@ -17,11 +19,8 @@ def npu_device(local_rank: int) -> AcceleratorDevice:
         import torch_npu  # noqa: F401
     except (ImportError, OSError) as error:
         raise PluginError(f"torch_npu, through which torch uses NPUs, cannot be imported: {error}") from None
-    torch.npu.set_device(local_rank)
+    npu: Any = torch.npu  # type: ignore[attr-defined]  # added by torch_npu
+    npu.set_device(local_rank)
     return AcceleratorDevice(
-        torch.npu,
-        local_rank,
-        collective_backend="hccl",
-        places={"torch": f"npu:{local_rank}"},
-        make_event=torch.npu.Event,
+        npu, local_rank, collective_backend="hccl", places={"torch": f"npu:{local_rank}"}, make_event=npu.Event
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def _row(above: Sequence[str], below: Sequence[str]) -> Row:
     return Row(cells, shown)
 
 
-def _reading(cells: dict[str, object]) -> Reading:
+def _reading(cells: Mapping[str, object]) -> Reading:
     reading = Reading.from_cells(cells, limits=LIMITS)
     if "health" not in reading.details:
         raise Misfit("no health")

@@ -1,13 +1,15 @@
-"""NVML as `nvidia-ml-py` gives it: opened, asked, its errors in words."""
+"""NVML through `nvidia-ml-py`: opening it, asking it, its errors and its throttle reasons in words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from llmperf.types import ThrottleReason
+
 T = TypeVar("T")
 
-MENDS = {
+REMEDIES = {
     "LIBRARY_NOT_FOUND": "install the NVIDIA driver",
     "DRIVER_NOT_LOADED": "load its kernel module: modprobe nvidia",
     "NO_PERMISSION": "give this user access to /dev/nvidia*",
@@ -19,7 +21,7 @@ MENDS = {
 
 
 def open_library() -> Any:
-    """NVML, initialised; whoever opens it ends it with `nvmlShutdown`. OSError, one line, where it cannot be used."""
+    """NVML, initialised; the caller ends it with `nvmlShutdown`. OSError, one line, where it cannot be used."""
     try:
         import pynvml  # type: ignore[import-untyped]
     except ImportError as error:
@@ -32,17 +34,17 @@ def open_library() -> Any:
 
 
 def in_words(library: Any, error: Any) -> str:
-    """What an NVML error says and what would mend it, on one line."""
-    mends = {getattr(library, f"NVML_ERROR_{name}"): mend for name, mend in MENDS.items()}
-    said = " ".join(str(error).split()).removesuffix(".")
-    mend = mends.get(error.value)
-    return f"{said} ({mend})" if mend else said
+    """An NVML error and its remedy, on one line."""
+    remedies = {getattr(library, f"NVML_ERROR_{name}"): remedy for name, remedy in REMEDIES.items()}
+    message = " ".join(str(error).split()).removesuffix(".")
+    remedy = remedies.get(error.value)
+    return f"{message} ({remedy})" if remedy else message
 
 
 def ask(library: Any, reading: Callable[[], T]) -> T | None:
-    """A reading; None where this GPU, this driver or this user's rights do not have it.
+    """A reading; None if this GPU or driver does not have it, or this user may not read it.
 
-    Raises NVML's error where the GPU itself is gone.
+    Raises NVML's error if the GPU itself is lost.
     """
     try:
         return reading()
@@ -50,10 +52,41 @@ def ask(library: Any, reading: Callable[[], T]) -> T | None:
         if gone(library, error):
             raise
         return None
-    except (AttributeError, UnicodeDecodeError):  # an older nvidia-ml-py, a name that is none
+    except (AttributeError, UnicodeDecodeError):  # an older nvidia-ml-py, a name that is no UTF-8
         return None
 
 
 def gone(library: Any, error: Any) -> bool:
-    """Whether an error says that a GPU no longer answers."""
+    """Whether an error means that a GPU no longer answers."""
     return error.value in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
+
+
+IDLE = 0x1
+"""Being idle is no throttling."""
+REASONS: tuple[tuple[int, ThrottleReason], ...] = (
+    (0x2, "clock setting"),  # application clocks
+    (0x4, "power limit"),
+    (0x8, "hardware slowdown"),
+    (0x10, "clock setting"),  # in a group that clocks as one
+    (0x20, "heat"),  # by software
+    (0x40, "heat"),  # by hardware
+    (0x80, "power brake"),
+    (0x100, "clock setting"),  # for a display
+    (0x200, "power limit"),  # of the board
+)
+"""`nvmlClocksEventReason*` of nvml.h, and one that only their older name has; any other bit is `other`."""
+
+
+def reasons_of(mask: int) -> tuple[ThrottleReason, ...]:
+    """The reasons in a mask, each once; empty when the GPU runs freely or idles."""
+    reasons: list[ThrottleReason] = [reason for bit, reason in REASONS if mask & bit]
+    known = IDLE | sum(bit for bit, _ in REASONS)
+    return tuple(dict.fromkeys([*reasons, "other"] if mask & ~known else reasons))
+
+
+def throttle_reasons(library: Any, handle: Any) -> tuple[ThrottleReason, ...] | None:
+    """Why a GPU's clocks are held down now, which NVML calls throttle reasons before driver 535; None if not shown."""
+    mask = ask(library, lambda: library.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    if mask is None:
+        mask = ask(library, lambda: library.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return None if mask is None else reasons_of(mask)

@@ -1,4 +1,4 @@
-"""What llmperf asks of a vendor, answered for NVIDIA GPUs."""
+"""Hook implementations for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
-    """Tuning overlays: what the published cases need on GPUs with less or more memory than they were made for."""
+    """Tuning overlays for the published cases on GPUs with less or more memory than they were made for."""
     return [Path(__file__).parent / "data"]
 
 
@@ -48,7 +48,7 @@ def llmperf_probe() -> Probe:
 @hookimpl
 def llmperf_catalogue() -> Iterable[Probe]:
     """Every GPU of the peak table."""
-    from llmperf_nvidia.catalogue import offers_of, table
+    from llmperf_nvidia.probe import offers_of, table
 
     return table().catalogue(offers_of)
 
@@ -56,25 +56,22 @@ def llmperf_catalogue() -> Iterable[Probe]:
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     """The datasheet's dense figure for exactly this GPU; None for one that is not in the table."""
-    from llmperf_nvidia.catalogue import table
+    from llmperf_nvidia.probe import table
 
     return table().peak_flops(device_model, dtype)
 
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """CUDA shows the ranks the planned GPUs, numbered as NVML does, by bus; its own default puts the fastest first.
+    """Which GPUs the ranks see, in which order, and how torch's allocator grows."""
+    from llmperf_nvidia.probe import worker_env
 
-    torch's allocator has segments that grow, unless the user has set it otherwise.
-    """
-    from llmperf_nvidia.environment import allocator_settings, visible_devices
-
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **allocator_settings(plan), **visible_devices(plan)}
+    return worker_env(plan)
 
 
 @hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Memory, utilisation, power, temperature, energy and throttling of each whole GPU."""
+    """Memory, utilisation, power, temperature, energy and throttling of each GPU; OSError if one is lost."""
     from llmperf_nvidia.sampler import samples
 
     return samples(devices)
@@ -82,11 +79,9 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to the GPU of its number among those that are visible, through the framework's own runtime."""
-    if plan is not None and plan.needs is not None and plan.needs.runtime == "paddle":
-        from llmperf_nvidia.paddle_device import paddle_device
+    """Bind this rank to the GPU of its number among the visible ones, through the framework's own runtime."""
+    from llmperf_nvidia import device
 
-        return paddle_device(local_rank)
-    from llmperf_nvidia.device import cuda_device
-
-    return cuda_device(local_rank)
+    if plan.needs is not None and plan.needs.runtime == "paddle":
+        return device.paddle_device(local_rank)
+    return device.torch_device(local_rank)

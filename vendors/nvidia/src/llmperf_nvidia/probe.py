@@ -1,111 +1,145 @@
-"""The GPUs of this node that a run can use; never through torch."""
+"""The GPUs that a run can use, what they can be asked for, and the variables of the ranks; never through torch."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llmperf.types import DeviceInfo, Probe
+from llmperf.types import DeviceInfo, Offers, Precision, Probe
+from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
 
-from llmperf_nvidia.catalogue import offers
-from llmperf_nvidia.inventory import Seen, through_nvml, through_smi
+from llmperf_nvidia.inventory import installed_gpus
 from llmperf_nvidia.runtimes import runtime_problems
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+TENSOR_CORES: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+"""Precisions from compute capability 8.0 on."""
+BEFORE_AMPERE: tuple[Precision, ...] = ("fp32", "fp16")
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+"""Read by every torch, and before `PYTORCH_ALLOC_CONF` where that is read too (torch 2.15: CUDAAllocatorConfig.h)."""
+SETTINGS = "expandable_segments:True"
+
+
+@cache
+def table() -> PeakTable:
+    """Every GPU whose figures are known."""
+    return PeakTable.read(Path(__file__).parent / "data" / "peaks.toml", vendor="nvidia")
+
+
+def offers_of(entry: PeakEntry) -> Offers:
+    """What a GPU of the table can be asked for."""
+    return offers(entry.details["compute_capability"])
+
+
+def offers(compute_capability: str | None) -> Offers:
+    """What a GPU of a compute capability can be asked for; fp32 alone if that is unknown."""
+    version = tuple(map(int, compute_capability.split("."))) if compute_capability else (0, 0)
+    precisions = TENSOR_CORES if version >= (8, 0) else BEFORE_AMPERE if version >= (7, 0) else ("fp32",)
+    return Offers(
+        precisions=precisions,
+        runtimes=("torch", "paddle"),
+        collective_backend="nccl",
+        features=("flash_attention",) if version >= (8, 0) else (),
+    )
 
 
 def probe() -> Probe:
     """The whole GPUs of one model that answer and that `CUDA_VISIBLE_DEVICES` allows.
 
-    `problems` has a line for each that is left out, or one that says why there is none.
+    `problems` has a line for each GPU that is left out, or says why there is none.
     """
+    allowed = os.environ.get(VISIBLE)
     try:
-        seen = _seen()
-        allowed = visible(seen.devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    except (OSError, ValueError) as error:
-        return _none((str(error),))
-    whole = [one for one in allowed if one.details.get("mig") != "on"]
-    devices = tuple(one for one in whole if one.model == whole[0].model)
-    problems = (*seen.problems, *map(_sliced, set_aside(allowed, whole)), *_other_models(whole, devices))
+        gpus = installed_gpus()
+    except OSError as error:
+        return _no_gpu((str(error),))
+    for entry in (allowed or "").split(","):
+        if entry.strip().startswith("MIG"):
+            message = f"{VISIBLE}={allowed}: expected whole GPUs, found the MIG slice {entry.strip()}"
+            return _no_gpu((message,))
+    visible = visible_devices(gpus.devices, allowed, uuid_prefix="GPU-")
+    whole = [_with_capability(device) for device in visible if device.details.get("mig") != "on"]
+    sliced = [
+        f"GPU {device.index} is left out: it is in MIG mode, and slices are not measured (turn it off: nvidia-smi -i"
+        f" {device.index} -mig 0)"
+        for device in visible
+        if device.details.get("mig") == "on"
+    ]
+    devices, others = of_one_model(whole, VISIBLE)
+    problems = (*gpus.problems, *sliced, *others)
     if not devices:
-        hidden = () if problems else ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
-        return _none((*problems, *hidden))
+        return _no_gpu(problems or (f"the NVIDIA driver shows no GPU, or {VISIBLE} hides all of them",))
     return Probe(
         vendor="nvidia",
         devices=devices,
         offers=replace(
             offers(devices[0].details.get("compute_capability")),
-            runtime_problems=runtime_problems(devices[0], seen.driver),
+            runtime_problems=runtime_problems(devices[0], gpus.driver),
         ),
-        driver=seen.driver,
+        driver=gpus.driver,
         interconnect=interconnect(devices),
         problems=problems,
     )
 
 
-def _seen() -> Seen:
-    try:
-        return through_nvml()
-    except OSError as error:
-        try:
-            return through_smi()
-        except OSError as second:
-            raise OSError(f"no NVIDIA driver answers: {error}; {second}") from None
-
-
-def visible(devices: tuple[DeviceInfo, ...], allowed: str | None) -> tuple[DeviceInfo, ...]:
-    """The devices that `CUDA_VISIBLE_DEVICES` allows, in its order; all of them if it is not set.
-
-    As CUDA does, an entry that names no device ends the list. Raises ValueError for MIG entries, which are
-    not supported.
-    """
-    if allowed is None:
-        return devices
-    chosen = []
-    for entry in map(str.strip, allowed.split(",")):
-        if entry.startswith("MIG"):
-            raise ValueError(f"CUDA_VISIBLE_DEVICES={allowed}: expected whole GPUs, found the MIG slice {entry}")
-        named = [one for one in devices if entry in (str(one.index), one.uuid) or _abbreviates(entry, one)]
-        if len(named) != 1:
-            break
-        chosen += named
-    return tuple(chosen)
-
-
-def _abbreviates(entry: str, device: DeviceInfo) -> bool:
-    return entry.startswith("GPU-") and device.uuid is not None and device.uuid.startswith(entry)
-
-
-def set_aside(all_of_them: Sequence[DeviceInfo], kept: Sequence[DeviceInfo]) -> list[DeviceInfo]:
-    """Those that are not kept."""
-    indices = {one.index for one in kept}
-    return [one for one in all_of_them if one.index not in indices]
-
-
-def _sliced(device: DeviceInfo) -> str:
-    mend = f"nvidia-smi -i {device.index} -mig 0"
-    return f"GPU {device.index} is left out: it is in MIG mode, and slices are not measured (turn it off: {mend})"
-
-
-def _other_models(whole: Sequence[DeviceInfo], kept: Sequence[DeviceInfo]) -> list[str]:
-    """One line for those of other models than the first: a run measures one model."""
-    others = set_aside(whole, kept)
-    if not others:
-        return []
-    named = ", ".join(f"{one.index} ({one.model})" for one in others)
-    chosen = ",".join(str(one.index) for one in others if one.model == others[0].model)
-    reason = f"a run measures GPUs of one model, and the first is {kept[0].model}"
-    return [f"GPUs left out: {named}: {reason}; choose others with CUDA_VISIBLE_DEVICES={chosen}"]
+def _with_capability(device: DeviceInfo) -> DeviceInfo:
+    """The device with the table's compute capability, for drivers whose tool does not show it."""
+    entry = table().find(device.model)
+    if entry is None or "compute_capability" in device.details or "compute_capability" not in entry.details:
+        return device
+    capability = {"compute_capability": entry.details["compute_capability"]}
+    return replace(device, details={**device.details, **capability})
 
 
 def interconnect(devices: Sequence[DeviceInfo]) -> str | None:
-    """What the GPUs talk over: NVLink if all have links that are up, else PCIe; None where unknown."""
-    links = [int(one.details.get("nvlinks", 0)) for one in devices]
+    """NVLink if all GPUs have links that are up, else PCIe; None where unknown."""
+    links = [int(device.details.get("nvlinks", 0)) for device in devices]
     if all(links):
         each = str(links[0]) if len(set(links)) == 1 else f"{min(links)} to {max(links)}"
         return f"NVLink, {each} links each"
-    buses = {one.details.get("pcie") for one in devices}
+    buses = {device.details.get("pcie") for device in devices}
     return f"PCIe {buses.pop()}" if len(buses) == 1 and None not in buses else None
 
 
-def _none(problems: tuple[str, ...]) -> Probe:
+def _no_gpu(problems: tuple[str, ...]) -> Probe:
     return Probe(vendor="nvidia", devices=(), offers=offers(None), problems=problems)
+
+
+def worker_env(plan: Plan) -> dict[str, str]:
+    """The variables of the ranks: which GPUs they see, numbered as NVML does, and how torch takes memory from them.
+
+    CUDA's own order puts the fastest GPU first, NVML's follows the bus.
+    """
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **_allocator_settings(plan), **_visible_gpus(plan)}
+
+
+def _allocator_settings(plan: Plan) -> Mapping[str, str]:
+    """Growing segments for torch's allocator, so that a run near the limit does not fail for fragmentation.
+
+    Empty if torch does not run, or if the user has settings, which the ranks inherit.
+    """
+    users = {ALLOCATOR, "PYTORCH_ALLOC_CONF"} & set(os.environ)
+    if users or plan.needs is None or plan.needs.runtime != "torch":
+        return {}
+    return {ALLOCATOR: SETTINGS}
+
+
+def _visible_gpus(plan: Plan) -> Mapping[str, str]:
+    """`CUDA_VISIBLE_DEVICES` where the planned GPUs are not simply the first ones; else empty.
+
+    Ranks take the visible GPUs by their place in that list. On one node, GPUs are named by UUID, which stays right if a
+    GPU goes missing; on several nodes, whose UUIDs differ, by number.
+    """
+    used = plan.probe.devices[: plan.layout.devices_per_node]
+    if plan.probe.simulated or [device.index for device in used] == list(range(len(used))):
+        return {}
+    by_uuid = plan.layout.nodes == 1
+    names = [device.uuid if by_uuid and device.uuid is not None else str(device.index) for device in used]
+    return {VISIBLE: ",".join(names)}

@@ -1,16 +1,20 @@
-"""Why an installed torch or Paddle cannot use the GPUs: its CUDA, their driver, their compute capability."""
+"""Why an installed torch or Paddle cannot use the GPUs: its CUDA, their driver, their compute capability.
+
+The installed libraries' files are read; they are never imported.
+"""
 
 from __future__ import annotations
 
+import mmap
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from llmperf.types import DeviceInfo
-
-from llmperf_nvidia.builds import Build, installed_builds
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,16 +24,99 @@ else:
 TABLE = Path(__file__).parent / "data" / "cuda_drivers.toml"
 PACKAGES = {"torch": "torch", "paddle": "paddlepaddle-gpu"}
 ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]{1,2})([0-9])")
+MAX_BYTES = 2**16
+"""Of a version file."""
+TORCH_VERSION = re.compile(r"^__version__ *= *'([^'\n]{1,60})'", re.MULTILINE)
+TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*= *(?:'([^'\n]{1,20})'|None) *$", re.MULTILINE)
+PADDLE_VERSION = re.compile(r"^full_version *= *'([^'\n]{1,60})'", re.MULTILINE)
+PADDLE_CUDA = re.compile(r"^cuda_version *= *'([^'\n]{1,20})'", re.MULTILINE)
+ARCHITECTURES = re.compile(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){1,40}")
+"""The text behind `torch.cuda.get_arch_list()` in torch's library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One installed tensor library."""
+
+    runtime: str
+    """`torch` or `paddle`."""
+    version: str
+    """By its own account."""
+    cuda: str | None
+    """The CUDA version that it was built for; None for a build without CUDA."""
+    architectures: tuple[str, ...] = ()
+    """Such as `sm_80`; empty if unknown."""
+
+    @property
+    def label(self) -> str:
+        """Name and version."""
+        return f"{self.runtime} {self.version}"
+
+
+def installed_builds() -> list[Build]:
+    """torch and Paddle, if they are in this environment and their version files can be read."""
+    return [build for build in (_torch(), _paddle()) if build is not None]
+
+
+def _torch() -> Build | None:
+    folder = _folder("torch")
+    text = None if folder is None else _text(folder / "version.py")
+    if folder is None or text is None:
+        return None
+    version, cuda = TORCH_VERSION.search(text), TORCH_CUDA.search(text)
+    if version is None or cuda is None:
+        return None
+    library = folder / "lib" / "libtorch_python.so"
+    return Build(runtime="torch", version=version[1], cuda=cuda[1], architectures=_architectures(library))
+
+
+def _paddle() -> Build | None:
+    folder = _folder("paddle")
+    text = None if folder is None else _text(folder / "version" / "__init__.py")
+    if text is None:
+        return None
+    version, cuda = PADDLE_VERSION.search(text), PADDLE_CUDA.search(text)
+    if version is None or cuda is None:
+        return None
+    return Build(runtime="paddle", version=version[1], cuda=None if cuda[1] == "False" else cuda[1])
+
+
+def _folder(package: str) -> Path | None:
+    """Where an installed top-level package is, without importing it; None if it is not installed."""
+    spec = find_spec(package)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return None
+
+
+def _architectures(library: Path) -> tuple[str, ...]:
+    """The first list of architectures in a library; empty where there is none, as in a build for CPUs."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            place = content.find(b"sm_")
+            while place >= 0:
+                if match := ARCHITECTURES.match(content, place):
+                    return tuple(match[0].decode().split())
+                place = content.find(b"sm_", place + 1)
+    except (OSError, ValueError):  # not there, empty
+        pass
+    return ()
 
 
 def runtime_problems(device: DeviceInfo, driver: str | None) -> Mapping[str, str]:
-    """One line for each runtime that is installed here and cannot use the device; what cannot be told is no problem."""
-    told = {build.runtime: problem(build, device, driver) for build in installed_builds()}
-    return {runtime: line for runtime, line in told.items() if line is not None}
+    """One line for each installed runtime that cannot use the device; what cannot be determined is no problem."""
+    problems = {build.runtime: problem(build, device, driver) for build in installed_builds()}
+    return {runtime: line for runtime, line in problems.items() if line is not None}
 
 
 def problem(build: Build, device: DeviceInfo, driver: str | None) -> str | None:
-    """Why a build cannot use a device under a driver, and what mends it."""
+    """Why a build cannot use a device with a driver, and the remedy; None if nothing speaks against it."""
     if build.cuda is None:
         package = PACKAGES[build.runtime]
         message = f"{build.label} is built without CUDA and computes on the CPU only; install a build of {package} with"
@@ -55,7 +142,7 @@ def _capability_problem(build: Build, device: DeviceInfo) -> str | None:
     capability = device.details.get("compute_capability")
     if capability is None or not build.architectures or runs_on(build.architectures, capability):
         return None
-    known = [_number(found) for one in build.architectures if (found := ARCHITECTURE.match(one))]
+    known = [_version(match) for name in build.architectures if (match := ARCHITECTURE.match(name))]
     age = "an older" if tuple(map(int, capability.split("."))) < min(known) else "a newer"
     return (
         f"{build.label} has no code for {device.model}, compute capability {capability}: it is built for"
@@ -70,25 +157,25 @@ def runs_on(architectures: Sequence[str], capability: str) -> bool:
     C++ Programming Guide, "Binary compatibility" and "PTX compatibility".
     """
     major, minor = map(int, capability.split("."))
-    for one in architectures:
-        if (found := ARCHITECTURE.fullmatch(one)) is None:  # such as sm_90a, for that GPU alone
+    for name in architectures:
+        if (match := ARCHITECTURE.fullmatch(name)) is None:  # such as sm_90a, for that GPU alone
             continue
-        kind, built = found[1], _number(found)
+        kind, built = match[1], _version(match)
         same = built[0] == major and built[1] <= minor
         if same or (kind == "compute" and built <= (major, minor)):
             return True
     return False
 
 
-def _number(found: re.Match[str]) -> tuple[int, int]:
-    """Of an architecture: major and minor version."""
-    return int(found[2]), int(found[3])
+def _version(architecture: re.Match[str]) -> tuple[int, int]:
+    """Major and minor version."""
+    return int(architecture[2]), int(architecture[3])
 
 
 def newest_cuda(device: DeviceInfo, driver: str | None) -> int | None:
-    """The newest major version of CUDA that the driver runs: as it says itself, else by its branch; None if unknown."""
-    if (told := _major(device.details.get("cuda"))) is not None:
-        return told
+    """The newest major version of CUDA that the driver runs, by its own account or its branch; None if unknown."""
+    if (newest := _major(device.details.get("cuda"))) is not None:
+        return newest
     branch = _major(driver)
     if branch is None:
         return None
@@ -97,12 +184,12 @@ def newest_cuda(device: DeviceInfo, driver: str | None) -> int | None:
 
 @cache
 def least_drivers() -> Mapping[int, int]:
-    """The least driver branch by major version of CUDA."""
+    """The oldest driver branch for each major version of CUDA."""
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))["cuda"]
     return {row["major"]: row["driver"] for row in rows}
 
 
 def _major(version: str | None) -> int | None:
     """The first number of a version."""
-    found = re.match(r"[0-9]{1,4}", version or "")
-    return None if found is None else int(found[0])
+    number = re.match(r"[0-9]{1,4}", version or "")
+    return None if number is None else int(number[0])

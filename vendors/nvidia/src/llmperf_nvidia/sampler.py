@@ -1,42 +1,41 @@
-"""Readings of whole GPUs while a run goes; what the driver does not show is None."""
+"""Readings of GPUs during a run; what the driver does not show is None."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llmperf.types import DeviceSample
+from llmperf.vendorkit import samples_by_index
 
-from llmperf_nvidia import nvml, smi, throttle
+from llmperf_nvidia import nvml, smi
 
 FIELDS = ("index", "memory.used", "memory.total", "utilization.gpu", "power.draw", "temperature.gpu")
 REASONS = "clocks_throttle_reasons.active"
 """Newer drivers call it `clocks_event_reasons.active` and still know this name."""
 
-_open: list[Any] = []
-"""NVML, once it is initialised; kept open between readings."""
+_library: list[Any] = []
+"""NVML once it is initialised; kept open between readings."""
 
 
 def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """One reading of each device by its NVML index. OSError, one line, if a GPU is gone."""
-    library = _library()
-    if library is None:
-        return _from_smi(devices)
-    return tuple(_from_nvml(library, index) for index in devices)
+    """One reading of each GPU by its NVML index, through NVML or `nvidia-smi`.
 
-
-def _library() -> Any | None:
-    if not _open:
+    OSError, one line, if a GPU is lost: the result notes it.
+    """
+    if not _library:
         try:
-            _open.append(nvml.open_library())
-        except OSError:  # no driver, or one that only its own tool can talk to
-            return None
-    return _open[0]
+            _library.append(nvml.open_library())
+        except OSError:  # no driver, or only its tool is usable
+            return _from_smi(devices)
+    return samples_by_index(devices, [_from_nvml(_library[0], index) for index in devices])
 
 
 def _from_nvml(library: Any, index: int) -> DeviceSample:
     try:
         handle = nvml.ask(library, lambda: library.nvmlDeviceGetHandleByIndex(index))
-        return _unknown(index) if handle is None else _reading(library, index, handle)
+        if handle is None:
+            return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None)
+        return _reading(library, index, handle)
     except library.NVMLError as error:
         raise OSError(f"GPU {index}: {nvml.in_words(library, error)}") from None
 
@@ -54,38 +53,32 @@ def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
         power_watts=None if milliwatts is None else milliwatts / 1000,
         temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
         energy_joules=None if millijoules is None else millijoules / 1000,
-        throttle_reasons=throttle.throttle_reasons(library, handle),
+        throttle_reasons=nvml.throttle_reasons(library, handle),
         process_ids=nvml.ask(library, lambda: _process_ids(library, handle)),
     )
 
 
 def _process_ids(library: Any, handle: Any) -> tuple[int, ...]:
-    """Processes that hold a context for computing on it, by their ids on the host."""
-    return tuple(sorted(int(one.pid) for one in library.nvmlDeviceGetComputeRunningProcesses(handle)))
+    """Processes with a compute context on the GPU, by their ids on the host."""
+    return tuple(sorted(int(process.pid) for process in library.nvmlDeviceGetComputeRunningProcesses(handle)))
 
 
 def _from_smi(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     try:
-        rows = {row["index"]: row for row in smi.query(FIELDS, [REASONS])}
+        rows = smi.query(FIELDS, [REASONS])
     except OSError:
-        rows = {}
-    return tuple(_from_row(index, rows.get(str(index))) for index in devices)
+        rows = []
+    return samples_by_index(devices, map(_from_row, rows))
 
 
-def _from_row(index: int, row: smi.Row | None) -> DeviceSample:
-    if row is None:
-        return _unknown(index)
+def _from_row(row: smi.Row) -> DeviceSample:
     mask = smi.mask(row[REASONS])
     return DeviceSample(
-        index=index,
+        index=int(row["index"] or 0),
         memory_used_bytes=smi.mebibytes(row["memory.used"]),
         memory_total_bytes=smi.mebibytes(row["memory.total"]),
         utilisation_percent=smi.number(row["utilization.gpu"]),
         power_watts=smi.number(row["power.draw"]),
         temperature_celsius=smi.number(row["temperature.gpu"]),
-        throttle_reasons=None if mask is None else throttle.in_words(mask),
+        throttle_reasons=None if mask is None else nvml.reasons_of(mask),
     )
-
-
-def _unknown(index: int) -> DeviceSample:
-    return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None)

@@ -1,13 +1,13 @@
-"""Readings through the `nvidia-smi` command, for machines where NVML cannot be loaded from Python."""
+"""The `nvidia-smi` command, for machines where NVML cannot be loaded from Python."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-import llmperf
+from llmperf.vendorkit import tool_output
 
-TIMEOUT_SECONDS = 20
+SECONDS = 20
 NO_SUCH_FIELD = "not a valid field"
 NOT_SHOWN = ("", "N/A", "ERR!", "Not Supported", "Unknown Error")
 SHOWN_OF_A_ROW = 240
@@ -23,7 +23,7 @@ SHAPES = {
     "pcie.link.gen.max": WHOLE,
     "pcie.link.width.max": WHOLE,
 }
-"""What a field looks like where it is shown; any text for the others."""
+"""Pattern of a field that is shown; other fields hold any text."""
 
 Row = dict[str, str | None]
 
@@ -31,8 +31,8 @@ Row = dict[str, str | None]
 def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
     """One row for each GPU, in NVML's order; a field that is not shown is None.
 
-    `index` is among the fields. `newer` ones are left out, all of them, where the driver's tool does not know one.
-    OSError if there is no answer, or a row in it does not fit.
+    `fields` include `index`. All of `newer` are None if the tool does not know one of them. OSError, one line, if there
+    is no answer or a row does not fit.
     """
     try:
         return _query([*fields, *newer])
@@ -44,7 +44,7 @@ def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
 
 def _query(fields: Sequence[str]) -> list[Row]:
     command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    lines = [line for line in llmperf.tool_output(command, seconds=TIMEOUT_SECONDS).splitlines() if line.strip()]
+    lines = [line for line in tool_output(command, seconds=SECONDS).splitlines() if line.strip()]
     if not lines:
         raise OSError("nvidia-smi: expected one row for each GPU, found an empty output")
     rows: dict[str, Row] = {}
@@ -58,7 +58,7 @@ def _query(fields: Sequence[str]) -> list[Row]:
 
 
 def _row(fields: Sequence[str], line: str) -> Row:
-    """One line's fields by name; OSError that shows it where they do not fit."""
+    """One line's fields by name; OSError that shows the line if they do not fit."""
     texts = line.split(",")
     if len(texts) != len(fields):
         raise _misfit(line, f"expected {len(fields)} fields, found {len(texts)}")
@@ -79,7 +79,7 @@ def _known(text: str) -> str | None:
 
 
 def number(text: str | None) -> float | None:
-    """A field as a number; None where it is unknown or no number."""
+    """A field as a number; None if it is unknown or no number."""
     return None if text is None or not NUMBER.fullmatch(text) else float(text)
 
 
