@@ -1,0 +1,65 @@
+"""docs/extending.md is executed: its package is installed beside the core alone, and its commands run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "docs" / "extending.md").read_text()
+UV = os.environ.get("UV") or shutil.which("uv")
+FILES = dict(re.findall(r"`([\w./-]+)`:\n\n```\w+\n(.*?)```", GUIDE, re.DOTALL))
+COMMANDS = [line for line in re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)[-1].splitlines() if line]
+
+
+@pytest.fixture(scope="module")
+def forge(tmp_path_factory):
+    """A function that runs a command line in an environment with `llmperf-core` and the guide's package only."""
+    folder = tmp_path_factory.mktemp("forge")
+    for name, text in FILES.items():
+        path = folder / "package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "package" / "src" / "llmperf_forge" / "__init__.py").touch()
+    hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden} | {"COLUMNS": "200"}
+
+    def call(*argv: str | Path) -> str:
+        words = [str(word) for word in argv]
+        done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    python = folder / "env" / "bin" / "python"
+    call(UV, "venv", "-q", "--python", sys.executable, folder / "env")
+    call(UV, "pip", "install", "-q", "--python", python, ROOT / "core", ROOT / "schemas", folder / "package")
+    return folder, lambda line: call(folder / "env" / "bin" / "llmperf", *line.split()[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(UV is None, reason="needs uv, which makes the environment")
+def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_and_a_command(forge):
+    folder, llmperf = forge
+    printed = {line.split()[1]: llmperf(line) for line in COMMANDS if "--explain" not in line}
+    (explain,) = [line for line in COMMANDS if "--explain" in line]
+    assert "Drivers before 2.0" in llmperf(explain)
+    assert {"forge", "anvil", "forge-tools"} <= set(printed["plugins"].split())
+    assert printed["forge-info"] == "Forge F1: 1e+12 FLOP/s, Forge F1 datasheet, page 2\n"
+    assert "forge-info  Show what is known about the Forge F1." in re.sub(" +", "  ", llmperf("llmperf --help"))
+    (run,) = (folder / "runs").iterdir()
+    result = json.loads((run / "result.json").read_text())
+    assert (result["status"], result["metrics"]["measured_steps"]) == ("complete", 25)
+    assert "FORGE1" in {finding["code"] for finding in result["findings"]}
+    assert json.loads((run / "plan.json").read_text())["launcher"] == "sessions"
+    assert len((run / "steps.jsonl").read_text().splitlines()) == 30
+    assert "FORGE1" in printed["validate"]
+    assert re.fullmatch(r"llama_mini: [\d.]+ token/p/s\n", printed["report"])
+    assert not list((folder / "env").glob("lib/*/site-packages/torch"))
