@@ -22,8 +22,8 @@ from llmperf.results.build import build_result
 from llmperf.types import Plan
 
 ROOT = Path(__file__).parents[1]
-GUIDE = ROOT / "docs" / "vendors.md"
-"""Its commands follow from one another: tests/test_vendor_guide.py."""
+GUIDES = (ROOT / "docs" / "vendors.md", ROOT / "docs" / "extending.md")
+"""Their commands need the packages that they build: tests/test_vendor_guide.py and tests/test_extending.py."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
@@ -34,7 +34,7 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 def commands() -> list[list[str]]:
     """Every llmperf command of the documents' shell blocks, once."""
-    documents = [path for path in DOCUMENTS if path != GUIDE]
+    documents = [path for path in DOCUMENTS if path not in GUIDES]
     blocks = [block for path in documents for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL)]
     found = {" ".join(match.split()) for block in blocks for match in COMMAND.findall(block)}
     return [shlex.split(command)[1:] for command in sorted(found)]
