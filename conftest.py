@@ -29,6 +29,7 @@ from llmperf.types import (
     FlopsPerToken,
     Layout,
     Model,
+    Needs,
     Node,
     Optimizer,
     PeakFlops,
@@ -39,6 +40,7 @@ from llmperf.types import (
     RunSpec,
     StepRecord,
     Tuning,
+    WorkerPlan,
 )
 
 settings.register_profile("untimed", deadline=None)
@@ -113,7 +115,6 @@ def _stub_plan(
         vendor="stub",
         probe=llmperf_probe(),
         device_share=1 / ranks,
-        layout=Layout(nodes=1, devices_per_node=ranks, tensor_parallel=1, pipeline_parallel=1, data_parallel=ranks),
         batch=Batch(
             micro_batch=2,
             gradient_accumulation=1,
@@ -129,13 +130,16 @@ def _stub_plan(
             per_token=(FlopsPerToken(convention="nominal", flops=6000.0, formula="6 x 1000"),),
         ),
         peak=peak,
-        needs=None,
         launcher="local",
         nodes=(Node(host="localhost", address="127.0.0.1"),),
-        agent=agent_argv(),
-        rank_env={"STUB_RANK": "{rank} of {world_size}"},
+        worker=WorkerPlan(
+            layout=Layout(nodes=1, devices_per_node=ranks, tensor_parallel=1, pipeline_parallel=1, data_parallel=ranks),
+            needs=Needs(precision="fp32", runtime="torch"),
+            agent=agent_argv(),
+            rank_env={"STUB_RANK": "{rank} of {world_size}"},
+            files={"stub.json": "{}"},
+        ),
         env=env or {},
-        files={"stub.json": "{}"},
         stall_seconds=stall_seconds,
         startup_seconds=startup_seconds,
         plugins=(

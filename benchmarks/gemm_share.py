@@ -27,12 +27,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", default="default")
     options = parser.parse_args()
-    sketch = planned(options.case, None, [])
-    plan = sketch.plan
+    planned_run = planned(options.case, None, [])
+    plan = planned_run.plan
     assert plan is not None
     before = gemm_peak(plan.spec.contract.precision)
     with tempfile.TemporaryDirectory() as scratch:
-        figure = under_llmperf(sketch, Path(scratch) / "run")
+        figure = under_llmperf(planned_run, Path(scratch) / "run")
     after = gemm_peak(plan.spec.contract.precision)
     peak = max(before, after)  # other work on the machine can only make it look lower
     total = figure * plan.layout.world_size

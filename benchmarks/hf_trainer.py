@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.planning.draft import Draft
+from llmperf.planning.states import Planned
 from llmperf.types import Plan
 from overhead import under_llmperf
 from ranks import planned, report, run_ranks, tokens_per_second_per_device
@@ -28,12 +28,12 @@ def under_trainer(plan: Plan, folder: Path) -> float:
     return tokens_per_second_per_device(plan, max(rank["seconds"] for rank in ranks))
 
 
-def measure(way: str, sketch: Draft, folder: Path) -> float:
+def measure(way: str, run: Planned, folder: Path) -> float:
     """token/p/s of one run in one of the `WAYS`."""
-    plan = sketch.plan
+    plan = run.plan
     assert plan is not None
     if way == "llmperf":
-        return under_llmperf(sketch, folder)
+        return under_llmperf(run, folder)
     if way == "same variables":
         return under_trainer(plan, folder)
     return under_trainer(replace(plan, env={name: plan.env[name] for name in BY_HAND if name in plan.env}), folder)
@@ -46,12 +46,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--set", dest="settings", action="append", default=["steps=65"])
     options = parser.parse_args()
-    sketch = planned(options.case, "zero", options.settings)
+    run = planned(options.case, "zero", options.settings)
     rounds = []
     with tempfile.TemporaryDirectory() as scratch:
         for turn in range(options.rounds):
             order = WAYS[turn % 3 :] + WAYS[: turn % 3]
-            figures = {way: measure(way, sketch, Path(scratch) / f"{turn}-{way.replace(' ', '-')}") for way in order}
+            figures = {way: measure(way, run, Path(scratch) / f"{turn}-{way.replace(' ', '-')}") for way in order}
             rounds.append(figures)
             print(", ".join(f"{way} {figures[way]:.1f}" for way in WAYS), "token/p/s", flush=True)
     for way in WAYS[1:]:

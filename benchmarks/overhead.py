@@ -14,34 +14,31 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.planning.draft import Draft
+from llmperf.planning.states import Planned
 from llmperf.running.launched import run_plan
 from ranks import planned, report, run_ranks
 
 
-def loop_ratios(sketch: Draft, pairs: int, folder: Path) -> list[float]:
+def loop_ratios(planned_run: Planned, pairs: int, folder: Path) -> list[float]:
     """For each pair of stretches, how much faster the bare one was not: its seconds / ours, by the slowest rank."""
-    assert sketch.plan is not None
-    ranks = run_ranks("overhead_rank.py", sketch.plan, folder, str(pairs))
+    ranks = run_ranks("overhead_rank.py", planned_run.plan, folder, str(pairs))
     stretches = zip(*(one["seconds"] for one in ranks), strict=True)
     slowest = [[max(seconds) for seconds in zip(*stretch, strict=True)] for stretch in stretches]
     return [bare / ours for ours, bare in slowest]
 
 
-def under_llmperf(sketch: Draft, folder: Path) -> float:
+def under_llmperf(planned_run: Planned, folder: Path) -> float:
     """token/p/s of one whole run."""
-    assert sketch.plan is not None
-    assert sketch.plugins is not None
-    result = run_plan(replace(sketch.plan, run_id=folder.name), folder, sketch.plugins)
+    result = run_plan(replace(planned_run.plan, run_id=folder.name), folder, planned_run.plugins)
     figure = result.metrics.tokens_per_second_per_device
     assert figure is not None, result.failure
     return figure
 
 
-def controller_share(sketch: Draft, folder: Path) -> float:
+def controller_share(planned_run: Planned, folder: Path) -> float:
     """CPU time of the controller / CPU time of the agent and its ranks, over a whole run."""
     own, ranks = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    under_llmperf(sketch, folder)
+    under_llmperf(planned_run, folder)
     after, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - own.ru_utime - own.ru_stime
     return spent / (ended.ru_utime + ended.ru_stime - ranks.ru_utime - ranks.ru_stime)
@@ -54,10 +51,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--set", dest="settings", action="append", default=[])
     options = parser.parse_args()
-    sketch = planned(options.case, options.framework, options.settings)
+    planned_run = planned(options.case, options.framework, options.settings)
     with tempfile.TemporaryDirectory() as scratch:
-        ratios = loop_ratios(sketch, options.pairs, Path(scratch) / "pairs")
-        share = controller_share(sketch, Path(scratch) / "run")
+        ratios = loop_ratios(planned_run, options.pairs, Path(scratch) / "pairs")
+        share = controller_share(planned_run, Path(scratch) / "run")
     report(f"overhead, {options.framework}: llmperf's loop / bare loop", ratios, ">= 0.99")
     print(f"controller: {100 * share:.2f} % of the CPU time of the ranks, start-up included")
 

@@ -14,27 +14,26 @@ from typing import Any
 from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import free_port
-from llmperf.planning.build import draft
-from llmperf.planning.draft import Draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
-from llmperf.running.measure import refuse_problems
+from llmperf.planning.states import Planned
+from llmperf.running.measure import startable
 from llmperf.types import Plan
 
 HERE = Path(__file__).parent
 
 
-def planned(case: str, framework: str | None, settings: Sequence[str]) -> Draft:
+def planned(case: str, framework: str | None, settings: Sequence[str]) -> Planned:
     """A draft that can run here."""
-    sketch = draft(Request(case=case, framework=framework, settings=tuple(settings)))
-    refuse_problems(sketch)
-    return sketch
+    sketch = plan_run(Request(case=case, framework=framework, settings=tuple(settings)))
+    return startable(sketch)
 
 
 def run_ranks(script: str, plan: Plan, folder: Path, *words: str) -> list[dict[str, Any]]:
     """Start `benchmarks/<script>` once a rank, with the plan's variables; the JSON each prints last, in rank order."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
     save(folder / "plan.json", plan)
-    for name, text in plan.files.items():
+    for name, text in plan.worker.files.items():
         (folder / "files" / name).write_text(text)
     port = free_port()
     processes = [

@@ -106,7 +106,7 @@ def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runt
     install("llmperf-beads", "beads", ACCELERATOR)
     with subject_of("framework", "pytorch") as subject:
         assert subject.draft.machine.vendor == "cpu"
-        assert subject.draft.problems == []
+        assert subject.draft.problems == ()
     with subject_of("framework", "pytorch", vendor="beads") as subject:
         assert subject.draft.machine.vendor == "beads"
 

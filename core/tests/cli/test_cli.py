@@ -134,7 +134,7 @@ def test_a_machine_elsewhere_is_planned_from_the_catalogue(capsys):
     assert document["problems"] == []
     assert document["runnable"] is False
     plan = document["plan"]
-    assert plan["layout"]["data_parallel"] == 8
+    assert plan["worker"]["layout"]["data_parallel"] == 8
     assert plan["peak"]["flops_per_second"] == 312e12
     assert plan["batch"]["tokens_per_step"] == 8 * 4096
     assert plan["probe"]["simulated"] is True

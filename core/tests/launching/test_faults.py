@@ -304,7 +304,10 @@ def test_a_second_interrupt_does_not_wait_for_ranks_that_will_not_end(start, stu
 
 
 def test_an_agent_that_fails(start, stub_plan):
-    plan = replace(stub_plan(), agent=(sys.executable, "-c", "import sys; sys.exit('no such cluster')"))
+    plan = stub_plan()
+    plan = replace(
+        plan, worker=replace(plan.worker, agent=(sys.executable, "-c", "import sys; sys.exit('no such cluster')"))
+    )
     status, result = start(plan).wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, None, "exited")
     assert result.failure.message == "the agent of node 0 ended with status 1"

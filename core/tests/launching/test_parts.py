@@ -37,7 +37,8 @@ def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
 
 def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
     plan = stub_plan()
-    two = replace(plan, layout=replace(plan.layout, nodes=2), nodes=plan.nodes * 2)
+    layout = replace(plan.layout, nodes=2)
+    two = replace(plan, worker=replace(plan.worker, layout=layout), nodes=plan.nodes * 2)
     with pytest.raises(UserError, match="runs 1 node, not 2"):
         LocalLauncher().commands(node_commands(tmp_path, two, "tag", 4321))
 
@@ -57,7 +58,8 @@ def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tm
 
 @pytest.mark.parametrize("name", ["../out.json", "/etc/out.json", "a/../../out", "", "a\\b", "a\0b"])
 def test_a_framework_writes_nothing_outside_the_run_folder(stub_plan, tmp_path, name):
-    plan = replace(stub_plan(), files={name: "{}"})
+    plan = stub_plan()
+    plan = replace(plan, worker=replace(plan.worker, files={name: "{}"}))
     with pytest.raises(UserError, match="is not a name inside the run folder"):
         create_run_folder(tmp_path / "run", plan)
     assert not (tmp_path / "run").exists()
@@ -113,7 +115,8 @@ def test_two_launchers_of_one_name_are_told():
 
 
 def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_path):
-    plan = replace(stub_plan(), agent=("no-such-agent",))
+    plan = stub_plan()
+    plan = replace(plan, worker=replace(plan.worker, agent=("no-such-agent",)))
     with pytest.raises(UserError, match="launcher 'local': cannot start no-such-agent: No such file"):
         run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     result = json_files.load(tmp_path / "run" / filenames.RESULT, Result)

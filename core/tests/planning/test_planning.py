@@ -10,10 +10,8 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
 from llmperf.files.json_files import MAX_DOCUMENT_BYTES
-from llmperf.planning.build import draft, run_id
-from llmperf.planning.checks import MOST_STEPS, memory_problems, padding_problems
-from llmperf.planning.environment import worker_env
-from llmperf.planning.needs import unmet
+from llmperf.planning.build import plan_run, run_id, worker_env
+from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems
 from llmperf.planning.request import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
@@ -433,7 +431,7 @@ def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
 
 def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
     request = Request(case="llama1_13b_pretrain_paddle", on="A100-SXM4-80GB:1x8")
-    plan = draft(request).plan
+    plan = plan_run(request).plan
     assert plan.batch.tokens_per_step == 2048 * 2048
     assert 3 * 307 < plan.slow_step_seconds < 3600
     assert plan.first_step_seconds == plan.slow_step_seconds > plan.startup_seconds
@@ -441,8 +439,8 @@ def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
 
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
     install("llmperf-acme", "acme", vendor("acme", 1))
-    sketch = draft(Request(case="default"))
-    assert sketch.problems == []
+    sketch = plan_run(Request(case="default"))
+    assert sketch.problems == ()
     assert sketch.spec.tuning.devices == 1
     assert sketch.spec.tuning.gradient_accumulation == 2
     assert not sketch.spec.variant
@@ -450,22 +448,22 @@ def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
 
 def test_more_accelerators_than_there_are_cannot_be_had(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
-    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    (problem,) = plan_run(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
     assert problem.message == "4 devices asked for, 2 here; nearest: --devices 2"
 
 
 def test_devices_of_several_models_are_not_measured_together(install):
     mixed = vendor("acme", 4).replace('model="Acme A1"', 'model=f"Acme A{1 + i // 3}"')
     install("llmperf-acme", "acme", mixed)
-    assert draft(Request(case="default", devices=2)).problems == []
-    (problem,) = draft(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert plan_run(Request(case="default", devices=2)).problems == ()
+    (problem,) = plan_run(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
     assert problem.message.endswith("the first 4 are Acme A1, Acme A2; nearest: --devices 3")
 
 
 def test_two_plugins_that_set_one_variable_differently_are_both_named(install):
     install("llmperf-extra", "extra", ENVIRONMENT.format(value="'64'"), role="extension")
     with pytest.raises(PluginError, match="extension:extra and vendor:cpu disagree on OMP_NUM_THREADS: '64' against"):
-        draft(Request(case="default"))
+        plan_run(Request(case="default"))
 
 
 def test_a_variable_that_is_no_text_names_its_plugin(install, stub_plan):
@@ -482,23 +480,22 @@ PROBE = Probe(
 
 
 def test_needs_against_offers():
-    assert unmet(Needs(precision="fp32", runtime="torch"), PROBE, "zero") == []
-    told = unmet(Needs(precision="fp16", runtime="paddle", features=("flash_attention",)), PROBE, "paddle")
+    assert need_problems(Needs(precision="fp32", runtime="torch"), PROBE, "zero") == []
+    told = need_problems(Needs(precision="fp16", runtime="paddle", features=("flash_attention",)), PROBE, "paddle")
     assert [problem.where for problem in told] == ["contract.precision", "tuning.framework", "tuning"]
     assert "offers fp32, found fp16; nearest: --set precision=fp32" in told[0].message
 
 
-def test_model_states_that_cannot_be_on_the_device_are_refused(stub_plan):
-    plan = replace(stub_plan(), probe=PROBE, device_share=1.0, state_bytes_per_stage=(2**33, 2**35))
-    (problem,) = memory_problems(plan)
+def test_model_states_that_cannot_be_on_the_device_are_refused():
+    (problem,) = memory_problems((2**33, 2**35), PROBE, 1.0)
     assert "need 32.0 GiB a rank, 16.0 GiB are there" in problem.message
-    assert memory_problems(replace(plan, state_bytes_per_stage=(2**33,))) == []
-    assert memory_problems(replace(plan, state_bytes_per_stage=())) == []
+    assert memory_problems((2**33,), PROBE, 1.0) == []
+    assert memory_problems((), PROBE, 1.0) == []
 
 
 def test_a_divisible_host_is_shared_out():
-    sketch = draft(Request(case="default", vendor="cpu", devices=4, settings=("micro_batch=1",)))
-    assert sketch.problems == []
+    sketch = plan_run(Request(case="default", vendor="cpu", devices=4, settings=("micro_batch=1",)))
+    assert sketch.problems == ()
     plan = sketch.plan
     assert plan is not None
     assert plan.device_share == 0.25
@@ -531,7 +528,7 @@ def test_a_vendor_without_a_catalogue_says_so():
 
 def test_an_unknown_device_has_no_peak_and_says_so(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
-    plan = draft(Request(case="default")).plan
+    plan = plan_run(Request(case="default")).plan
     assert plan is not None
     assert plan.peak is None
     assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1': its plugin lacks one with a source"
@@ -558,7 +555,7 @@ def llmperf_peak_flops(device_model, dtype):
 def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
     install("llmperf-acme", "acme", vendor("acme", 2) + PEAK.format(rate=rate))
     with pytest.raises(PluginError, match=r"vendor 'acme' .*: llmperf_peak_flops: expected a finite .* above 0"):
-        draft(Request(case="default"))
+        plan_run(Request(case="default"))
 
 
 @pytest.mark.parametrize(

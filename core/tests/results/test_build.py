@@ -292,7 +292,7 @@ def test_throttling_is_unknown_where_no_device_tells(folder):
 
 def test_memory_comes_with_the_pipeline_stage(folder):
     layout = Layout(nodes=1, devices_per_node=2, tensor_parallel=1, pipeline_parallel=2, data_parallel=1)
-    folder.plan = replace(folder.plan, layout=layout)
+    folder.plan = replace(folder.plan, worker=replace(folder.plan.worker, layout=layout))
     assert [(one.rank, one.pipeline_stage, one.peak_bytes) for one in folder.build().metrics.rank_memory] == [
         (0, 0, 1000),
         (1, 1, 1001),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from llmperf.files import json_files
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -59,7 +59,7 @@ def loss_at(plan, step):
 
 def plan_of(row):
     """The plan of a row as if its devices were here."""
-    found = draft(Request(row.case, on=row.on, settings=row.settings))
+    found = plan_run(Request(row.case, on=row.on, settings=row.settings))
     assert found.plan is not None, found.problems
     return replace(found.plan, probe=replace(found.plan.probe, simulated=False, driver="535.129.03"))
 

@@ -31,7 +31,10 @@ def run_script(stub_plan, tmp_path, monkeypatch):
         plan = stub_plan(steps=steps, **{"warmup_steps": 2, **options})
         script = (sys.executable, str(STAND_IN), str(told or steps), *arguments)
         monkeypatch.setenv("SCRIPT_TOKENS", str(plan.batch.tokens_per_step))
-        plan = replace(plan, script=Script(command=script, step_rank=1), notes=("a note of the framework",))
+        plan = replace(
+            plan,
+            worker=replace(plan.worker, script=Script(command=script, step_rank=1), notes=("a note of the framework",)),
+        )
         return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub")), tmp_path / "run"
 
     return run
@@ -173,7 +176,8 @@ def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
 def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
     program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
     script = Script(command=(sys.executable, "-c", program, "{node_rank}"), step_rank=1)
-    run_plan(replace(stub_plan(steps=8), script=script), tmp_path / "run", load_for("stub", "stub"))
+    plan = stub_plan(steps=8)
+    run_plan(replace(plan, worker=replace(plan.worker, script=script)), tmp_path / "run", load_for("stub", "stub"))
     assert "node 0" in filenames.log_path(tmp_path / "run", 1).read_text()
 
 
@@ -187,7 +191,8 @@ def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault)
 
 
 def test_a_script_that_is_not_there_is_named(stub_plan, tmp_path):
-    plan = replace(stub_plan(), script=Script(command=("/no/such/program",), step_rank=1))
+    plan = stub_plan()
+    plan = replace(plan, worker=replace(plan.worker, script=Script(command=("/no/such/program",), step_rank=1)))
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     assert result.status == "failed"
     assert "cannot start /no/such/program" in result.failure.message

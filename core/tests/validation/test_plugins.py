@@ -8,7 +8,7 @@ import sys
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
@@ -17,7 +17,7 @@ from llmperf.types import Result
 
 RULES = """
 import llmperf
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.types import Finding
 
@@ -93,6 +93,6 @@ def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site
 
 def test_a_broken_extension_stops_no_run_and_stands_in_its_notes(acme_site):
     (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
-    plan = draft(Request("default", vendor="cpu", framework="pytorch")).plan
+    plan = plan_run(Request("default", vendor="cpu", framework="pytorch")).plan
     assert [note for note in plan.notes if "libacme is missing" in note] != []
     assert "acme_rules" not in [one.name for one in plan.plugins]

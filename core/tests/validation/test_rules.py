@@ -113,11 +113,11 @@ def test_the_example_result_and_plan_break_no_rule(example):
 @pytest.mark.parametrize(
     ("code", "values"),
     [
-        ("LP101", {"/layout/pipeline_parallel": 2}),
+        ("LP101", {"/worker/layout/pipeline_parallel": 2}),
         ("LP102", {"/batch/micro_batch": 4}),
         ("LP103", {"/batch/tokens_per_step": 1}),
         ("LP104", {"/spec/contract/global_batch": 8}),
-        ("LP105", {"/layout/sharding_degree": 3}),
+        ("LP105", {"/worker/layout/sharding_degree": 3}),
         ("LP303", {"/flops/per_token/2/flops": 1e9}),
         ("LP308", {"/device_share": 0.3}),
         ("LP308", {"/device_share": 1.0}),

@@ -178,7 +178,7 @@ def test_a_wall_clock_that_is_set_during_a_run_is_no_finding(run_folder, seconds
 def test_a_configuration_file_that_is_not_the_plans_is_found(run_folder):
     file = run_folder / "files" / "ds_config.json"
     file.parent.mkdir()
-    file.write_text(json.loads((run_folder / "plan.json").read_text())["files"][file.name])
+    file.write_text(json.loads((run_folder / "plan.json").read_text())["worker"]["files"][file.name])
     assert codes(run_folder) == set()
     file.write_text("{}")
     assert codes(run_folder) == {"LP645"}

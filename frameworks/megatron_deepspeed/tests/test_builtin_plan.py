@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from llmperf.files.json_files import convert
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.types import Probe
 from llmperf_megatron_deepspeed.plugin import llmperf_plan_workers
@@ -30,7 +30,7 @@ def problems(program, task, world=8):
 def test_the_published_rows_plan_exactly(accumulation, global_batch, tokens):
     """TP4PP1DP2; GAS 32, and GAS 512 with a global batch of 1024 = 4M tokens."""
     settings = (f"gradient_accumulation={accumulation}",)
-    plan = draft(Request(case=CASE, on=A100, settings=settings)).plan
+    plan = plan_run(Request(case=CASE, on=A100, settings=settings)).plan
     assert plan is not None
     assert plan.problems == ()
     layout, batch = plan.layout, plan.batch
@@ -91,21 +91,21 @@ def test_an_engine_that_is_none_is_refused(program):
     ],
 )
 def test_layouts_that_cannot_be_are_refused_by_the_command(settings, where, nearest):
-    sketch = draft(Request(case=CASE, settings=("model=llama_tiny", *settings), devices=8))
+    sketch = plan_run(Request(case=CASE, settings=("model=llama_tiny", *settings), devices=8))
     told = {one.where: one.message for one in sketch.problems}
     assert nearest in told[where]
 
 
 def test_a_case_of_another_framework_is_brought_to_stage_1():
-    sketch = draft(Request(case="llama2_7b_pretrain_zero", framework="megatron_deepspeed", on=A100))
+    sketch = plan_run(Request(case="llama2_7b_pretrain_zero", framework="megatron_deepspeed", on=A100))
     assert sketch.spec.tuning.sharding_stage == 1
     assert "tuning.sharding_stage" in {change.path for change in sketch.spec.changes}
 
 
 def test_planning_imports_nothing_heavy():
     code = (
-        "import sys; from llmperf.planning.build import draft; from llmperf.planning.request import Request;"
-        f"draft(Request(case={CASE!r}, on={A100!r}));"
+        "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.request import Request;"
+        f"plan_run(Request(case={CASE!r}, on={A100!r}));"
         "print([name for name in ('torch', 'deepspeed', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

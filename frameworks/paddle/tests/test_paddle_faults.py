@@ -12,7 +12,7 @@ import time
 
 import pytest
 from llmperf.launching import controller
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.running.measure import measure
 
@@ -69,7 +69,7 @@ def test_a_port_that_another_process_has_taken_has_the_ranks_started_once_more(t
         chosen = iter([taken.getsockname()[1]])
         monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
         settings = ("model=llama_tiny", "steps=4", "warmup_steps=1", "seq_len=64")
-        sketch = draft(Request(case="default", framework="paddle", vendor="cpu", settings=settings))
+        sketch = plan_run(Request(case="default", framework="paddle", vendor="cpu", settings=settings))
         ((_, result),) = measure(sketch, tmp_path, 1, None)
     assert (result.status, result.failure) == ("complete", None)
     assert any("the ranks were started a second time" in note for note in result.notes)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from llmperf.files.json_files import convert
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.types import Probe
 from llmperf_paddle import limits
@@ -64,8 +64,8 @@ def test_the_published_rows_plan_exactly(row):
         "fused_ops": '["rms_norm"]' if fused else "[]",
     }
     words = tuple(f"{name}={value}" for name, value in settings.items())
-    found = draft(Request(case=f"llama1_{size}_pretrain_paddle", on=f"{device}:1x8", settings=words))
-    assert found.problems == []
+    found = plan_run(Request(case=f"llama1_{size}_pretrain_paddle", on=f"{device}:1x8", settings=words))
+    assert found.problems == ()
     plan = found.plan
     layout, batch = plan.layout, plan.batch
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel) == (tensor, pipeline, degree)
@@ -77,8 +77,8 @@ def test_the_published_rows_plan_exactly(row):
     assert len(plan.state_bytes_per_stage) == pipeline
     memory = plan.probe.devices[0].memory_bytes
     assert all(0 < needed < memory for needed in plan.state_bytes_per_stage)
-    assert plan.needs.features == ("flash_attention",)
-    assert plan.rank_env["FLAGS_selected_gpus"] == "{local_rank}"
+    assert plan.worker.needs.features == ("flash_attention",)
+    assert plan.worker.rank_env["FLAGS_selected_gpus"] == "{local_rank}"
 
 
 def test_every_layout_that_trains_plans(program):

@@ -11,10 +11,9 @@ from typing import Any
 
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError
-from llmperf.planning.build import draft
-from llmperf.planning.draft import Draft
-from llmperf.planning.environment import worker_env
+from llmperf.planning.build import plan_run, worker_env
 from llmperf.planning.request import Request
+from llmperf.planning.states import Outcome
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
@@ -82,11 +81,11 @@ class FrameworkSubject(Subject):
         self._folder.cleanup()
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> Outcome:
         """The case as it is, or with adapters for a framework that trains nothing else."""
         return self.once("draft", self._drafted)
 
-    def _drafted(self) -> Draft:
+    def _drafted(self) -> Outcome:
         plain = self.drafted()
         if self.vendor is None and self._foreign(plain) and HOST in names("vendor"):
             self.vendor = HOST
@@ -98,12 +97,12 @@ class FrameworkSubject(Subject):
                 return with_adapters
         return plain
 
-    def _foreign(self, drafted: Draft) -> bool:
+    def _foreign(self, drafted: Outcome) -> bool:
         """Whether the best devices here do not offer the runtime that it needs."""
-        needs = drafted.plan.needs if drafted.plan is not None else None
+        needs = drafted.plan.worker.needs if drafted.plan is not None else None
         return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
-    def drafted(self, *more: str, framework: str | None = None) -> Draft:
+    def drafted(self, *more: str, framework: str | None = None) -> Outcome:
         """A draft of the case with further settings, or for another framework; ContractError if the plugin raises."""
         assert self.fresh
         text = self.folder / "text.txt"
@@ -117,10 +116,10 @@ class FrameworkSubject(Subject):
             vendor=self.vendor,
             framework=framework or self.name,
             settings=(*(() if self._case else (MODEL,)), *CONTRACT, *data, *settings, *more),
-            sketch=True,
+            skip_peak_and_env=True,
         )
         try:
-            return draft(wanted)
+            return plan_run(wanted)
         except LlmperfError as error:
             if str(error).startswith(who(self.found)):
                 raise ContractError(str(error)) from None
@@ -163,10 +162,10 @@ class FrameworkSubject(Subject):
     def failing(self, fault: str) -> Trained:
         """A run of the same plan whose script fails as `llmperf_testing.programs.faulty_script` describes."""
         plan = self.runnable()
-        assert plan.script is not None
+        assert plan.worker.script is not None
         program = (sys.executable, "-m", "llmperf_testing.programs.faulty_script")
-        command = (*program, fault, str(plan.script.step_rank), "--", *plan.script.command)
-        faulty = replace(plan, script=replace(plan.script, command=command))
+        command = (*program, fault, str(plan.worker.script.step_rank), "--", *plan.worker.script.command)
+        faulty = replace(plan, script=replace(plan.worker.script, command=command))
         return self.once(fault, lambda: self._train(faulty, fault))
 
     def _train(self, plan: Plan, folder: str) -> Trained:
@@ -207,7 +206,7 @@ class FrameworkSubject(Subject):
         return self.trained.losses
 
 
-def _runnable(drafted: Draft, what: str) -> Plan:
+def _runnable(drafted: Outcome, what: str) -> Plan:
     """A draft's plan with its variables; Skip where it cannot run here."""
     if drafted.problems or drafted.plan is None:
         problem = drafted.problems[0]

@@ -12,8 +12,7 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
-from llmperf.planning.build import draft
-from llmperf.planning.environment import worker_env
+from llmperf.planning.build import plan_run, worker_env
 from llmperf.planning.request import Request
 from llmperf.types import DeviceInfo, Plan, Precision, Probe
 from llmperf.vendorkit.peaks import device_names
@@ -86,9 +85,9 @@ class VendorSubject(Subject):
 
     def _planned(self) -> Plan:
         on = None if self.probe.devices else self._elsewhere()
-        wanted = Request(case="default", vendor=self.name, devices=1, on=on, settings=TINY, sketch=True)
+        wanted = Request(case="default", vendor=self.name, devices=1, on=on, settings=TINY, skip_peak_and_env=True)
         try:
-            plan = draft(wanted).plan
+            plan = plan_run(wanted).plan
         except UserError as error:
             raise Skip(f"the default case cannot be planned for it: {error}") from None
         if plan is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.plugins.loading import load_for
 
@@ -119,7 +119,7 @@ def test_an_npu_that_is_not_well(tool):
     found = probe()
     assert [one.index for one in found.devices] == [0, 2]
     assert found.problems == ("NPU 0: its health is Warning", "NPU 1: its health is Alarm, and it is left out")
-    plan = draft(Request("default", vendor="ascend", devices=2)).plan
+    plan = plan_run(Request("default", vendor="ascend", devices=2)).plan
     assert plan.env["ASCEND_RT_VISIBLE_DEVICES"] == "0,2"
 
 
@@ -162,6 +162,6 @@ def test_no_peak_is_claimed(dtype):
 
 
 def test_a_plan_for_npus_that_are_not_here():
-    found = draft(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
-    assert found.problems == []
+    found = plan_run(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
+    assert found.problems == ()
     assert (found.plan.vendor, found.plan.peak, found.plan.layout.data_parallel) == ("ascend", None, 8)

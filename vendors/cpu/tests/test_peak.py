@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from llmperf import cache_dir
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.types import PeakFlops
 from llmperf_cpu import gemm_peak, host, peak
@@ -129,7 +129,7 @@ def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypat
         assert peak.measured_peak(host.cpu_model(), "fp32") == said
     assert measured == 2 * peak.TRIES * ["fp32"]
     assert not cache_dir("cpu-peak").exists()
-    plan = draft(Request(case="default", vendor="cpu", framework="pytorch", devices=1)).plan
+    plan = plan_run(Request(case="default", vendor="cpu", framework="pytorch", devices=1)).plan
     assert plan is not None
     assert (plan.peak, plan.peak_problem) == (None, said)
 

@@ -44,7 +44,8 @@ class Matrix:
 
 
 def plan_for(runtime, simulated=False):
-    return SimpleNamespace(needs=SimpleNamespace(runtime=runtime), probe=SimpleNamespace(simulated=simulated))
+    worker = SimpleNamespace(needs=SimpleNamespace(runtime=runtime))
+    return SimpleNamespace(worker=worker, probe=SimpleNamespace(simulated=simulated))
 
 
 def fresh(monkeypatch, **modules):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 from llmperf.plugins.loading import load_for
 from llmperf.reporting.cells import fix_hp
@@ -14,8 +14,8 @@ CASE = "llama2_7b_pretrain_zero"
 @pytest.fixture
 def planned(machines):
     def plan(*settings, on="R300:1x8"):
-        found = draft(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
-        assert found.problems == []
+        found = plan_run(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
+        assert found.problems == ()
         return found.plan
 
     return plan
@@ -72,11 +72,11 @@ def test_what_the_user_has_set_stands(planned, monkeypatch):
 def test_ranks_see_the_planned_cards(machines, card, monkeypatch):
     machines.play(*[card()] * 4)
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "2,3")
-    found = draft(Request("default", vendor="kunlunxin", devices=2))
+    found = plan_run(Request("default", vendor="kunlunxin", devices=2))
     assert found.plan.env["XPU_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_bf16_is_refused_with_what_there_is(machines):
-    found = draft(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
+    found = plan_run(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
     (problem,) = found.problems
     assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp32")

@@ -37,7 +37,7 @@ def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     plan = json.loads(done.stdout)["plan"]
     assert (plan["vendor"], plan["probe"]["driver"], plan["probe"]["simulated"]) == ("nvidia", "580.65.06", False)
-    assert (plan["layout"]["devices_per_node"], plan["peak"]["flops_per_second"]) == (8, 989.4e12)
+    assert (plan["worker"]["layout"]["devices_per_node"], plan["peak"]["flops_per_second"]) == (8, 989.4e12)
     assert "CUDA_VISIBLE_DEVICES" not in plan["env"]
 
 

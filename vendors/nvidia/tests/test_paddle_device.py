@@ -38,7 +38,7 @@ def calls(monkeypatch):
 
 
 def test_a_paddle_framework_gets_paddles_device(calls):
-    plan = SimpleNamespace(needs=SimpleNamespace(runtime="paddle"))
+    plan = SimpleNamespace(worker=SimpleNamespace(needs=SimpleNamespace(runtime="paddle")))
     with llmperf_setup_device(plan, 3) as device:
         assert (device.places, device.collective_backend) == ({"paddle": "gpu:3"}, "nccl")
         first, second = device.event(), device.event()

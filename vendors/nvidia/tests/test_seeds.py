@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from llmperf.accounting.mfu import utilisation
-from llmperf.planning.build import draft
+from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 
 MEGATRON, ZERO = "llama2_7b_pretrain_megatron", "baichuan2_13b_pretrain_zero"
@@ -20,7 +20,7 @@ MILLION = 2**20
 
 def planned(case: str, on: str, *settings: str) -> Any:
     """What is worked out for a request, whether or not the framework has something to object."""
-    found = draft(Request(case, on=on, settings=settings))
+    found = plan_run(Request(case, on=on, settings=settings))
     assert found.plan is not None, found.problems
     return found.plan
 
@@ -129,7 +129,7 @@ def memory_problems(found: Any) -> list[str]:
 
 @pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
 def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
-    found = draft(Request(case, on="H200:1x1"))
+    found = plan_run(Request(case, on="H200:1x1"))
     assert found.plan is not None, found.problems
     assert degrees(found.plan) == (1, 1, 1)
     assert memory_problems(found) == []
@@ -138,7 +138,7 @@ def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
 
 def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu() -> None:
     """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
-    found = draft(Request(MEGATRON, on="H200:1x1"))
+    found = plan_run(Request(MEGATRON, on="H200:1x1"))
     assert {one.where for one in found.problems} == {"tuning.tensor_parallel"}
     alone = planned(MEGATRON, "H200:1x1", "tensor_parallel=1", "gradient_checkpointing=true")
     assert max(alone.state_bytes_per_stage) == pytest.approx(138.1 * 2**30, rel=0.002)
@@ -147,14 +147,14 @@ def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu
 
 @pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
 def test_thirteen_billion_do_not_and_one_line_says_why(case: str) -> None:
-    (line,) = memory_problems(draft(Request(case, on="H200:1x1")))
+    (line,) = memory_problems(plan_run(Request(case, on="H200:1x1")))
     assert "141.0 GiB are there" in line
 
 
 @pytest.mark.parametrize("on", ["A100-SXM4-40GB:1x8", "A100-SXM4-80GB:1x8", "H800:1x8", "H800:2x8"])
 @pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", ZERO, PADDLE_7B, PADDLE_13B])
 def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> None:
-    found = draft(Request(case, on=on))
+    found = plan_run(Request(case, on=on))
     assert memory_problems(found) == []
     if found.plan is not None:
         # 13B at ZeRO-1 over 16: 66 of 80 GiB; published were 77 in use, activations included
@@ -163,5 +163,5 @@ def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> No
 
 
 def test_overlays_leave_other_frameworks_alone() -> None:
-    found = draft(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
+    found = plan_run(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
     assert found.spec.tuning.gradient_checkpointing

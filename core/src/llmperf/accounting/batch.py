@@ -62,11 +62,11 @@ def _remainder(contract: Contract, tuning: Tuning, data_parallel: int) -> Proble
 
 
 def batch_of(contract: Contract, tuning: Tuning, data_parallel: int) -> Batch:
-    """The figures of a settled spec."""
-    assert tuning.gradient_accumulation is not None
+    """The batch arithmetic of a spec whose figures fit together."""
+    accumulation = tuning.gradient_accumulation or settle(contract, tuning, data_parallel, set()).gradient_accumulation
     return Batch(
         micro_batch=tuning.micro_batch,
-        gradient_accumulation=tuning.gradient_accumulation,
+        gradient_accumulation=accumulation,
         data_parallel=data_parallel,
         global_batch=contract.global_batch,
         seq_len=contract.seq_len,

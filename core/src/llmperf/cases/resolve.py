@@ -39,9 +39,11 @@ def resolve(
     model = library.model(contract.model, _model_origin(origins, case))
     too_large = size_problems(contract, tuning)
     problems = too_large or layout_problems(contract, tuning, model)
-    if not too_large and not any(problem.code == "ranks_not_divisible" for problem in problems):
+    if not too_large:
         contract, tuning, problem = _settle_batch(contract, tuning, origins)
-        problems += [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
+        batch_problems = [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
+        if all(problem.code != "ranks_not_divisible" for problem in problems):
+            problems += batch_problems
     problems += _contract_problems(contract, model.max_positions)
     spec = RunSpec(
         case=case.name,

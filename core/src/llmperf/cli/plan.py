@@ -10,7 +10,7 @@ from llmperf.cli.output import print_json
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
-    from llmperf.planning.draft import Draft
+    from llmperf.planning.states import Outcome
 
 EXAMPLES = """\b
 Examples:
@@ -30,18 +30,19 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
 
     Exits with 2 if something does not fit together.
     """
-    from llmperf.planning.build import draft
+    from llmperf.planning.build import plan_run
 
-    ctx.exit(show(draft(request(options, on)), options["as_json"]))
+    ctx.exit(show(plan_run(request(options, on)), options["as_json"]))
 
 
-def show(sketch: Draft, as_json: bool) -> int:
-    """Print a draft; exit code 2 if something does not fit together."""
+def show(outcome: Outcome, as_json: bool) -> int:
+    """Print a plan; exit code 2 if something does not fit together."""
+    from llmperf.planning.states import Planned
     from llmperf.reporting.plan_text import plan_document, plan_text
 
-    say_what_was_left_out(sketch)
+    say_what_was_left_out(outcome)
     if as_json:
-        print_json(plan_document(sketch))
+        print_json(plan_document(outcome))
     else:
-        click.echo(plan_text(sketch), nl=False)
-    return 2 if sketch.problems else 0
+        click.echo(plan_text(outcome), nl=False)
+    return 0 if isinstance(outcome, Planned) else 2

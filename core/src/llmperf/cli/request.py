@@ -12,8 +12,8 @@ from llmperf.cli.numbers import Seconds
 from llmperf.cli.output import case_names, json_option, plugin_names
 
 if TYPE_CHECKING:
-    from llmperf.planning.draft import Draft
     from llmperf.planning.request import Request
+    from llmperf.planning.states import Outcome
 
 
 OPTIONS = (
@@ -77,9 +77,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     )
 
 
-def say_what_was_left_out(draft: Draft) -> None:
-    """Tell on standard error which vendor plugins could not be asked for devices, so that a CPU is no surprise, and
-    which extensions could not be loaded.
-    """
-    for line in (*draft.machine.left_out, *(draft.plugins.left_out if draft.plugins else ())):
+def say_what_was_left_out(outcome: Outcome) -> None:
+    """Print on standard error which vendor plugins and extensions were skipped, so that a CPU is no surprise."""
+    for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
         click.echo(f"left out: {line}", err=True)

@@ -13,7 +13,7 @@ from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
-    from llmperf.planning.draft import Draft
+    from llmperf.planning.states import Outcome, Planned
     from llmperf.types.result import Result
 
 LOG_LINES = 20
@@ -42,16 +42,16 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.planning.build import draft
+    from llmperf.planning.build import plan_run
 
     if not dry_run:
         _check_folder(out)
-    sketch = draft(request(options))
+    outcome = plan_run(request(options))
     if dry_run:
         from llmperf.cli.plan import show
 
-        ctx.exit(show(sketch, options["as_json"]))
-    results = _run(sketch, out, repeat, options["as_json"])
+        ctx.exit(show(outcome, options["as_json"]))
+    results = _run(outcome, out, repeat, options["as_json"])
     if options["as_json"]:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
@@ -70,15 +70,15 @@ def _check_folder(out: Path) -> None:
         raise UserError(f"{out}: cannot create: the working directory does not exist any more") from None
 
 
-def _run(sketch: Draft, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
+def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
     from llmperf.reporting.summary import result_table
-    from llmperf.running.measure import measure, refuse_problems
+    from llmperf.running.measure import measure, startable
 
-    say_what_was_left_out(sketch)
-    refuse_problems(sketch)
-    click.echo(headline(sketch), err=True)
+    say_what_was_left_out(outcome)
+    planned = startable(outcome)
+    click.echo(headline(planned), err=True)
     results = []
-    for folder, result in measure(sketch, out, repeat, _warn):
+    for folder, result in measure(planned, out, repeat, _warn):
         results.append((folder, result))
         if not quiet and repeat == 1:
             click.echo(painted_severities(result_table(result, paint=painted)))
@@ -104,12 +104,12 @@ def _log_tail(result: Result) -> None:
         click.echo("  " + "".join(one if one.isprintable() else " " for one in line), err=True)
 
 
-def headline(sketch: Draft) -> str:
+def headline(planned: Planned) -> str:
     """What is about to run, such as `default: llama_mini by zero on 2 x AMD EPYC (cpu), 30 steps`."""
-    spec, device = sketch.spec, sketch.machine.probe.devices[0]
+    spec, device = planned.spec, planned.machine.probe.devices[0]
     ranks = spec.tuning.nodes * spec.tuning.devices
     what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
-    return f"{what} on {ranks} x {device.model} ({sketch.machine.vendor}), {spec.contract.steps} steps"
+    return f"{what} on {ranks} x {device.model} ({planned.machine.vendor}), {spec.contract.steps} steps"
 
 
 REPEAT_FIGURES = ("token/p/s", "step, s", "MFU (nominal)", "final loss", "memory of a rank, GiB")

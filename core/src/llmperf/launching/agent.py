@@ -49,7 +49,7 @@ def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[
 
 def rank_module(plan: Plan) -> str:
     """The module that is a rank's process: a trainer's worker, or the watcher of an external script."""
-    return "llmperf.measuring.worker" if plan.script is None else "llmperf.measuring.watcher"
+    return "llmperf.measuring.worker" if plan.worker.script is None else "llmperf.measuring.watcher"
 
 
 def agent_argv() -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def rank_environment(
     }
     standard = {name.upper(): str(value) for name, value in values.items()}
     ours = {"PYTHONUNBUFFERED": "1", "LLMPERF_RUN_DIR": str(run), "GROUP_RANK": str(node_rank)}
-    own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.rank_env.items()}
+    own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.worker.rank_env.items()}
     return {**ours, **plan.env, **standard, **own}
 
 

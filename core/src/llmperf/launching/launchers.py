@@ -41,7 +41,7 @@ def node_commands(run: Path, plan: Plan, tag: str, port: int) -> Sequence[NodeCo
         NodeCommand(
             node_rank=rank,
             host=node.host,
-            argv=tuple(fill(word, {**values, "node_rank": rank}) for word in plan.agent),
+            argv=tuple(fill(word, {**values, "node_rank": rank}) for word in plan.worker.agent),
             env={**plan.env, **node.env, TAG: tag},
         )
         for rank, node in enumerate(plan.nodes[: plan.layout.nodes])

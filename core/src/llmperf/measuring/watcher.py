@@ -78,7 +78,7 @@ class Watcher:
         self._enter("starting")
         plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
-        plugins, script = plugins_of(plan), plan.script
+        plugins, script = plugins_of(plan), plan.worker.script
         if script is None:
             raise UserError("plan.json: script: expected the command of an external script, found none")
         parser = LineParser(plugins)

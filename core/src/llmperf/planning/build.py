@@ -1,4 +1,4 @@
-"""Request -> Draft -> Plan."""
+"""The way of a plan: Request -> Resolved -> Planned | Refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from llmperf.accounting.batch import batch_of
@@ -16,30 +16,51 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.errors import PluginError, UserError
-from llmperf.planning.checks import data_problems, machine_problems, memory_problems, padding_problems, size_problems
-from llmperf.planning.draft import Draft
-from llmperf.planning.environment import worker_env
 from llmperf.planning.frameworks import others_that_plan
-from llmperf.planning.needs import unmet
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of
+from llmperf.planning.problems import (
+    data_problems,
+    machine_problems,
+    memory_problems,
+    need_problems,
+    padding_problems,
+    size_problems,
+    worker_problems,
+)
 from llmperf.planning.request import Request
+from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Resolved
 from llmperf.planning.vendors import Machine, machine_elsewhere
-from llmperf.planning.workers import worker_problems
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.launching import NodeRequest
-from llmperf.types.layout import Layout
 from llmperf.types.plan import FlopCount, Plan, Script, WorkerPlan, Workload
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
 
 
-def draft(request: Request) -> Draft:
-    """Everything about the run that was asked for, with what does not fit together.
+def plan_run(request: Request) -> Outcome:
+    """The plan of a run, or every reason why it cannot be started.
 
-    Raises UserError where the request itself makes no sense: an unknown case, path, vendor or model, no device.
+    Raises UserError if the request itself makes no sense: an unknown case, path, vendor or model, no device.
+    """
+    resolved = resolve_request(request)
+    worker, framework_problems = _framework_answer(resolved)
+    problems = [*resolved.problems, *framework_problems]
+    if worker is None or resolved.arithmetic is None:
+        return Refused(resolved=resolved, problems=tuple(problems), plan=None)
+    plan = _plan(resolved, resolved.arithmetic, worker)
+    problems += memory_problems(plan.state_bytes_per_stage, plan.probe, plan.device_share)
+    if problems:
+        return Refused(resolved=resolved, problems=tuple(problems), plan=replace(plan, problems=tuple(problems)))
+    return Planned(resolved=resolved, plan=plan)
+
+
+def resolve_request(request: Request) -> Resolved:
+    """The case, the machine and the plugins of a request, with what does not fit together in them.
+
+    Raises UserError as `plan_run` does.
     """
     case = library_with_case(request.case).case(request.case)
     machine = _machine(case, request)
@@ -50,15 +71,24 @@ def draft(request: Request) -> Draft:
     model = _last(settings, "contract.model", case.contract.model)
     overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
     models = _shelf_with(shelf, model)
-    spec, problems = resolve(case, models, [*overlaid, *settings], _available(machine))
-    flops = plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec))
+    spec, contract_problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     unmet = installed_problem(machine, "vendor", machine.vendor) if machine.here else None
-    told = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []
-    told += [*missing, *machine_problems(spec, machine), *size_problems(spec), *problems]
-    sketch = Draft(spec, machine, flops, told, plugins=plugins)
-    if not problems:
-        _complete(sketch, plugins, request)
-    return sketch
+    problems = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []
+    problems += [*missing, *machine_problems(spec, machine), *size_problems(spec), *contract_problems]
+    arithmetic = None
+    if not contract_problems:
+        layout = standard_layout(spec)
+        arithmetic = Arithmetic(layout=layout, batch=batch_of(spec.contract, spec.tuning, layout.data_parallel))
+        problems += data_problems(spec, arithmetic.batch, machine)
+    return Resolved(
+        request=request,
+        spec=spec,
+        machine=machine,
+        plugins=plugins,
+        flops=plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec)),
+        arithmetic=arithmetic,
+        problems=tuple(problems),
+    )
 
 
 def _machine(case: Case, request: Request) -> Machine:
@@ -129,9 +159,9 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
 
 def _plans(request: Request, framework: str) -> bool:
     """Whether a request has no problems with another framework."""
-    changed = replace(request, settings=(*request.settings, f"tuning.framework={framework}"), sketch=True)
+    settings = (*request.settings, f"tuning.framework={framework}")
     try:
-        return not draft(changed).problems
+        return isinstance(plan_run(replace(request, settings=settings, skip_peak_and_env=True)), Planned)
     except UserError:
         return False
 
@@ -156,40 +186,36 @@ def workload(spec: RunSpec) -> Workload:
     )
 
 
-def _complete(sketch: Draft, plugins: Plugins, request: Request) -> None:
-    """Add layout, batch and plan to a sketch whose spec fits together."""
-    spec, machine = sketch.spec, sketch.machine
-    layout = standard_layout(spec)
-    batch = batch_of(spec.contract, spec.tuning, layout.data_parallel)
-    sketch.problems += data_problems(spec, batch, machine)
-    worker: WorkerPlan | None = None
-    if plugins.answers("llmperf_plan_workers"):
-        worker = plugins.answer("llmperf_plan_workers", WorkerPlan, spec=spec, probe=machine.probe)
-        sketch.problems += [*worker_problems(spec, worker, plugins), *_framework_problems(worker, sketch)]
-    sketch.layout, sketch.batch = worker.layout if worker else layout, batch
-    plan = _plan(sketch, worker, plugins, request)
-    plan = replace(plan, env={} if request.sketch else worker_env(plan, plugins))
-    sketch.problems += memory_problems(plan)
-    sketch.plan = replace(plan, problems=tuple(sketch.problems))
+def _framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Problem]]:
+    """The framework's part of the plan, with its problems and the core's objections to it.
+
+    A framework is also asked about a contract that has problems, so that all are shown at once. An error that it raises
+    then is ignored: it may rely on figures that fit together.
+    """
+    spec, plugins, probe = resolved.spec, resolved.plugins, resolved.machine.probe
+    if not plugins.answers("llmperf_plan_workers") or not resolved.bounded:
+        return None, []
+    try:
+        worker = plugins.answer("llmperf_plan_workers", WorkerPlan, spec=spec, probe=probe)
+    except PluginError:
+        if resolved.arithmetic is None:
+            return None, []
+        raise
+    faults = worker_problems(spec, worker, plugins) if resolved.arithmetic is not None else []
+    reported = {problem.where for problem in worker.problems}
+    core = [*need_problems(worker.needs, probe, spec.tuning.framework), *padding_problems(spec, worker)]
+    return worker, [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
 
 
-def _framework_problems(worker: WorkerPlan, sketch: Draft) -> list[Problem]:
-    told = {problem.where for problem in worker.problems}
-    core = unmet(worker.needs, sketch.machine.probe, sketch.spec.tuning.framework)
-    core += padding_problems(sketch.spec, worker)
-    return [*(one for one in core if one.where not in told), *worker.problems]
-
-
-def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: Request) -> Plan:
+def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Plan:
     from llmperf_schemas import PLAN_SCHEMA
 
     from llmperf import __version__
 
-    spec, machine, layout, batch = sketch.spec, sketch.machine, sketch.layout, sketch.batch
-    assert layout is not None
-    assert batch is not None
-    peak, peak_problem = (None, "not asked for") if request.sketch else _peak(spec, machine, plugins)
-    return Plan(
+    request, spec, machine, plugins = resolved.request, resolved.spec, resolved.machine, resolved.plugins
+    skip = request.skip_peak_and_env
+    peak, peak_problem = (None, "not asked for") if skip else _peak(spec, machine, plugins)
+    plan = Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
         created=now(),
@@ -198,26 +224,22 @@ def _plan(sketch: Draft, worker: WorkerPlan | None, plugins: Plugins, request: R
         vendor=machine.vendor,
         probe=machine.probe,
         device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
-        layout=layout,
-        batch=batch,
-        flops=sketch.flops,
+        batch=arithmetic.batch,
+        flops=resolved.flops,
         peak=peak,
         peak_problem=peak_problem,
-        state_bytes_per_stage=_state_bytes(sketch, layout, worker.update_bytes_per_parameter if worker else 0.0),
-        needs=worker.needs if worker else None,
+        state_bytes_per_stage=_state_bytes(spec, worker),
         launcher=request.launcher,
-        nodes=machine.node_list[: layout.nodes],
+        nodes=machine.node_list[: worker.layout.nodes],
         interpreter=machine.interpreter,
-        agent=_agent(worker, machine, request) if worker else (),
-        rank_env=worker.rank_env if worker else {},
+        worker=replace(worker, agent=_agent(worker, machine, request), script=_script(worker, machine)),
         env={},
-        files=worker.files if worker else {},
-        script=_script(worker, machine) if worker else None,
-        notes=(*(worker.notes if worker else ()), *(f"left out: {line}" for line in plugins.left_out)),
+        notes=tuple(f"left out: {line}" for line in plugins.left_out),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),
     )
+    return plan if skip else replace(plan, env=worker_env(plan, plugins))
 
 
 def _agent(worker: WorkerPlan, machine: Machine, request: Request) -> tuple[str, ...]:
@@ -254,11 +276,29 @@ def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
         raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
 
 
-def _state_bytes(sketch: Draft, layout: Layout, update_bytes: float) -> tuple[int, ...]:
+def _state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
     from llmperf.accounting.memory import stage_state_bytes
 
-    trainable = workload(sketch.spec).lora_parameters
-    return stage_state_bytes(sketch.spec.model, layout, sketch.spec.contract.precision, trainable, update_bytes)
+    trainable, update_bytes = workload(spec).lora_parameters, worker.update_bytes_per_parameter
+    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, update_bytes)
+
+
+def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:
+    """The variables that all plugins set for the ranks; PluginError if two set one name differently."""
+    joined: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for owner, answer in plugins.collect("llmperf_worker_env", plan=plan):
+        if not isinstance(answer, Mapping):
+            kind = type(answer).__name__
+            raise PluginError(f"{plugins.who(owner)}: expected names and values of llmperf_worker_env, found {kind}")
+        for name, value in answer.items():
+            if not isinstance(value, str):
+                raise PluginError(f"{owner} sets {name} to {value!r}; expected text")
+            if joined.get(name, value) != value:
+                raise PluginError(f"{owners[name]} and {owner} disagree on {name}: {joined[name]!r} against {value!r}")
+            joined[name] = value
+            owners[name] = owner
+    return dict(sorted(joined.items()))
 
 
 def now() -> str:

@@ -1,15 +1,34 @@
-"""What stands in the way of a plan on its machine."""
+"""What the core finds wrong with a run: machine, memory, data, and the needs and the plan of the framework."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from llmperf.accounting.layout import standard_layout
 from llmperf.planning.vendors import Machine
-from llmperf.types.layout import Batch
-from llmperf.types.plan import Plan, WorkerPlan
+from llmperf.plugins.faults import who
+from llmperf.plugins.loading import Plugins
+from llmperf.types.devices import Probe
+from llmperf.types.layout import Batch, Layout
+from llmperf.types.plan import Needs, Script, WorkerPlan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
+HOOK = "llmperf_plan_workers"
+SIZES = (
+    "nodes",
+    "devices_per_node",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "sequence_parallel",
+)
+"""Fields of a framework's layout that have to be those that the user asked for."""
+
 MOST_STEPS = 300_000
-"""A result holds the loss of each step, and stays below what `documents` reads."""
+"""A result holds the loss of each step, and must stay within the size that results are read with."""
 
 
 def size_problems(spec: RunSpec) -> list[Problem]:
@@ -30,7 +49,7 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
     if not machine.divisible and spec.tuning.devices > devices:
         message = f"{spec.tuning.devices} devices asked for, {devices} here; nearest: --devices {devices}"
         problems.append(Problem(code="devices_too_few", where="tuning.devices", message=message))
-    models = [one.model for one in machine.probe.devices[: spec.tuning.devices]]
+    models = [device.model for device in machine.probe.devices[: spec.tuning.devices]]
     if len(set(models)) > 1:
         alike = next(place for place, model in enumerate(models) if model != models[0])
         found = ", ".join(dict.fromkeys(models))
@@ -50,15 +69,15 @@ def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem
     return list(check_data(spec, batch))
 
 
-def memory_problems(plan: Plan) -> list[Problem]:
-    """Model states that cannot be on the device, whatever the activations take."""
-    total = plan.probe.devices[0].memory_bytes
-    needed = max(plan.state_bytes_per_stage, default=None)
-    if total is None or needed is None or needed <= total * plan.device_share:
+def memory_problems(state_bytes_per_stage: Sequence[int], probe: Probe, device_share: float) -> list[Problem]:
+    """Model states that do not fit into the part of a device that each rank has, whatever the activations take."""
+    total = probe.devices[0].memory_bytes
+    needed = max(state_bytes_per_stage, default=None)
+    if total is None or needed is None or needed <= total * device_share:
         return []
-    have = total * plan.device_share / 2**30
+    available = total * device_share / 2**30
     message = (
-        f"weights, gradients and optimiser states need {needed / 2**30:.1f} GiB a rank, {have:.1f} GiB are there;"
+        f"weights, gradients and optimiser states need {needed / 2**30:.1f} GiB a rank, {available:.1f} GiB are there;"
         " use more devices, a higher sharding_stage or a smaller model"
     )
     return [Problem(code="memory_too_small", where="tuning.sharding_stage", message=message)]
@@ -70,3 +89,69 @@ def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
         return []
     message = f"{spec.tuning.framework} trains on packed sequences only: expected packed, found padded"
     return [Problem(code="padding_not_supported", where="contract.packing", message=message)]
+
+
+def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
+    """One problem for each need that the vendor does not offer."""
+    offers, device = probe.offers, probe.devices[0].model
+    problems = []
+    if needs.precision not in offers.precisions:
+        offered = ", ".join(offers.precisions)
+        nearest = next((name for name in ("bf16", "fp32") if name in offers.precisions), offers.precisions[0])
+        message = f"{device} ({probe.vendor}) offers {offered}, found {needs.precision}"
+        problems.append(
+            Problem(
+                code="precision_not_offered",
+                where="contract.precision",
+                message=f"{message}; nearest: --set precision={nearest} (a variant)",
+            )
+        )
+    if needs.runtime not in offers.runtimes:
+        offered = ", ".join(offers.runtimes) or "none"
+        message = f"{framework} runs on {needs.runtime}; {device} ({probe.vendor}) offers {offered}"
+        problems.append(Problem(code="runtime_not_offered", where="tuning.framework", message=message))
+    elif (reason := offers.runtime_problems.get(needs.runtime)) is not None:
+        problems.append(Problem(code="runtime_unusable", where="tuning.framework", message=f"{framework}: {reason}"))
+    for feature in needs.features:
+        if feature not in offers.features:
+            offered = ", ".join(offers.features) or "none"
+            message = f"{framework} needs {feature}; {device} ({probe.vendor}) offers {offered}"
+            problems.append(Problem(code="feature_not_offered", where="tuning", message=message))
+    return problems
+
+
+def worker_problems(spec: RunSpec, worker: WorkerPlan, plugins: Plugins) -> list[Problem]:
+    """Mistakes in a framework's worker plan, which would only show in the run, or never."""
+    name = who(plugins.owner(HOOK))
+    faults = [*_layout_faults(standard_layout(spec), worker.layout), *_start_faults(worker, plugins)]
+    return [
+        Problem(code="framework_fault", where="tuning.framework", message=f"{name}: {HOOK}: {fault}")
+        for fault in faults
+    ]
+
+
+def _layout_faults(expected: Layout, found: Layout) -> Iterator[str]:
+    for size in SIZES:
+        wanted, given = getattr(expected, size), getattr(found, size)
+        if wanted != given:
+            yield f"layout.{size}: expected {wanted}, as llmperf.standard_layout(spec) gives, found {given}"
+    if sorted(found.rank_order) != sorted(expected.rank_order):
+        yield f"layout.rank_order: expected each of {', '.join(expected.rank_order)} once, found {found.rank_order}"
+
+
+def _start_faults(worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:
+    if not worker.agent:
+        yield "agent: expected the argv that starts a node's ranks, such as llmperf.agent_argv(), found none"
+    hook = "llmperf_build_trainer" if worker.script is None else "llmperf_parse_log"
+    if not plugins.answers(hook):
+        what = "ranks without a script need" if worker.script is None else "a script needs"
+        yield f"{what} {hook}, which it does not answer"
+    if worker.script is not None:
+        yield from _script_faults(worker.script, worker.layout.world_size)
+
+
+def _script_faults(script: Script, ranks: int) -> Iterator[str]:
+    if not script.command:
+        yield "script.command: expected the argv of one rank, found none"
+    if not 0 <= script.step_rank < ranks:
+        yield f"script.step_rank: expected one of the ranks 0 to {ranks - 1}, found {script.step_rank}"

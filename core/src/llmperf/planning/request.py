@@ -31,7 +31,7 @@ class Request:
     """Path of the workers' Python and the name of its environment, if it is another than this one."""
     stall_seconds: float = 300.0
     startup_seconds: float = 1800.0
-    sketch: bool = False
+    skip_peak_and_env: bool = False
     """Leave out the peak, which some vendors have to measure, and the variables of the ranks: to try a plugin with."""
 
     def command_line(self, machine: Machine) -> list[Setting]:

@@ -1,4 +1,4 @@
-"""A draft as text and as a JSON document."""
+"""A plan, or why there is none, as text and as a JSON document."""
 
 from __future__ import annotations
 
@@ -9,86 +9,84 @@ from typing import Any
 
 from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.files.redaction import WITHHELD, without_secrets
-from llmperf.planning.draft import Draft
+from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.create import fill
+from llmperf.types.layout import Batch, Layout
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3
 """Launch lines of a plan as text; the others differ from them by the node's rank alone."""
 
 
-def plan_document(draft: Draft) -> dict[str, Any]:
-    """Everything a draft knows; `plan` is what a worker would read, null when ranks cannot be laid out."""
+def plan_document(outcome: Outcome) -> dict[str, Any]:
+    """Everything that is known of a plan; `plan` is what a worker would read, null when ranks cannot be laid out."""
     return {
-        "case": draft.spec.case,
-        "variant": draft.spec.variant,
-        "fix_hp": draft.spec.changes,
-        "problems": draft.problems,
-        "runnable": not draft.problems and draft.machine.here,
-        "launch": launch(draft, _nodes(draft)),
-        "plan": draft.plan and replace(draft.plan, env=without_secrets(draft.plan.env)),
+        "case": outcome.spec.case,
+        "variant": outcome.spec.variant,
+        "fix_hp": outcome.spec.changes,
+        "problems": outcome.problems,
+        "runnable": isinstance(outcome, Planned) and outcome.machine.here,
+        "launch": launch(outcome, _nodes(outcome)),
+        "plan": outcome.plan and replace(outcome.plan, env=without_secrets(outcome.plan.env)),
     }
 
 
-def _nodes(draft: Draft) -> range:
-    return range(draft.plan.layout.nodes if draft.plan else 0)
+def _nodes(outcome: Outcome) -> range:
+    return range(outcome.plan.layout.nodes if outcome.plan else 0)
 
 
-def launch(draft: Draft, nodes: Iterable[int]) -> list[dict[str, Any]]:
+def launch(outcome: Outcome, nodes: Iterable[int]) -> list[dict[str, Any]]:
     """The argv of some nodes; the run folder and the port are chosen when it starts."""
-    if draft.plan is None or not draft.plan.agent:
+    if outcome.plan is None or not outcome.plan.worker.agent:
         return []
-    later = {"run_dir": f"runs/{draft.plan.run_id}", "master_addr": "ADDRESS", "master_port": "PORT"}
+    later = {"run_dir": f"runs/{outcome.plan.run_id}", "master_addr": "ADDRESS", "master_port": "PORT"}
     return [
-        {"node_rank": node, "argv": [fill(word, {**later, "node_rank": node}) for word in draft.plan.agent]}
+        {"node_rank": node, "argv": [fill(word, {**later, "node_rank": node}) for word in outcome.plan.worker.agent]}
         for node in nodes
     ]
 
 
-def plan_text(draft: Draft) -> str:
-    """The draft for a terminal, one fact a line."""
-    known = list(facts(draft))
+def plan_text(outcome: Outcome) -> str:
+    """The plan for a terminal, one fact a line."""
+    known = list(facts(outcome))
     width = max(len(name) for name, _ in known)
     lines = [f"{name:<{width}}  {value}" for name, value in known]
-    if draft.spec.changes:
-        lines += ["", *(f"changed from the case: {change_text(one)}" for one in draft.spec.changes)]
-    if draft.problems:
+    if outcome.spec.changes:
+        lines += ["", *(f"changed from the case: {change_text(one)}" for one in outcome.spec.changes)]
+    if outcome.problems:
         lines += [
             "",
             "does not fit together:",
-            *(f"  {one.where}: {one.message} [{one.code}]" for one in draft.problems),
+            *(f"  {one.where}: {one.message} [{one.code}]" for one in outcome.problems),
         ]
     return "\n".join(lines) + "\n"
 
 
-def facts(draft: Draft) -> Iterator[tuple[str, str]]:
+def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Name and value of everything worth a line."""
-    spec, probe = draft.spec, draft.machine.probe
+    spec, probe = outcome.spec, outcome.machine.probe
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
-    yield "model", f"{spec.model.name}, {draft.flops.parameters:,} parameters"
+    yield "model", f"{spec.model.name}, {outcome.resolved.flops.parameters:,} parameters"
     yield "framework", spec.tuning.framework
     here = "simulated on this machine" if probe.simulated else "on this machine"
-    where = here if draft.machine.here else "from the catalogue, nothing can be started"
+    where = here if outcome.machine.here else "from the catalogue, nothing can be started"
     yield (
         "devices",
         f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})",
     )
     yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
-    if draft.layout is not None:
-        yield "layout", layout_text(draft)
-    if draft.batch is not None:
-        yield "batch", batch_text(draft)
+    if arithmetic := outcome.resolved.arithmetic:
+        yield "layout", layout_text(outcome.plan.layout if outcome.plan else arithmetic.layout)
+        yield "batch", batch_text(arithmetic.batch)
     yield "steps", f"{spec.contract.steps}, the first {spec.contract.warmup_steps} not measured"
-    for entry in draft.flops.per_token:
+    for entry in outcome.resolved.flops.per_token:
         yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"
-    yield from _plan_facts(draft)
+    yield from _plan_facts(outcome)
 
 
-def layout_text(draft: Draft) -> str:
+def layout_text(layout: Layout) -> str:
     """Such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
-    layout = draft.layout
-    assert layout is not None
     parts = degrees_text(layout)
     sharding = (
         f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
@@ -97,18 +95,16 @@ def layout_text(draft: Draft) -> str:
     return f"{ranks} = {parts}{sharding}"
 
 
-def batch_text(draft: Draft) -> str:
+def batch_text(batch: Batch) -> str:
     """The batch arithmetic with its figures."""
-    batch = draft.batch
-    assert batch is not None
     return (
         f"micro {batch.micro_batch} x accumulation {batch.gradient_accumulation} x DP {batch.data_parallel}"
         f" = {batch.global_batch} sequences x {batch.seq_len} = {batch.tokens_per_step:,} tokens a step"
     )
 
 
-def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
-    plan = draft.plan
+def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    plan = outcome.plan
     if plan is None:
         return
     if plan.peak is None:
@@ -120,14 +116,14 @@ def _plan_facts(draft: Draft) -> Iterator[tuple[str, str]]:
         stages = ", ".join(f"{one / 2**30:.2f}" for one in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
-    yield from _launch_facts(draft)
+    yield from _launch_facts(outcome)
     shown = without_secrets(plan.env)
     for name in plan.env:
         yield "environment", f"{name}={shown.get(name, WITHHELD)}"
 
 
-def _launch_facts(draft: Draft) -> Iterator[tuple[str, str]]:
-    plan = draft.plan
+def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    plan = outcome.plan
     if plan is not None and plan.nodes:
         hosts = ", ".join(node.host for node in plan.nodes[:NODES_SHOWN])
         more = f" and {len(plan.nodes) - NODES_SHOWN} more" if len(plan.nodes) > NODES_SHOWN else ""
@@ -135,9 +131,9 @@ def _launch_facts(draft: Draft) -> Iterator[tuple[str, str]]:
     if plan is not None and plan.interpreter is not None:
         name = f" ({plan.interpreter.environment})" if plan.interpreter.environment else ""
         yield "Python of the ranks", f"{plan.interpreter.path}{name}, {plan.interpreter.version}"
-    nodes = _nodes(draft)
+    nodes = _nodes(outcome)
     shown = nodes if len(nodes) <= NODES_SHOWN else nodes[: NODES_SHOWN - 1]
-    lines = launch(draft, shown)
+    lines = launch(outcome, shown)
     for line in lines:
         yield f"launch, node {line['node_rank']}", shlex.join(line["argv"])
     if lines and len(nodes) > len(shown):

@@ -101,7 +101,7 @@ def software(records: RunRecords) -> Software:
 
 def notes(records: RunRecords) -> tuple[str, ...]:
     """How figures were made where that is not plain."""
-    found = [*records.plan.probe.problems, *records.plan.notes, *script_notes(records)]
+    found = [*records.plan.probe.problems, *records.plan.worker.notes, *records.plan.notes, *script_notes(records)]
     found += records.ending.notes if records.ending else ()
     if records.plan.peak_problem:
         found.append(f"no MFU: {records.plan.peak_problem}")

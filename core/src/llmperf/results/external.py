@@ -13,7 +13,7 @@ WINDOW = "the measured window, and so the throughput, is between the arrivals of
 
 def script_notes(records: RunRecords) -> Iterator[str]:
     """How times were made, and whether the script's clock and ours disagree; nothing without a script."""
-    script = records.plan.script
+    script = records.plan.worker.script
     if script is None:
         return
     reporting = next((rank for rank in records.ranks if rank.rank == script.step_rank), None)

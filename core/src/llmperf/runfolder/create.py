@@ -21,7 +21,7 @@ BYTES_PER_LOSS_POINT = 200
 
 def create_run_folder(run: Path, plan: Plan) -> None:
     """Create the folder with all that the workers read; UserError if it exists, cannot be written or has no space."""
-    for name in plan.files:
+    for name in plan.worker.files:
         _check_inside(name)
     try:
         run.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def _fill(run: Path, plan: Plan) -> None:
     reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
     json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
     json_files.save(run / filenames.PLAN, replace(plan, env=without_secrets(plan.env)))  # ranks inherit the others
-    for name, text in plan.files.items():
+    for name, text in plan.worker.files.items():
         path = run / filenames.FILES / name
         path.parent.mkdir(parents=True, exist_ok=True)
         json_files.write_bytes(path, text.encode())
@@ -58,7 +58,7 @@ def _fill(run: Path, plan: Plan) -> None:
 def _check_inside(name: str) -> None:
     path = PurePosixPath(name)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
-        raise UserError(f"plan.files: {name!r} is not a name inside the run folder")
+        raise UserError(f"plan.worker.files: {name!r} is not a name inside the run folder")
 
 
 def load_plan(run: Path | str) -> Plan:

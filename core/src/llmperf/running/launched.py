@@ -55,8 +55,10 @@ def run_plan(
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
-    if not plan.agent:
-        raise UserError(f"plan.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks")
+    if not plan.worker.agent:
+        raise UserError(
+            f"plan.worker.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks"
+        )
     if len(plan.nodes) < plan.layout.nodes:
         raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
     owner, launcher = find_launcher(plugins, plan.launcher)

@@ -1,4 +1,4 @@
-"""From a draft to checked results: the whole of `llmperf run` but its printing."""
+"""From a plan to checked results: the whole of `llmperf run` but its printing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
 from llmperf.planning.build import now, run_id
-from llmperf.planning.draft import Draft
+from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
@@ -18,36 +18,37 @@ if TYPE_CHECKING:
     from llmperf.types.result import Result
 
 
-def refuse_problems(draft: Draft) -> None:
-    """Refused with every problem of a draft, a line each, if it has any."""
-    if draft.problems or draft.plan is None:
-        told = (f"{problem.where}: {problem.message} [{problem.code}]" for problem in draft.problems)
-        raise Refused(f"case {draft.spec.case} cannot run here:", told)
-    if not draft.machine.here:
+def startable(outcome: Outcome) -> Planned:
+    """The outcome of planning, if it can be run on this machine.
+
+    Refused with every problem, a line each, if there are any; UserError if the machine was named with `--on`.
+    """
+    if not isinstance(outcome, Planned):
+        lines = (f"{problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems)
+        raise Refused(f"case {outcome.spec.case} cannot run here:", lines)
+    if not outcome.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
+    return outcome
 
 
-def measure(draft: Draft, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
-    """Run a draft's plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
+def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
+    """Run a plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
 
     The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. Raises
-    UserError before anything is started if the draft has problems or the folder cannot be written.
+    UserError before anything is started if the folder cannot be written.
     """
     from llmperf.plugins.faults import printing_aside
     from llmperf.running.launched import run_plan
     from llmperf.running.observers import Observers
 
-    refuse_problems(draft)
-    assert draft.plan is not None
-    assert draft.plugins is not None
     for _ in range(repeat):
-        name = run_id(draft.spec.case, draft.plan.vendor, draft.spec.tuning.framework)
-        plan = replace(draft.plan, run_id=name, created=now())
+        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
+        plan = replace(planned.plan, run_id=name, created=now())
         folder = out / plan.run_id
-        observers, result = Observers(draft.plugins, warn), None
+        observers, result = Observers(planned.plugins, warn), None
         try:
             with printing_aside():  # observers may print from threads of their own
-                result = check(run_plan(plan, folder, draft.plugins, observers, warn), folder, draft.plugins)
+                result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, planned.plugins)
         finally:
             observers.ended(result, folder)
         yield folder, result

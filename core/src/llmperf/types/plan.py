@@ -152,8 +152,6 @@ class Plan:
     """What the vendor plugin saw."""
     device_share: NonNegative
     """Part of one probed device that one rank has: 1, or 1/ranks where a divisible device is shared."""
-    layout: Layout
-    """How ranks share the model."""
     batch: Batch
     """Batch arithmetic."""
     flops: FlopCount
@@ -165,26 +163,18 @@ class Plan:
     state_bytes_per_stage: tuple[Count, ...] = ()
     """Weights, gradients, optimiser states and what the update holds beside them, of one rank of each pipeline stage,
     estimated; activations not counted. Empty where there is no estimate."""
-    needs: Needs | None
-    """What the framework asks of the devices; None when the framework could not plan."""
     launcher: str
     """Name of what brings the agent to each node."""
     nodes: tuple[Node, ...] = ()
     """The nodes of the run, in the order of their ranks; empty for a machine that is only planned for."""
     interpreter: Interpreter | None = None
     """The Python that runs the ranks; None: the one that runs llmperf."""
-    agent: tuple[str, ...]
-    """The argv that starts the ranks of one node."""
-    rank_env: Mapping[str, str]
-    """Variables of each rank, with placeholders that the agent fills in."""
+    worker: WorkerPlan
+    """The framework's part: layout, needs, how ranks are started, and its notes."""
+    notes: tuple[str, ...] = ()
+    """What else a reader of the result should know of how it was made, such as extensions that were skipped."""
     env: Mapping[str, str]
     """Variables that all ranks share."""
-    files: Mapping[str, str]
-    """Configuration files in the run folder: name to text."""
-    script: Script | None = None
-    """The external script that the ranks run; None where they run a trainer."""
-    notes: tuple[str, ...] = ()
-    """The framework's, for the result."""
     stall_seconds: NonNegative
     """A run in which no rank finishes a step for this long has hung, unless its own steps take as long."""
     startup_seconds: NonNegative
@@ -193,6 +183,11 @@ class Plan:
     """What was loaded."""
     problems: tuple[Problem, ...] = ()
     """Why this plan cannot run; none when it can."""
+
+    @property
+    def layout(self) -> Layout:
+        """How ranks share the model: the framework's layout."""
+        return self.worker.layout
 
     @property
     def rank_peak_flops(self) -> float | None:

@@ -150,7 +150,7 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
-    yield from islice(_plan_file_findings(records.plan.files, folder), MAX_DIFFERENCES)
+    yield from islice(_plan_file_findings(records.plan.worker.files, folder), MAX_DIFFERENCES)
 
 
 def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Finding]:

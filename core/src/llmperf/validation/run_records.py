@@ -71,7 +71,7 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
         steps[step.rank].append(step)
     for phase in records.phases:
         phases[phase.rank].append(phase)
-    script = records.plan.script
+    script = records.plan.worker.script
     teller = next((one for one in records.ranks if script is not None and one.rank == script.step_rank), None)
     for rank in records.ranks:
         path = pointer(["files", f"{filenames.RECORDS}/rank-{rank.rank:05d}.jsonl"])

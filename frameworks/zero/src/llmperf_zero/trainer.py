@@ -39,7 +39,7 @@ class ZeroTrainer(TorchTrainer):
         init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._spec.contract.precision)
         check_gradients(self._spec.contract.precision)
-        config = json.loads(plan.files[CONFIG])
+        config = json.loads(plan.worker.files[CONFIG])
         model = self._make(config)
         self._optimizer = self._adamw(model)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made

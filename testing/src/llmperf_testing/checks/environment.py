@@ -11,7 +11,7 @@ from typing import Any
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
 from llmperf.launching.agent import rank_environment
-from llmperf.planning.environment import worker_env
+from llmperf.planning.build import worker_env
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -59,7 +59,8 @@ def environment_leaves_the_ranks_own_alone(subject: Any) -> None:
     """It sets none of the variables that tell a rank which it is: those are the agent's."""
     subject.rests_on(environment_is_text)
     given = _variables(subject)
-    plan = replace(subject.plan(), env={}, rank_env={})
+    plan = subject.plan()
+    plan = replace(plan, env={}, worker=replace(plan.worker, rank_env={}))
     ours = rank_environment(Path("run"), plan, 0, 0, "localhost", 1)
     taken = sorted(set(given) & set(ours))
     require(not taken, f"it sets {', '.join(taken)}, which the agent sets for each rank")

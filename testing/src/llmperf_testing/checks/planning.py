@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.planning.needs import unmet
+from llmperf.planning.problems import need_problems
 from llmperf.types import Problem, RunSpec, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip, require
@@ -112,7 +112,7 @@ def unsupported_precision_is_refused(subject: FrameworkSubject) -> None:
     for precision in PRECISIONS:
         asked = replace(spec, contract=replace(spec.contract, precision=precision))
         worker = subject.answer(precision, asked)
-        refused = [*unmet(worker.needs, probe, subject.name), *worker.problems]
+        refused = [*need_problems(worker.needs, probe, subject.name), *worker.problems]
         told = any("precision" in one.where for one in refused)
         computes = worker.needs.precision
         require(told or computes == precision, f"{precision} was asked for; without a Problem it needs {computes}")

@@ -99,12 +99,12 @@ def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:
 
 def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fresh:
     """The same with what its planning raised and loaded."""
-    from llmperf.planning.build import draft
+    from llmperf.planning.build import plan_run
     from llmperf.planning.request import Request
 
     error = None
     try:
-        draft(Request(case="default", framework=found.name, settings=settings, sketch=True))
+        plan_run(Request(case="default", framework=found.name, settings=settings, skip_peak_and_env=True))
     except Exception as raised:
         error = told(raised)
     return replace(known, hook_error=error, heavy_after_hook=tuple(sorted(loaded())))

@@ -76,6 +76,6 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Bind this rank to its card through the framework's runtime: Paddle, or torch with XPyTorch."""
     from llmperf_kunlunxin import device
 
-    if plan.needs is not None and plan.needs.runtime == "paddle":
+    if plan.worker.needs.runtime == "paddle":
         return device.paddle_device(local_rank)
     return device.xpytorch_device(plan, local_rank)

@@ -82,6 +82,6 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Bind this rank to the GPU of its number among the visible ones, through the framework's own runtime."""
     from llmperf_nvidia import device
 
-    if plan.needs is not None and plan.needs.runtime == "paddle":
+    if plan.worker.needs.runtime == "paddle":
         return device.paddle_device(local_rank)
     return device.torch_device(local_rank)

@@ -126,7 +126,7 @@ def _allocator_settings(plan: Plan) -> Mapping[str, str]:
     Empty if torch does not run, or if the user has settings, which the ranks inherit.
     """
     users = {ALLOCATOR, "PYTORCH_ALLOC_CONF"} & set(os.environ)
-    if users or plan.needs is None or plan.needs.runtime != "torch":
+    if users or plan.worker.needs.runtime != "torch":
         return {}
     return {ALLOCATOR: SETTINGS}
 

@@ -15,7 +15,7 @@ BOTH = ("result", "plan")
 
 def _layout(document: Result | Plan) -> tuple[str, Layout]:
     if isinstance(document, Plan):
-        return "/layout", document.layout
+        return "/worker/layout", document.layout
     return "/parallelism", document.parallelism
 
 

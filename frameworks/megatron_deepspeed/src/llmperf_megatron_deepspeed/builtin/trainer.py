@@ -44,7 +44,7 @@ class PipelineTrainer(TorchTrainer):
         module, ranks = build_pipeline(plan.spec, plan.layout)
         self._optimizer = adamw(module, self._contract.optimizer, self._device)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
-        config = json.loads(plan.files[CONFIG])
+        config = json.loads(plan.worker.files[CONFIG])
         self._engine = deepspeed.initialize(model=module, optimizer=self._optimizer, config=config)[0]
         forget_steps(self._optimizer)
         self.parameter_count = self._count(module)
