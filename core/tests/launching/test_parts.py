@@ -44,10 +44,9 @@ def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
 
 
 def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):
-    plan = replace(
-        stub_plan(env={"OMP_NUM_THREADS": "1"}),
-        rank_env={"OWN": "{rank}/{local_rank}/{world_size}/{node_rank} {other} {run_dir}", "MASTER_PORT": "9"},
-    )
+    plan = stub_plan(env={"OMP_NUM_THREADS": "1"})
+    own = {"OWN": "{rank}/{local_rank}/{world_size}/{node_rank} {other} {run_dir}", "MASTER_PORT": "9"}
+    plan = replace(plan, worker=replace(plan.worker, rank_env=own))
     given = rank_environment(tmp_path, plan, 1, 1, "host", 77)
     assert given["OWN"] == f"3/1/2/1 {{other}} {tmp_path}"
     assert (given["RANK"], given["LOCAL_RANK"], given["WORLD_SIZE"], given["LOCAL_WORLD_SIZE"]) == ("3", "1", "2", "2")
