@@ -165,7 +165,8 @@ class FrameworkSubject(Subject):
         assert plan.worker.script is not None
         program = (sys.executable, "-m", "llmperf_testing.programs.faulty_script")
         command = (*program, fault, str(plan.worker.script.step_rank), "--", *plan.worker.script.command)
-        faulty = replace(plan, script=replace(plan.worker.script, command=command))
+        script = replace(plan.worker.script, command=command)
+        faulty = replace(plan, worker=replace(plan.worker, script=script))
         return self.once(fault, lambda: self._train(faulty, fault))
 
     def _train(self, plan: Plan, folder: str) -> Trained:

@@ -50,7 +50,7 @@ def odd_lines_are_parsed(subject: FrameworkSubject) -> None:
 def a_script_that_cannot_start_fails_the_run(subject: FrameworkSubject) -> None:
     """A script whose run folder is missing ends with an error status, and with it the run."""
     _needs_script(subject)
-    if not any("{run_dir}" in word for word in subject.plan().script.command):  # type: ignore[union-attr]
+    if not any("{run_dir}" in word for word in subject.plan().worker.script.command):  # type: ignore[union-attr]
         raise Skip("its script is not given the run folder")
     began = time.monotonic()
     result = subject.failing("no-folder").result
