@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from string import whitespace
 from typing import Literal
 
+from llmperf_published.reading.html_tables import begins_html_table, ends_html_table, html_table
+
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
 
 _MARKER = re.compile(r"\s*(?:[-*+•·]|\d{1,3}\s?[.)、．])\s+|\s*(?:\d{1,3}[、．])")
@@ -59,10 +61,15 @@ def blocks(lines: Sequence[str]) -> list[Block]:
     """The blocks of a text that is split into lines."""
     result: list[Block] = []
     number = 0
+    last_html = max((index for index, line in enumerate(lines) if ends_html_table(line)), default=-1)
     while number < len(lines):
         line = lines[number]
         if fence := _FENCE.match(line):
             block, number = _code(lines, number, fence[1][0])
+        elif number <= last_html and begins_html_table(line):
+            html_blocks, number = _html(lines, number)
+            result += html_blocks
+            continue
         elif _begins_table(lines, number):
             block, number = _table(lines, number)
         else:
@@ -80,6 +87,18 @@ def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
         end += 1
     info = lines[start].strip().lstrip(mark).strip()
     return Block("code", start + 1, "\n".join([*[info] * bool(info), *lines[start + 1 : end]])), end + 1
+
+
+def _html(lines: Sequence[str], start: int) -> tuple[list[Block], int]:
+    """An HTML table with the text around its cells, and the index of the line after it."""
+    end = start
+    while not ends_html_table(lines[end]):
+        end += 1
+    table = html_table(lines[start : end + 1], start + 1)
+    result = [Block("text", line, text) for line, text in table.outside]
+    if table.rows:
+        result.append(Block("table", table.rows[0][0], rows=tuple(table.rows)))
+    return sorted(result, key=lambda block: block.line), end + 1
 
 
 def _begins_table(lines: Sequence[str], number: int) -> bool:
