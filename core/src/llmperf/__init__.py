@@ -28,11 +28,16 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.planning.plugin_checks import family_problem as family_problem
+    from llmperf.planning.plugin_checks import needed_features as needed_features
+    from llmperf.planning.plugin_checks import option_problems as option_problems
+    from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import initial_normal as initial_normal
+    from llmperf.tokens.draws import is_norm as is_norm
     from llmperf.tokens.encoders import open_encoder as open_encoder
     from llmperf.validation.reading import printable as printable
 
@@ -43,6 +48,10 @@ _HOMES = {
     "hookimpl": "llmperf.hookspecs",
     "cache_dir": "llmperf.files.user_files",
     "agent_argv": "llmperf.launching.agent",
+    "family_problem": "llmperf.planning.plugin_checks",
+    "needed_features": "llmperf.planning.plugin_checks",
+    "option_problems": "llmperf.planning.plugin_checks",
+    "whole_number": "llmperf.planning.plugin_checks",
     "load_plan": "llmperf.runfolder.create",
     "standard_layout": "llmperf.accounting.layout",
     "parallelism_problems": "llmperf.accounting.layout",
@@ -51,6 +60,7 @@ _HOMES = {
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
+    "is_norm": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
     "data_parallel_of": "llmperf.accounting.layout",
     "Library": "llmperf.cases.library",

@@ -7,9 +7,9 @@ import sys
 from importlib import import_module
 
 import pytest
+from llmperf import option_problems
 from llmperf.files.json_files import convert
 from llmperf.types import Probe
-from llmperf_pytorch.limits import option_problems
 from llmperf_pytorch.plugin import llmperf_plan_workers
 
 GPU = [{"index": 0, "model": "GPU", "memory_bytes": 2**34}]

@@ -63,6 +63,12 @@ def initial_normal(
     return values.reshape(shape) if whole else values
 
 
+def is_norm(name: str) -> bool:
+    """Whether a parameter, by its name in published checkpoints, is the weight of a norm: it begins at 1 and does not
+    decay."""
+    return name.endswith("norm.weight")
+
+
 def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[np.float32]:
     scale = np.float32(std / math.sqrt((2.0**32 - 1) / 3))
     values = np.empty(stop - start, dtype=np.float32)

@@ -73,6 +73,11 @@ class Probe:
     problems: tuple[str, ...] = ()
     """One line each, naming the cause and what would mend it."""
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether ranks compute on a host CPU."""
+        return any(device.kind == "cpu" for device in self.devices)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakFlops:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from llmperf import option_problems, whole_number
 from llmperf.types import Problem
 
 if TYPE_CHECKING:
@@ -50,27 +51,22 @@ def read_options(spec: RunSpec) -> Options:
     return Options(**dict(spec.framework))  # type: ignore[arg-type]
 
 
-def problems_of_options(given: Mapping[str, Any]) -> Iterator[Problem]:
+def problems_of_options(given: Mapping[str, object]) -> Iterator[Problem]:
     """Options that are not there, and values they cannot take."""
-    from llmperf_pytorch.limits import option_problems
-
-    known: dict[str, tuple[object, ...]] = {one.name: () for one in fields(Options)}
-    yield from option_problems("lora", {name: value for name, value in given.items() if name not in known}, known)
-    for name, value in given.items():
-        if name in known and (expected := _expected(name, value)):
-            yield Problem(
-                code="lora.option", where=f"framework.{name}", message=f"expected {expected}, found {value!r}"
-            )
+    yield from option_problems("lora", given, CHECKS)
 
 
-def _expected(name: str, value: Any) -> str | None:
-    """What an option takes, where `value` is none of it."""
-    if name in ("base_weights", "mmlu"):
-        return None if isinstance(value, str) and value else "the path of a folder"
-    if name == "save_adapter":
-        return None if isinstance(value, bool) else "true or false"
-    if name == "mmlu_split":
-        return None if value in SPLITS else f"one of {', '.join(SPLITS)}"
-    low = 0 if name == "mmlu_shots" else 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return None if whole and value >= low else f"a whole number of at least {low}"
+def _folder(value: object) -> str | None:
+    return None if isinstance(value, str) and value else "the path of a folder"
+
+
+CHECKS = {
+    "base_weights": _folder,
+    "save_adapter": (True, False),
+    "mmlu": _folder,
+    "mmlu_shots": whole_number(0),
+    "mmlu_split": SPLITS,
+    "mmlu_limit": whole_number(1),
+    "mmlu_batch": whole_number(1),
+}
+"""The valid values of each option, or a check of its value."""

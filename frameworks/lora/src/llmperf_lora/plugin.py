@@ -28,7 +28,6 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; DeepSpeed's configuration as a file where it shards."""
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.limits import needed_features
 
     from llmperf_lora.limits import problems
     from llmperf_lora.notes import notes
@@ -37,7 +36,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     found = tuple(problems(spec, probe, layout))
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
         files=_zero_files(spec, layout.data_parallel) if spec.tuning.sharding_stage and not found else {},

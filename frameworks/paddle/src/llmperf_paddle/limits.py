@@ -7,31 +7,20 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from llmperf import parallelism_problems
+from llmperf import family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
 
-from llmperf_paddle.options import option_problems
+from llmperf_paddle.options import OPTIONS
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
-FLASH = "flash_attention"
 FUSED_OPS = ("rms_norm", "rope")
 """What `tuning.fused_ops` may name."""
 ADAPTED = "3.3.1"
 """The version of Paddle whose gaps on a CPU `gloo.py` fills."""
 GLOO_SECONDS = 30
 """How long a rank waits for another in Paddle's gloo; fixed there."""
-
-
-def on_cpu(probe: Probe) -> bool:
-    """Whether the ranks will compute on a host CPU."""
-    return any(device.kind == "cpu" for device in probe.devices)
-
-
-def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
-    """What the devices must offer beyond the precision."""
-    return (FLASH,) if spec.tuning.attention == "flash" and not on_cpu(probe) else ()
 
 
 def needs_adapter(layout: Layout) -> bool:
@@ -43,7 +32,7 @@ def needs_adapter(layout: Layout) -> bool:
 
 def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
     """What a reader of the result should know."""
-    if not on_cpu(probe) or layout.world_size == 1:
+    if not probe.on_cpu or layout.world_size == 1:
         return ()
     return (
         "On a CPU, Paddle's gloo lacks collectives that fleet uses; an adapter replaces them, and the time they take"
@@ -58,9 +47,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     yield from _model_problems(spec)
     yield from _sharding_problems(spec, layout)
     yield from _fused_problems(spec, probe)
-    yield from option_problems(spec.framework)
+    yield from option_problems("paddle", spec.framework, OPTIONS)
     yield from _option_conflicts(spec)
-    if on_cpu(probe):
+    if probe.on_cpu:
         yield from _cpu_problems(spec, layout)
     elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
         message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
@@ -82,10 +71,7 @@ def _paddle_problems(probe: Probe) -> Iterator[Problem]:
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model, tensor = spec.model, spec.tuning.tensor_parallel
     if model.family != "llama":
-        message = f"paddle builds models of family llama, found {model.family!r} ({model.name})"
-        yield Problem(
-            code="paddle.family", where="model.family", message=f"{message}; the nearest is --set model=llama2_7b"
-        )
+        yield family_problem("paddle", spec, ("llama",), "the nearest is --set model=llama2_7b")
     elif model.position_encoding != "rope" or model.normalized_head:
         message = f"paddle trains family 'llama' with rotary positions and a plain head; {model.name} is another"
         yield Problem(
@@ -142,7 +128,7 @@ def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if unknown := [name for name in found if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
-    elif found and on_cpu(probe):
+    elif found and probe.on_cpu:
         message = f"fused kernels need an accelerator: expected [], found {found}; nearest: --set fused_ops=[]"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
 

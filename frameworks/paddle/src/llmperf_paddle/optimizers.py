@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import paddle
+from llmperf import is_norm
 
-from llmperf_paddle.weights import is_norm, named
+from llmperf_paddle.weights import named
 
 if TYPE_CHECKING:
     from llmperf.types import Optimizer

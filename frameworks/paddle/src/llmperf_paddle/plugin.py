@@ -27,13 +27,13 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, started by llmperf's own agent with Paddle's variables set."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_paddle.limits import needed_features, notes, problems
+    from llmperf_paddle.limits import notes, problems
     from llmperf_paddle.variables import rank_variables
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="paddle", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="paddle", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         rank_env=rank_variables(spec, probe, layout),
         notes=notes(spec, probe, layout),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import llmperf
 import numpy as np
 import paddle
+from llmperf import is_norm
 
 from llmperf_paddle.llama import Unit
 
@@ -30,11 +31,6 @@ def named(model: nn.Layer) -> Iterator[tuple[str, paddle.Tensor]]:
         if isinstance(unit, Unit):
             for name, parameter in unit.named_parameters():
                 yield unit.canonical(name), parameter
-
-
-def is_norm(name: str) -> bool:
-    """Whether a parameter is the weight of a norm."""
-    return name.endswith("norm.weight")
 
 
 def count_parameters(model: nn.Layer, layers: Layers, pipeline: Group | None) -> int:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
+from llmperf import learning_rate
 from llmperf.types import StepOutput
 from torch.nn.parallel import DistributedDataParallel
 
@@ -15,7 +16,6 @@ from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy, to_co
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
-from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.weights import count_parameters
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from llmperf import is_norm
 
 if TYPE_CHECKING:
     from llmperf.types import Optimizer
@@ -20,11 +21,6 @@ def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[s
     norms = [parameter for name, parameter in named if is_norm(name)]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-def is_norm(name: str) -> bool:
-    """Whether a parameter is the weight of a norm; by name, since ZeRO-3 hides shapes."""
-    return name.endswith("norm.weight")
 
 
 def adamw(model: torch.nn.Module, optimizer: Optimizer, device: torch.device) -> torch.optim.AdamW:

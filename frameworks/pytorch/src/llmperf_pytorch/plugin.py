@@ -31,17 +31,17 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, each with the whole model."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_pytorch.limits import common_problems, needed_features, option_problems, sharding_problems
+    from llmperf_pytorch.limits import common_problems, sharding_problems
 
     return WorkerPlan(
         layout=llmperf.standard_layout(spec),
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
         problems=(
             *common_problems("pytorch", spec, probe),
             *sharding_problems(spec),
-            *option_problems("pytorch", spec.framework, {}),
+            *llmperf.option_problems("pytorch", spec.framework, {}),
         ),
     )
 

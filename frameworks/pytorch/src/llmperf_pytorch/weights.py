@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import llmperf
 import torch
 
-from llmperf_pytorch.optimizers import is_norm
-
 if TYPE_CHECKING:
     from llmperf.types import Model
 
@@ -30,7 +28,7 @@ def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
 @torch.no_grad()
 def fill_parameter(name: str, parameter: torch.Tensor, facts: Model, seed: int) -> None:
     """Norm weights are 1; all others are drawn with the model's standard deviation."""
-    if is_norm(name):
+    if llmperf.is_norm(name):
         parameter.fill_(1.0)
         return
     flat, shape = parameter.view(-1), tuple(parameter.shape)

@@ -26,14 +26,14 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.limits import common_problems, needed_features, option_problems
+    from llmperf_pytorch.limits import common_problems
 
     from llmperf_zero.config import CONFIG, ds_config, update_bytes_per_parameter
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
         files={CONFIG: ds_config(spec, layout.data_parallel)},
@@ -41,7 +41,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),
-            *option_problems("zero", spec.framework, OPTIONS),
+            *llmperf.option_problems("zero", spec.framework, OPTIONS),
         ),
     )
 
@@ -61,12 +61,10 @@ def degree_problems(layout: Layout) -> Iterator[Problem]:
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Where DeepSpeed compiles, and that it should look for no accelerator where there is none."""
-    from llmperf_pytorch.limits import on_cpu
-
     from llmperf_zero.extensions import extensions_dir
 
     env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir())}
-    return {**env, "DS_ACCELERATOR": "cpu"} if on_cpu(plan.probe) else env
+    return {**env, "DS_ACCELERATOR": "cpu"} if plan.probe.on_cpu else env
 
 
 @llmperf.hookimpl

@@ -7,21 +7,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from llmperf import learning_rate
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
 from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
-from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.weights import count_parameters, fill_parameter
 
 from llmperf_zero.config import CONFIG
-from llmperf_zero.deepspeed_import import deepspeed, init_ranks
+from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 from llmperf_zero.extensions import compiling
-from llmperf_zero.first_step import forget_steps
-from llmperf_zero.gradient_check import check_gradients
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -44,7 +42,7 @@ class ZeroTrainer(TorchTrainer):
         self._optimizer = self._adamw(model)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
-        forget_steps(self._optimizer)
+        reset_step_count(self._optimizer)
         self._step = 0
 
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmperf import parallelism_problems
+from llmperf import option_problems, parallelism_problems
 from llmperf.types import Problem
-from llmperf_pytorch.limits import device_and_model_problems, option_problems
+from llmperf_pytorch.limits import device_and_model_problems
 from llmperf_zero.plugin import degree_problems
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf.types import Needs, WorkerPlan
-from llmperf_pytorch.limits import needed_features
 from llmperf_zero.config import CONFIG, ds_config, update_bytes_per_parameter
 
 from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
@@ -21,7 +20,7 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},
         update_bytes_per_parameter=update_bytes_per_parameter(spec),

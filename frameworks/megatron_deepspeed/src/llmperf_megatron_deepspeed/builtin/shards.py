@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import llmperf
 import torch
-from llmperf_pytorch.optimizers import is_norm
 from llmperf_pytorch.weights import CHUNK
 
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
@@ -58,7 +57,7 @@ def count_whole(module: torch.nn.Module, *, first_stage: bool) -> int:
 def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
     """Set a rank's part to the initial value of the whole, drawing no more than it must."""
     shard: Shard = parameter.shard
-    if is_norm(shard.name):
+    if llmperf.is_norm(shard.name):
         parameter.fill_(1.0)
     elif shard.dim == 1:
         _fill_columns(parameter, shard, facts.initializer_std, seed)

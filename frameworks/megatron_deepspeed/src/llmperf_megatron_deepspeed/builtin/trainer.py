@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
+from llmperf import learning_rate
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred
 from llmperf_pytorch.models import set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
-from llmperf_pytorch.schedule import learning_rate
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_zero.config import CONFIG
-from llmperf_zero.deepspeed_import import deepspeed, init_ranks
-from llmperf_zero.first_step import forget_steps
-from llmperf_zero.gradient_check import check_gradients
+from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
 from llmperf_megatron_deepspeed.builtin.shards import count_whole
@@ -46,7 +44,7 @@ class PipelineTrainer(TorchTrainer):
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         config = json.loads(plan.worker.files[CONFIG])
         self._engine = deepspeed.initialize(model=module, optimizer=self._optimizer, config=config)[0]
-        forget_steps(self._optimizer)
+        reset_step_count(self._optimizer)
         self.parameter_count = self._count(module)
         self._reports = self._engine.is_last_stage() and ranks.rank == 0
         reads = self._engine.is_first_stage() or self._engine.is_last_stage()

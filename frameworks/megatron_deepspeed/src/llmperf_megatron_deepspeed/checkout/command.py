@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmperf_pytorch.limits import on_cpu
-
 from llmperf_megatron_deepspeed.checkout.config import CONFIG
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ def _optimizer(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
 
 def uses_apex(probe: Probe) -> bool:
     """Whether the script takes AdamW from apex, as it does on CUDA; else it is told to take torch's."""
-    return probe.offers.collective_backend == "nccl" and not on_cpu(probe)
+    return probe.offers.collective_backend == "nccl" and not probe.on_cpu
 
 
 def _precision(spec: RunSpec) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import parallelism_problems
+from llmperf import family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
-from llmperf_pytorch.limits import family_problem, flash_problems, on_cpu, option_problems
+from llmperf_pytorch.limits import FAMILIES, flash_problems
 
 from llmperf_megatron_deepspeed.checkout.command import uses_apex
 from llmperf_megatron_deepspeed.checkout.defects import defect_problems
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BACKENDS = ("nccl", "gloo", "ccl", "hccl")
 """What `--distributed-backend` takes."""
+NAME = "megatron_deepspeed"
 OPTIONS = {"engine": ("builtin", "checkout")}
 NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
 
@@ -29,7 +30,7 @@ def checkout_problems(
 ) -> Iterator[Problem]:
     """Everything that stands in the way, all at once."""
     options = {name: value for name, value in spec.framework.items() if name != OPTION}
-    yield from option_problems("megatron_deepspeed, engine checkout,", options, {**OPTIONS, OPTION: ()})
+    yield from option_problems(NAME, options, {**OPTIONS, OPTION: ()}, title="megatron_deepspeed, engine checkout,")
     yield from _home_problems(home, arguments)
     if home is not None:
         yield from defect_problems(home, spec, layout)
@@ -57,7 +58,8 @@ def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Pr
 def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     model, tensor = spec.model, layout.tensor_parallel
     if model.family != "llama":
-        yield family_problem("pretrain_gpt.py", spec, ("llama",))
+        elsewhere = "--framework zero builds it" if model.family in FAMILIES else ""
+        yield family_problem(NAME, spec, ("llama",), elsewhere)
     elif model.position_encoding != "rope" or model.normalized_head:
         message = f"pretrain_gpt.py trains models with rotary positions and a plain head, found {model.name}"
         yield Problem(code="megatron_deepspeed.model", where="contract.model", message=message)
@@ -113,7 +115,7 @@ def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Pr
         )
     if tuning.attention == "sdpa":
         message = "pretrain_gpt.py has no scaled_dot_product_attention: expected auto, eager or flash, found sdpa"
-        nearest = "eager" if on_cpu(probe) else "flash"
+        nearest = "eager" if probe.on_cpu else "flash"
         yield Problem(
             code="megatron_deepspeed.attention",
             where="tuning.attention",
@@ -133,11 +135,11 @@ def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         yield Problem(
             code="megatron_deepspeed.precision", where="contract.precision", message=f"{message}; {NEAREST_ENGINE}"
         )
-    if on_cpu(probe):
+    if probe.on_cpu:
         yield from _cpu_problems(spec)
     else:
-        yield from flash_problems(spec, nearest="eager")
-    if not on_cpu(probe) and backend not in BACKENDS:
+        yield from flash_problems(NAME, spec, nearest="eager")
+    if not probe.on_cpu and backend not in BACKENDS:
         message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
         yield Problem(
             code="megatron_deepspeed.engine", where="framework.engine", message=f"{message}; {NEAREST_ENGINE}"
@@ -161,7 +163,7 @@ def _package_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         yield Problem(
             code="megatron_deepspeed.engine", where="framework.engine", message=f"{message}; {NEAREST_ENGINE}"
         )
-    if spec.tuning.attention == "flash" and not on_cpu(probe) and find_spec("flash_attn") is None:
+    if spec.tuning.attention == "flash" and not probe.on_cpu and find_spec("flash_attn") is None:
         message = "--use-flash-attn-v2 needs flash_attn, which is not installed"
         yield Problem(
             code="megatron_deepspeed.attention", where="tuning.attention", message=f"{message}; the nearest is eager"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf.types import Needs, Script, WorkerPlan
-from llmperf_pytorch.limits import needed_features
 
 from llmperf_megatron_deepspeed.checkout.command import pretrain_arguments
 from llmperf_megatron_deepspeed.checkout.config import CONFIG, ds_config
@@ -45,7 +44,7 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
     problems = tuple(checkout_problems(spec, probe, layout, home, arguments))
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=needed_features(spec, probe)),
+        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         rank_env=RANK_ENVIRONMENT,
         files={CONFIG: ds_config(spec, layout)},

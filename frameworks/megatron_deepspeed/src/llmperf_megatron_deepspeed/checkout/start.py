@@ -63,13 +63,12 @@ def prepare_data(plan: Plan) -> Path:
 
 def prepare_deepspeed(plan: Plan) -> None:
     """No group that waits much longer than the controller, none that listens beyond this host, no inference kernel."""
-    from llmperf_pytorch.limits import on_cpu
     from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
     from llmperf_zero.deepspeed_import import skip_inference_kernel
 
     set_timeouts(plan)
     meet_as_agent_says()
-    if on_cpu(plan.probe):
+    if plan.probe.on_cpu:
         skip_inference_kernel()
 
 

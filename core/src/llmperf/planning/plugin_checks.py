@@ -1,0 +1,77 @@
+"""Checks for framework plugins: their options, the features that a plan needs, the families that they build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from llmperf.types.devices import Probe
+from llmperf.types.problems import Problem
+from llmperf.types.spec import RunSpec
+
+FLASH_ATTENTION = "flash_attention"
+"""Feature of devices that have a flash attention kernel."""
+
+OptionCheck = Callable[[object], str | None]
+"""Takes the value of an option; returns what was expected if the value is wrong, None if it is valid."""
+
+
+def option_problems(
+    framework: str,
+    options: Mapping[str, object],
+    known: Mapping[str, Sequence[object] | OptionCheck],
+    *,
+    title: str | None = None,
+) -> Iterator[Problem]:
+    """A problem for each of a plan's `framework.*` options that the framework does not have, or whose value is wrong.
+
+    `known` maps each option to its valid values or to a check of the value. `title` names the framework in messages,
+    if not by its name. True and false are no numbers here.
+    """
+    for name, value in options.items():
+        where, code = f"framework.{name}", f"{framework}.option"
+        if name not in known:
+            message = f"{title or framework} has no such option; {_nearest(name, known)}"
+            yield Problem(code=code, where=where, message=message)
+        elif (expected := _expected(known[name], value)) is not None:
+            yield Problem(code=code, where=where, message=f"expected {expected}, found {value!r}")
+
+
+def _expected(valid: Sequence[object] | OptionCheck, value: object) -> str | None:
+    if callable(valid):
+        return valid(value)
+    if any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in valid):
+        return None
+    if valid and all(isinstance(choice, bool) for choice in valid):
+        return "true or false"
+    return f"one of {', '.join(repr(choice) for choice in valid)}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    if not known:
+        return "it has none"
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(known))}"
+
+
+def whole_number(least: int, unit: str = "") -> OptionCheck:
+    """A check for an option that is a whole number of at least `least`."""
+    expected = f"a whole number{f' of {unit}' if unit else ''}, {least} or more"
+
+    def check(value: object) -> str | None:
+        valid = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return None if valid else expected
+
+    return check
+
+
+def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """The features that devices must offer beyond the precision, for `Needs.features`."""
+    return (FLASH_ATTENTION,) if spec.tuning.attention == "flash" and not probe.on_cpu else ()
+
+
+def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint: str = "") -> Problem:
+    """The problem of a framework that does not build the model's family; `hint` says what does."""
+    message = f"{framework} builds models of family {' and '.join(families)}, found {spec.model.family!r}"
+    end = f"; {hint}" if hint else ""
+    return Problem(code=f"{framework}.family", where="model.family", message=f"{message} ({spec.model.name}){end}")
