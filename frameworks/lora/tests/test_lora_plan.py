@@ -64,7 +64,7 @@ def test_all_that_does_not_fit_is_told_at_once(program):
         "framework.mmlu_shot": "lora has no such option; did you mean 'mmlu_shots'?",
         "framework.mmlu_batch": "expected a whole number of at least 1, found 0",
         "framework.save_adapter": "expected true or false, found 'yes'",
-        "framework.mmlu_split": "expected one of test, val, found 'dev'",
+        "framework.mmlu_split": "expected one of 'test', 'val', found 'dev'",
         "framework.base_weights": "expected the path of a folder, found 3",
     }
 

@@ -54,13 +54,12 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(known))}"
 
 
-def whole_number(least: int, unit: str = "") -> OptionCheck:
+def whole_number(least: int) -> OptionCheck:
     """A check for an option that is a whole number of at least `least`."""
-    expected = f"a whole number{f' of {unit}' if unit else ''}, {least} or more"
 
     def check(value: object) -> str | None:
         valid = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        return None if valid else expected
+        return None if valid else f"a whole number of at least {least}"
 
     return check
 

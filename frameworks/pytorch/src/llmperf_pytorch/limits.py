@@ -53,6 +53,7 @@ def flash_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iter
     """Flash attention in 32 bits: kernels compute in 16."""
     if spec.tuning.attention == "flash" and spec.contract.precision not in HALF:
         message = f"flash attention computes in bf16 and fp16, found {spec.contract.precision}"
+        message = f"{message}; nearest: --set attention={nearest}"
         yield Problem(
             code=f"{framework}.attention",
             where="tuning.attention",
