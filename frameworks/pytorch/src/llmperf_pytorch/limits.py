@@ -54,11 +54,7 @@ def flash_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iter
     if spec.tuning.attention == "flash" and spec.contract.precision not in HALF:
         message = f"flash attention computes in bf16 and fp16, found {spec.contract.precision}"
         message = f"{message}; nearest: --set attention={nearest}"
-        yield Problem(
-            code=f"{framework}.attention",
-            where="tuning.attention",
-            message=f"{message}; nearest: --set attention={nearest}",
-        )
+        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
 
 
 def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
