@@ -149,7 +149,10 @@ def test_a_rank_that_is_killed(start, stub_plan):
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [("vanishes", "rank 1 ended with status 7"), ("exits", "sys.exit(0) before the last step")],
+    [
+        ("vanishes", "rank 1 ended with status 7"),
+        ("exits", "sys.exit(0) before the last step, while measuring, in framework 'stub' (llmperf-stub)"),
+    ],
     ids=["status 7", "sys.exit(0)"],
 )
 def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, message):

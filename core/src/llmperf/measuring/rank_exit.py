@@ -1,4 +1,4 @@
-"""How a rank's process ends: at once, with all that is known recorded."""
+"""How the process of a rank ends: immediately, with the cause recorded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 40_000
 
 
-def fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
-    """Record why this rank ends and end it: closing what hangs on other ranks could take for ever."""
+def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:
+    """Record why this rank ends and end it, without closing anything: that could wait for other ranks forever.
+
+    `place` says in which phase and plugin, for an exit that does not say so itself.
+    """
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    record = failure(rank, time.time(), name, _message(error), text)
+    record = failure(rank, time.time(), name, _message(error, place), text)
     for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
         with suppress(Exception):
             recorder.write(record)
@@ -33,7 +36,7 @@ def fail(recorder: Recorder, rank: int, error: BaseException) -> NoReturn:
 
 
 def failure(rank: int, at: float, exception: str, message: str, trace: str) -> FailureRecord:
-    """The record of a rank's end, cut to what a record may hold."""
+    """The record of why a rank ended, without secrets, cut to the size of a record."""
     secrets = secret_values(os.environ)
     return FailureRecord(
         rank=rank,
@@ -44,20 +47,21 @@ def failure(rank: int, at: float, exception: str, message: str, trace: str) -> F
     )
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException, place: str) -> str:
     if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) before the last step"
+        return f"sys.exit({error.code!r}) before the last step" + (f", {place}" if place else "")
     return str(error)
 
 
 def _plain(text: str) -> str:
-    """Text that UTF-8 can hold."""
+    """The text with escapes for what UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once: all is closed and recorded, and what native libraries do while the interpreter is
-    taken apart is not part of the run. Threads of a process group have aborted there, after the last record.
+    """End the process without the interpreter's shutdown, after everything has been closed and recorded.
+
+    Native libraries run code during that shutdown: threads of process groups have aborted there, after the last record.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

@@ -33,7 +33,7 @@ MAX_SHOWN = 80
 MAX_VERSION = 100
 """Characters of a version that are recorded."""
 SIGN_OF_LIFE_SECONDS = 1.0
-"""At most so often does a long evaluation write that it goes on."""
+"""How often, at most, a long evaluation records that it continues."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,10 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = parser.parse_args(arguments).run_dir
     rank = int(os.environ["RANK"])
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
+        worker = Worker(run, rank, recorder)
         try:
-            Worker(run, rank, recorder).run()
+            worker.run()
         except BaseException as error:
-            fail(recorder, rank, error)
+            fail(recorder, rank, error, worker.place)
     return 0
 
 
@@ -60,6 +61,14 @@ class Worker:
         self._rank = rank
         self._recorder = recorder
         self._run = run
+        self._phase: Phase = "starting"
+        self._owner: Found | None = None
+        """The plugin that is called in this phase."""
+
+    @property
+    def place(self) -> str:
+        """The phase that the rank is in and the plugin that is called in it."""
+        return f"while {self._phase}" + (f", in {who(self._owner)}" if self._owner else "")
 
     def run(self) -> None:
         """Load, build, train, evaluate; every phase is recorded as it is entered."""
@@ -67,11 +76,12 @@ class Worker:
         plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
         plugins = plugins_of(plan)
+        self._owner = plugins.owner("llmperf_setup_device")
         with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:
             self._enter("building")
+            self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
-                who_built = f"{who(plugins.owner('llmperf_build_trainer'))}: the trainer"
-                check_parameters(reported_parameters(trainer), plan, who_built)
+                check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
                 self._enter("warming up")
                 contract = plan.spec.contract
@@ -82,13 +92,14 @@ class Worker:
         self._enter("done")
 
     def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
+        self._phase = phase
         at, monotonic = moment or Moment.now()
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
-        """All figures of the evaluation, None for what is no number; PluginError if they are no figures by name.
+        """All figures of the evaluation, None for what is not a number; PluginError for anything but figures by name.
 
-        Each part that comes is a sign of life for the watchdog.
+        A trainer may give its figures in parts. Each part shows the watchdog that the rank has not hung.
         """
         given: object = trainer.evaluate()
         if isinstance(given, Mapping):
@@ -96,12 +107,12 @@ class Worker:
         if not isinstance(given, Iterable) or isinstance(given, str):
             raise wrong(FIGURES, "answer of evaluate()", repr(given)[:MAX_SHOWN])
         figures: dict[str, float | None] = {}
-        told = time.monotonic()
+        recorded = time.monotonic()
         for part in given:
             figures.update(_numbers(part))
-            if time.monotonic() - told > SIGN_OF_LIFE_SECONDS:
+            if time.monotonic() - recorded > SIGN_OF_LIFE_SECONDS:
                 self._enter("evaluating")
-                told = time.monotonic()
+                recorded = time.monotonic()
         return figures
 
     def _finish(
@@ -122,7 +133,7 @@ class Worker:
 
 
 def _numbers(figures: object) -> dict[str, float | None]:
-    """JSON has no NaN: a figure that is no number is unknown, and the run's other figures are kept."""
+    """The figures, with None for NaN and infinity, which JSON does not have."""
     if not isinstance(figures, Mapping) or not all(isinstance(name, str) for name in figures):
         raise wrong(FIGURES, "answer of evaluate()", repr(figures)[:MAX_SHOWN])
     return {name: _finite(name, value) for name, value in figures.items()}
@@ -138,18 +149,18 @@ def _finite(name: str, value: Any) -> float | None:
 
 def loaded_packages() -> dict[str, str]:
     """Versions of the imported top-level packages outside the standard library, and of Python, by import name."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in sorted({module.split(".")[0] for module in list(sys.modules)}):
         if name in sys.stdlib_module_names or name.startswith("_"):
             continue
         if (version := _version(name)) is not None:
-            found[name] = version[:MAX_VERSION]
-    return found
+            versions[name] = version[:MAX_VERSION]
+    return versions
 
 
 def _version(name: str) -> str | None:
     declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
-    if isinstance(declared, str):  # torch's says which build it is, as 2.15.0+cu132, where its metadata does not
+    if isinstance(declared, str):  # may name the build, as in 2.15.0+cu132, which metadata does not
         return str(declared)
     try:
         return metadata.version(name)
@@ -158,9 +169,9 @@ def _version(name: str) -> str | None:
 
 
 def peak_reserved_bytes(device: Device) -> int | None:
-    """What the device's allocator has taken at most, for those devices that tell."""
-    tell: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
-    return tell() if tell is not None else None
+    """The most memory that the device's allocator has reserved; None for a device that does not report it."""
+    query: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
+    return query() if query is not None else None
 
 
 def reported_parameters(trainer: Trainer) -> int:
