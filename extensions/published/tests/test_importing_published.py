@@ -74,7 +74,7 @@ def test_tables_come_back_for_a_markdown_library_too(path, imported):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_what_is_shipped_is_what_is_imported(path, imported):
     shipped = (SHIPPED / path.stem / "published.json").read_bytes()
-    again = "llmperf import core/tests/published_documents/*.md --out published --force"
+    again = "llmperf import extensions/published/tests/published_documents/*.md --out published --force"
     assert shipped == json_files.encode_pretty(imported[path.stem]), again
 
 

@@ -167,18 +167,18 @@ def _enter_column(name: str, value: str, cells: Cells) -> None:
         cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
 
 
-def _enter(found: Assignments, column: str, cells: Cells) -> None:
-    for name, value in found.options.items():
+def _enter(assigned: Assignments, column: str, cells: Cells) -> None:
+    for name, value in assigned.options.items():
         if cells.options.setdefault(name, value) != value:
             cells.problems.append((f"{name}={value}", f"expected {cells.options[name]}, as in another cell"))
-    for name in sorted((NUMBERS | set(SWITCHES)).intersection(found.settings)):
-        if expected := expected_value(name, found.settings[name]):
-            cells.problems.append((f"{name}={found.settings[name]}", f"expected {expected}"))
+    for name in sorted((NUMBERS | set(SWITCHES)).intersection(assigned.settings)):
+        if expected := expected_value(name, assigned.settings[name]):
+            cells.problems.append((f"{name}={assigned.settings[name]}", f"expected {expected}"))
             cells.unclear.add(name)
-    cells.settings |= {name: value for name, value in found.settings.items() if name not in cells.settings}
-    cells.claims += found.claims
+    cells.settings |= {name: value for name, value in assigned.settings.items() if name not in cells.settings}
+    cells.claims += assigned.claims
     if column in _EXPECTED:
-        odd = [text for text in found.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
+        odd = [text for text in assigned.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
         cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
 
 

@@ -21,7 +21,7 @@ from llmperf_published.reading.machine import hardware, machine, machine_problem
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
-from llmperf_published.types.document import Note, PublishedBatch, PublishedLayout, PublishedRow, Table, TableRow
+from llmperf_published.types.document import Note, PublishedBatch, PublishedLayout, PublishedRow, TableRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     contents, known = document.contents, document.known
     table = contents.tables[index]
     row = table.rows[number]
-    by_name = _by_name(table, row)
+    pairs = zip(table.columns, row.cells, strict=False)
+    by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
     cells = row_settings.cells_of(by_name)
     name = cells.configuration(row.line)
     where = machine(by_name, row.cells, contents)
@@ -116,11 +117,6 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         dataset_text=dataset_text,
         metrics=measured.metrics(),
     )
-
-
-def _by_name(table: Table, row: TableRow) -> dict[str, str]:
-    pairs = zip(table.columns, row.cells, strict=False)
-    return {column.name: plain(cell) for column, cell in pairs if column.name is not None}
 
 
 def _own_or_general(cells: row_settings.Cells, contents: Contents, name: str) -> str | None:

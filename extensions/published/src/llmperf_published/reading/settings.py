@@ -11,7 +11,7 @@ from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.numbers import amount, length, whole
 from llmperf_published.reading.plugin_names import software_words
 from llmperf_published.reading.vocabulary import setting
-from llmperf_published.types.document import Claim, Figure, PublishedLayout
+from llmperf_published.types.document import Claim, PublishedLayout
 
 Stage = Literal[0, 1, 2, 3]
 
@@ -111,13 +111,10 @@ def _claim(match: re.Match[str]) -> Claim | None:
     if first is None or (match["second"] and second is None):
         return None
     text = match[0].strip(" ()")
-    if second is not None or not _in_tokens(first):
+    in_tokens = (first.unit or "").lower().startswith("token")
+    if second is not None or not in_tokens:
         return Claim(text=text, global_batch=first, tokens=second)
     return Claim(text=text, global_batch=None, tokens=first)
-
-
-def _in_tokens(value: Figure) -> bool:
-    return (value.unit or "").lower().startswith("token")
 
 
 def is_prose(text: str) -> bool:
