@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
     from llmperf.planning.plugin_checks import family_problem as family_problem
     from llmperf.planning.plugin_checks import needed_features as needed_features
     from llmperf.planning.plugin_checks import option_problems as option_problems
@@ -48,6 +49,7 @@ _HOMES = {
     "hookimpl": "llmperf.hookspecs",
     "cache_dir": "llmperf.files.user_files",
     "agent_argv": "llmperf.launching.agent",
+    "OptionCheck": "llmperf.planning.plugin_checks",
     "family_problem": "llmperf.planning.plugin_checks",
     "needed_features": "llmperf.planning.plugin_checks",
     "option_problems": "llmperf.planning.plugin_checks",

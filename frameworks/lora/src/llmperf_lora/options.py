@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from llmperf import option_problems, whole_number
 from llmperf.types import Problem
 
 if TYPE_CHECKING:
+    from llmperf import OptionCheck
     from llmperf.types import RunSpec
 
 SPLITS = ("test", "val")
@@ -60,7 +61,7 @@ def _folder(value: object) -> str | None:
     return None if isinstance(value, str) and value else "the path of a folder"
 
 
-CHECKS = {
+CHECKS: Mapping[str, Sequence[object] | OptionCheck] = {
     "base_weights": _folder,
     "save_adapter": (True, False),
     "mmlu": _folder,

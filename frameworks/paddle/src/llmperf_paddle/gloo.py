@@ -190,8 +190,8 @@ def _make_group(store: Any, rank: int, size: int, number: int) -> Any:
 def _own_store(store: Any, key: str, rank: int) -> Any:
     """A store of one group on its first rank's host, whose address the others find in the common store."""
     if rank > 0:
-        host, port = bytes(store.get(key)).decode().rsplit(":", 1)
-        return core.TCPStore(host, int(port), False, 1, STORE_SECONDS)
+        host, _, number = bytes(store.get(key)).decode().rpartition(":")
+        return core.TCPStore(host, int(number), False, 1, STORE_SECONDS)
     host = _own_address()
     for attempt in range(TRIES):
         port = _free_port()

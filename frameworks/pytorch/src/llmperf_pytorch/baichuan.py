@@ -6,7 +6,7 @@ Source: Baichuan 2, arXiv 2309.10305, and `modeling_baichuan.py` beside the publ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from llmperf_pytorch.rotary import Rotary, rotate
 if TYPE_CHECKING:
     from llmperf.types import Model
 
-Positions = tuple[torch.Tensor, torch.Tensor] | torch.Tensor
+Positions: TypeAlias = tuple[torch.Tensor, torch.Tensor] | torch.Tensor
 """Cosines and sines, or the bias of the scores."""
 
 

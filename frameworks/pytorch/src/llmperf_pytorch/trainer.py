@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 from llmperf.types import StepOutput
@@ -24,7 +24,7 @@ class TorchTrainer(ABC):
     def close(self) -> None:
         """Give back what it holds."""
 
-    def evaluate(self) -> Mapping[str, float]:
+    def evaluate(self) -> Mapping[str, float] | Iterator[Mapping[str, float]]:
         """Nothing beyond the training loss."""
         return {}
 

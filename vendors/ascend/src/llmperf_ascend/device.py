@@ -19,7 +19,7 @@ def npu_device(local_rank: int) -> AcceleratorDevice:
         import torch_npu  # noqa: F401
     except (ImportError, OSError) as error:
         raise PluginError(f"torch_npu, through which torch uses NPUs, cannot be imported: {error}") from None
-    npu: Any = torch.npu  # type: ignore[attr-defined]  # added by torch_npu
+    npu: Any = torch.npu  # added by torch_npu
     npu.set_device(local_rank)
     return AcceleratorDevice(
         npu, local_rank, collective_backend="hccl", places={"torch": f"npu:{local_rank}"}, make_event=npu.Event
