@@ -74,21 +74,21 @@ def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
     ("runtime", "resets"), [(Runtime(), ["reset 3"]), (PaddleRuntime(), ["reset allocated 3", "reset reserved 3"])]
 )
 def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: list[str]) -> None:
-    with device(runtime) as one:
-        checked: Device = one
+    with device(runtime) as shown:
+        checked: Device = shown
         assert (checked.places, checked.collective_backend) == ({"torch": "cuda:3"}, "nccl")
-        one.reset_peak_memory()
-        one.synchronize()
-        assert (one.peak_memory_bytes(), one.peak_reserved_bytes()) == (10, 20)
+        shown.reset_peak_memory()
+        shown.synchronize()
+        assert (shown.peak_memory_bytes(), shown.peak_reserved_bytes()) == (10, 20)
     assert runtime.calls == [*resets, "synchronize 3", "empty"]
 
 
 @pytest.mark.parametrize(("make_event", "tells"), [(Clock, True), (Stopped, False), (Missing, False)])
 def test_events_tell_time_even_where_the_runtimes_do_not(make_event: Any, tells: bool) -> None:
-    one = device(Runtime(), make_event)
-    assert one.check_events(lambda: time.sleep(0.001)) is tells
-    first = one.event()
+    shown = device(Runtime(), make_event)
+    assert shown.check_events(lambda: time.sleep(0.001)) is tells
+    first = shown.event()
     time.sleep(0.02)
-    second = one.event()
+    second = shown.event()
     assert second.ready()
     assert 0.015 < second.seconds_since(first) < 5  # type: ignore[arg-type]

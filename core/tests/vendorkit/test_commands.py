@@ -44,6 +44,21 @@ def test_figures_of_a_card_are_of_its_chip_only_if_it_has_one(play: Play) -> Non
     assert inventory.driver == "3.1"
 
 
+def test_figures_of_a_card_are_left_out_if_a_row_of_its_chips_may_be_missing(play: Play) -> None:
+    chips = CsvCommand(argv=play("list", "0, 0\nnoise"), columns=("card", "chip"))
+    power = CsvCommand(argv=play("power", "0, 512"), columns=("card", "power_watts"))
+    assert [reading.power_watts for reading in CommandReader(chips, power).inventory().readings] == [None]
+
+
+def test_a_row_that_does_not_fit_takes_no_devices_place_in_readings(play: Play) -> None:
+    devices = CsvCommand(argv=play("list", "noise\n0, 7"), columns=("index", "memory_used_gib"))
+    reader = CommandReader(devices, readings=(devices,))
+    shown = [reader.inventory().readings, reader.readings().readings]
+    assert [[(reading.index, reading.memory_used_bytes) for reading in readings] for readings in shown] == [
+        [(0, 7 * 2**30)]
+    ] * 2
+
+
 def test_cards_with_chips_in_json(play: Play) -> None:
     document = """WARNING: not root
     {"cards": [{"id": 0, "watts": 512, "bus": "c0", "chips": [{"id": 0, "t": 61}, {"id": 1, "t": "N/A"}]},

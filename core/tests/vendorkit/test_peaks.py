@@ -106,7 +106,7 @@ def test_a_name_that_two_entries_give_is_neithers(read) -> None:
     assert (table.find("A1").model, table.find("A2").model) == ("Acme A1", "Acme A2")
     twice = read(ENTRY + ENTRY.replace("25", "30") + OTHER)
     assert twice.find("A1") is None
-    assert [one.devices[0].model for one in twice.catalogue(lambda entry: OFFERS)] == ["Acme A1", "Acme A2"]
+    assert [shown.devices[0].model for shown in twice.catalogue(lambda entry: OFFERS)] == ["Acme A1", "Acme A2"]
 
 
 def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(install, tmp_path, capsys) -> None:

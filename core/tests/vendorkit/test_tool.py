@@ -20,7 +20,7 @@ def test_output_is_text_that_a_terminal_can_bear() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import time; print('x', flush=True); time.sleep(60)", "gave no answer in 0.3 s"),
         ("import os, time; os.close(1); os.close(2); time.sleep(60)", "gave no answer in 0.3 s"),
@@ -30,10 +30,10 @@ def test_output_is_text_that_a_terminal_can_bear() -> None:
         ("import sys; sys.exit(3)", "exit code 3"),
     ],
 )
-def test_a_tool_that_gives_no_answer_is_one_line(code: str, told: str) -> None:
+def test_a_tool_that_gives_no_answer_is_one_line(code: str, message: str) -> None:
     began = time.monotonic()
-    with pytest.raises(OSError, match=told) as caught:
-        tool_output(script(code), seconds=0.3 if "0.3 s" in told else 30, max_bytes=5000)
+    with pytest.raises(OSError, match=message) as caught:
+        tool_output(script(code), seconds=0.3 if "0.3 s" in message else 30, max_bytes=5000)
     assert time.monotonic() - began < 25
     assert len(str(caught.value).splitlines()) == 1
 

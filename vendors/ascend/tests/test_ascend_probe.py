@@ -56,14 +56,14 @@ def sample(*devices):
 
 def test_a_recorded_table(tool):
     tool(rows(0), rows(3, state="-    NA    0 / 0"))
-    found = probe()
-    assert (found.problems, found.driver) == ((), "25.2.3")
-    assert [(one.index, one.model, one.details["npu"]) for one in found.devices] == [
+    answer = probe()
+    assert (answer.problems, answer.driver) == ((), "25.2.3")
+    assert [(device.index, device.model, device.details["npu"]) for device in answer.devices] == [
         (0, "Ascend 910B3", "0"),
         (1, "Ascend 910B3", "3"),
     ]
-    assert found.devices[0].memory_bytes == 64 * 2**30
-    assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "bf16", "fp16"), "hccl")
+    assert answer.devices[0].memory_bytes == 64 * 2**30
+    assert (answer.offers.precisions, answer.offers.collective_backend) == (("fp32", "bf16", "fp16"), "hccl")
     first, second, missing = sample(0, 1, 2)
     assert (first.memory_used_bytes, first.power_watts, first.temperature_celsius) == (53202 * 2**20, 105.7, 40)
     assert (second.utilisation_percent, second.power_watts, second.temperature_celsius) == (3, None, None)
@@ -75,20 +75,20 @@ def test_a_recorded_table(tool):
 )
 def test_memory_is_hbm_where_there_is_any(tool, use, used, total):
     tool(rows(use=use))
-    (one,) = sample(0)
-    assert (one.memory_used_bytes, one.memory_total_bytes) == (used * 2**20, total * 2**20)
+    (device,) = sample(0)
+    assert (device.memory_used_bytes, device.memory_total_bytes) == (used * 2**20, total * 2**20)
 
 
 def test_two_chips_of_one_npu(tool):
     # as npu-smi 25.5 shows them, with Phy-ID; power stands on the first chip alone
     second = "| 0     Ascend910 | OK | -  34  0    / 0 |\n| 1     1 | 0000:9F:00.0 | 0  0    / 0  2874 / 65536 |\n"
     tool(rows(name="Ascend910"), second)
-    found = probe()
-    assert [(one.index, one.model, one.details["pci_bus"]) for one in found.devices] == [
+    answer = probe()
+    assert [(device.index, device.model, device.details["pci_bus"]) for device in answer.devices] == [
         (0, "Ascend910", "0000:C0:00.0"),
         (1, "Ascend910", "0000:9F:00.0"),
     ]
-    assert [one.power_watts for one in sample(0, 1)] == [105.7, None]
+    assert [device.power_watts for device in sample(0, 1)] == [105.7, None]
 
 
 FAULTS = [
@@ -103,39 +103,39 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
-def test_rows_that_do_not_fit_are_shown_and_left_out(tool, fault, told):
+@pytest.mark.parametrize(("fault", "message"), FAULTS, ids=[message for _, message in FAULTS])
+def test_rows_that_do_not_fit_are_shown_and_left_out(tool, fault, message):
     tool(rows(), rows(1, **fault))
-    found = probe()
-    assert [one.index for one in found.devices] == [0]
-    (problem,) = found.problems
-    assert told in problem
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0]
+    (problem,) = answer.problems
+    assert message in problem
     assert problem.isprintable()
     assert sample(1)[0].memory_total_bytes is None
 
 
 def test_an_npu_that_is_not_well(tool):
     tool(rows(health="Warning"), rows(1, health="Alarm"), rows(2))
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 2]
-    assert found.problems == ("NPU 0: its health is Warning", "NPU 1: its health is Alarm, and it is left out")
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0, 2]
+    assert answer.problems == ("NPU 0: its health is Warning", "NPU 1: its health is Alarm, and it is left out")
     plan = plan_run(Request("default", vendor="ascend", devices=2)).plan
     assert plan.env["ASCEND_RT_VISIBLE_DEVICES"] == "0,2"
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ("echo 'DrvMngGetConsoleLogLevel failed' >&2; exit 255", "npu-smi: DrvMngGetConsoleLogLevel failed"),
         ("echo; echo hello", "npu-smi: expected a table of NPUs, found 'hello'"),
         ("yes", "npu-smi printed more than the 1048576 bytes"),
     ],
 )
-def test_no_driver_is_one_line(tool, script, told):
+def test_no_driver_is_one_line(tool, script, message):
     tool(script=script)
     (problem,) = probe().problems
     assert problem.startswith("no Ascend driver answers: ")
-    assert told in problem
+    assert message in problem
     assert sample(0)[0].memory_total_bytes is None
 
 
@@ -146,12 +146,12 @@ def test_no_tool_is_one_line(monkeypatch, tmp_path):
 
 def test_visible_devices_and_other_models(tool, monkeypatch):
     tool(rows(0), rows(1, name="310P3", use="0  1 / 21534"), rows(2))
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 2]
-    assert "devices left out: 1 (Ascend 310P3)" in found.problems[0]
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0, 2]
+    assert "devices left out: 1 (Ascend 310P3)" in answer.problems[0]
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1")
-    found = probe()
-    assert (found.devices[0].model, found.offers.precisions) == ("Ascend 310P3", ("fp32",))
+    answer = probe()
+    assert (answer.devices[0].model, answer.offers.precisions) == ("Ascend 310P3", ("fp32",))
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "9")
     assert probe().problems == ("ASCEND_RT_VISIBLE_DEVICES hides all devices that are shown (3)",)
 
@@ -162,6 +162,6 @@ def test_no_peak_is_claimed(dtype):
 
 
 def test_a_plan_for_npus_that_are_not_here():
-    found = plan_run(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
-    assert found.problems == ()
-    assert (found.plan.vendor, found.plan.peak, found.plan.layout.data_parallel) == ("ascend", None, 8)
+    answer = plan_run(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
+    assert answer.problems == ()
+    assert (answer.plan.vendor, answer.plan.peak, answer.plan.layout.data_parallel) == ("ascend", None, 8)

@@ -34,10 +34,10 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_measured_once_for_each_dtype(measured: list[str]) -> None:
     model = host.cpu_model()
     for dtype in ("fp32", "fp32", "bf16", "fp32"):
-        found = peak.measured_peak(model, dtype)
-        assert isinstance(found, PeakFlops)
-        assert (found.dtype, found.flops_per_second, found.confidence) == (dtype, 2e11, "measured")
-        assert "2048 x 2048" in found.source
+        answer = peak.measured_peak(model, dtype)
+        assert isinstance(answer, PeakFlops)
+        assert (answer.dtype, answer.flops_per_second, answer.confidence) == (dtype, 2e11, "measured")
+        assert "2048 x 2048" in answer.source
     assert measured == ["fp32", "bf16"]
 
 
@@ -61,9 +61,9 @@ def test_bad_cache_is_measured_again_and_mended(measured: list[str], bad: object
         named = {"other key": {"key": {"cpu": "another"}}, "busy": {"core_share": 0.5}}
         changed = named[bad] if isinstance(bad, str) else {"flops_per_second": bad}
         file.write_text(json.dumps({**good, **changed}))
-    found = peak.measured_peak(host.cpu_model(), "fp32")
-    assert isinstance(found, PeakFlops)
-    assert found.flops_per_second == 2e11
+    answer = peak.measured_peak(host.cpu_model(), "fp32")
+    assert isinstance(answer, PeakFlops)
+    assert answer.flops_per_second == 2e11
     assert measured == ["fp32", "fp32"]
     assert json.loads(file.read_bytes()) == good
 
@@ -124,22 +124,22 @@ def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypat
     quiet = peak._measure
     shares = itertools.cycle([0.2, 0.28, 0.1])
     monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": next(shares)})
-    said = "other processes used 72 % of the cores while the peak was timed; run again when the machine is idle"
+    message = "other processes used 72 % of the cores while the peak was timed; run again when the machine is idle"
     for _ in range(2):
-        assert peak.measured_peak(host.cpu_model(), "fp32") == said
+        assert peak.measured_peak(host.cpu_model(), "fp32") == message
     assert measured == 2 * peak.TRIES * ["fp32"]
     assert not cache_dir("cpu-peak").exists()
     plan = plan_run(Request(case="default", vendor="cpu", framework="pytorch", devices=1)).plan
     assert plan is not None
-    assert (plan.peak, plan.peak_problem) == (None, said)
+    assert (plan.peak, plan.peak_problem) == (None, message)
 
 
 def test_a_quiet_moment_is_waited_for(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     quiet, shares = peak._measure, iter([0.5, 0.95])
     monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": next(shares)})
-    found = peak.measured_peak(host.cpu_model(), "fp32")
-    assert isinstance(found, PeakFlops)
-    assert found.confidence == "measured"
+    answer = peak.measured_peak(host.cpu_model(), "fp32")
+    assert isinstance(answer, PeakFlops)
+    assert answer.confidence == "measured"
 
 
 @pytest.mark.slow

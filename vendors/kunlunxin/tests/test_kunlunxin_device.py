@@ -101,9 +101,9 @@ def test_paddle_sees_an_xpu(monkeypatch, calls):
     device = SimpleNamespace(xpu=xpu, Event=Event, is_compiled_with_xpu=lambda: True)
     paddle = SimpleNamespace(device=device, set_device=lambda place: calls.append(place), ones=lambda shape: Matrix())
     fresh(monkeypatch, paddle=paddle, torch=None)
-    with llmperf_setup_device(plan_for("paddle"), 2) as found:
-        assert (found.places, found.collective_backend) == ({"paddle": "xpu:2"}, "bkcl")
-        found.reset_peak_memory()
+    with llmperf_setup_device(plan_for("paddle"), 2) as answer:
+        assert (answer.places, answer.collective_backend) == ({"paddle": "xpu:2"}, "bkcl")
+        answer.reset_peak_memory()
     assert calls[0] == "xpu:2"
     assert calls[-3:] == [("reset", 2), ("reset", 2), ("empty_cache",)]
 

@@ -21,14 +21,14 @@ def sample(*devices):
 
 def test_eight_cards(machines, card):
     machines.play(*[card()] * 8)
-    found = probe()
-    assert (found.problems, found.driver, found.simulated) == ((), "4.23", False)
-    assert [(one.index, one.model, one.memory_bytes) for one in found.devices] == [
+    answer = probe()
+    assert (answer.problems, answer.driver, answer.simulated) == ((), "4.23", False)
+    assert [(device.index, device.model, device.memory_bytes) for device in answer.devices] == [
         (index, "R300", 32 * 2**30) for index in range(8)
     ]
-    assert found.devices[3].uuid == "02K00Y6217V00003"
-    assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "fp16"), "bkcl")
-    assert found.offers.runtimes == ("torch", "paddle")
+    assert answer.devices[3].uuid == "02K00Y6217V00003"
+    assert (answer.offers.precisions, answer.offers.collective_backend) == (("fp32", "fp16"), "bkcl")
+    assert answer.offers.runtimes == ("torch", "paddle")
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -43,11 +43,11 @@ def test_samples(machines, card, old):
 
 def test_a_recorded_row_of_driver_5(machines):
     machines.print(["x", "| XPU-SMI   Driver Version: 5.0.21   XPU-RT Version: 5.0.21 |"], [P800], name="xpu-smi")
-    found = probe()
-    assert (found.problems, found.driver) == ((), "5.0.21")
-    assert (found.devices[0].model, found.devices[0].memory_bytes) == ("P800 OAM", 96 * 2**30)
-    (one,) = sample(0)
-    assert (one.memory_used_bytes, one.power_watts, one.temperature_celsius) == (90440 * 2**20, 86, 36)
+    answer = probe()
+    assert (answer.problems, answer.driver) == ((), "5.0.21")
+    assert (answer.devices[0].model, answer.devices[0].memory_bytes) == ("P800 OAM", 96 * 2**30)
+    (device,) = sample(0)
+    assert (device.memory_used_bytes, device.power_watts, device.temperature_celsius) == (90440 * 2**20, 86, 36)
 
 
 def test_power_in_milliwatts(machines, card):
@@ -67,30 +67,30 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "told"), FAULTS, ids=[told for _, told in FAULTS])
-def test_a_row_that_does_not_fit_is_shown_and_left_out(machines, card, fault, told):
+@pytest.mark.parametrize(("fault", "message"), FAULTS, ids=[message for _, message in FAULTS])
+def test_a_row_that_does_not_fit_is_shown_and_left_out(machines, card, fault, message):
     machines.play(card(), card(**fault))
-    found = probe()
-    assert [one.index for one in found.devices] == [0]
-    (problem,) = found.problems
-    assert told in problem
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0]
+    (problem,) = answer.problems
+    assert message in problem
     assert "0000:02:00.0 1 1 02K00Y6217V00001" in problem
-    assert [one.memory_used_bytes for one in sample(0, 1)] == [29 * 2**30, None]
+    assert [device.memory_used_bytes for device in sample(0, 1)] == [29 * 2**30, None]
 
 
-@pytest.mark.parametrize(("fault", "told"), FAULTS[:3], ids=[told for _, told in FAULTS[:3]])
-def test_no_row_that_fits_is_one_line_that_shows_it(machines, card, fault, told):
+@pytest.mark.parametrize(("fault", "message"), FAULTS[:3], ids=[message for _, message in FAULTS[:3]])
+def test_no_row_that_fits_is_one_line_that_shows_it(machines, card, fault, message):
     machines.play(card(**fault))
-    found = probe()
-    (problem,) = found.problems
-    assert found.devices == ()
-    assert told in problem
+    answer = probe()
+    (problem,) = answer.problems
+    assert answer.devices == ()
+    assert message in problem
     assert "no known layout of `xpu_smi -m` fits '0000:01:00.0 0 0 " in problem
     assert sample(0)[0].memory_used_bytes is None
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([""], "an empty output"),
         (["Segmentation fault"], "2 fields where 20 to 64 are expected"),
@@ -99,28 +99,28 @@ def test_no_row_that_fits_is_one_line_that_shows_it(machines, card, fault, told)
         (["\x1b]0;owned\x07 " * 25], "?]0;owned?"),
     ],
 )
-def test_anything_else_is_one_short_printable_line(machines, card, rows, told):
+def test_anything_else_is_one_short_printable_line(machines, card, rows, message):
     machines.play(card())
     machines.print(["Driver Version: 4.23"], rows)
     (problem,) = probe().problems
-    assert told in problem
+    assert message in problem
     assert len(problem) < 1500
     assert problem.isprintable()
 
 
 def test_many_bad_rows_are_not_many_lines(machines, card):
     machines.print(["Driver Version: 4.23"], [card(model="").row(0), *["bad"] * 5000])
-    found = probe()
-    assert len(found.devices) == 1
-    assert len(found.problems) == 9
-    assert found.problems[-1] == "4992 more rows of `xpu_smi -m` do not fit"
+    answer = probe()
+    assert len(answer.devices) == 1
+    assert len(answer.problems) == 9
+    assert answer.problems[-1] == "4992 more rows of `xpu_smi -m` do not fit"
 
 
 def test_one_number_twice_is_believed_once(machines, card):
     machines.print(["Driver Version: 4.23"], [card().row(0), card().row(0)])
-    found = probe()
-    assert len(found.devices) == 1
-    assert "device 0 a second time" in found.problems[0]
+    answer = probe()
+    assert len(answer.devices) == 1
+    assert "device 0 a second time" in answer.problems[0]
 
 
 def test_a_driver_that_is_not_known(machines, card):
@@ -130,16 +130,17 @@ def test_a_driver_that_is_not_known(machines, card):
 
 def test_a_card_whose_model_is_not_shown_has_no_peak(machines, card):
     machines.print(["Driver Version: 4.23"], [card().row(0)])
-    found = probe()
-    assert found.devices[0].model == "unknown Kunlunxin XPU"
-    assert found.offers.precisions == ("fp32",)
+    answer = probe()
+    assert answer.devices[0].model == "unknown Kunlunxin XPU"
+    assert answer.offers.precisions == ("fp32",)
     assert (
-        load_for("kunlunxin", None).ask("llmperf_peak_flops", device_model=found.devices[0].model, dtype="fp16") is None
+        load_for("kunlunxin", None).ask("llmperf_peak_flops", device_model=answer.devices[0].model, dtype="fp16")
+        is None
     )
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ("exit 3", "xpu_smi: exit code 3"),
         ("echo 'Initialize default context for dev -1 fail' >&2; exit 1", "xpu_smi: Initialize default context"),
@@ -147,10 +148,10 @@ def test_a_card_whose_model_is_not_shown_has_no_peak(machines, card):
         ("yes", "xpu_smi printed more than the 1048576 bytes"),
     ],
 )
-def test_a_tool_that_gives_no_answer(machines, script, told):
+def test_a_tool_that_gives_no_answer(machines, script, message):
     machines.tool(script)
     (problem,) = probe().problems
-    assert told in problem
+    assert message in problem
     assert sample(0)[0].memory_total_bytes is None
 
 
@@ -162,19 +163,19 @@ def test_no_tool_is_one_line(machines):
 
 def test_visible_devices_and_other_models(machines, card, monkeypatch):
     machines.play(card(), card(), card(model="R200", total=16384, used=1))
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 1]
-    assert found.problems == (
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0, 1]
+    assert answer.problems == (
         "devices left out: 2 (R200): a run measures devices of one model, and the first is R300;"
         " choose others with XPU_VISIBLE_DEVICES=2",
     )
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "1,0")
-    assert [one.index for one in probe().devices] == [1, 0]
+    assert [device.index for device in probe().devices] == [1, 0]
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "")
     assert probe().problems == ("XPU_VISIBLE_DEVICES hides all devices that are shown (3)",)
 
 
 def test_a_tool_that_plays_a_machine_says_so(machines, card):
     machines.play(card(), driver="4.23 (llmperf stand-in)")
-    found = probe()
-    assert (found.simulated, found.driver) == (True, "4.23 (llmperf stand-in)")
+    answer = probe()
+    assert (answer.simulated, answer.driver) == (True, "4.23 (llmperf stand-in)")

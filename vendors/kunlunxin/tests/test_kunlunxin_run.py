@@ -20,7 +20,7 @@ def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, 
     monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # deepspeed would take the stand-in for real
     command = ["run", "llama2_7b_pretrain_zero", "--vendor", "kunlunxin", "--devices", "2", "--json"]
-    settings = [word for one in (*SMALL, *STEPS) for word in ("--set", one)]
+    settings = [word for device in (*SMALL, *STEPS) for word in ("--set", device)]
     done = subprocess.run(
         [sys.executable, "-m", "llmperf", *command, *settings, "--out", str(tmp_path / "runs")],
         capture_output=True,
@@ -35,7 +35,7 @@ def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, 
     assert metrics["tokens_per_second_per_device"] > 0
     assert (metrics["device_memory_used_bytes"], metrics["device_memory_total_bytes"]) == (29 * 2**30, 32 * 2**30)
     assert result["variant"]
-    assert [one["value"] for one in result["mfu"] if one["value"] is not None] == []  # no peak in fp32
+    assert [device["value"] for device in result["mfu"] if device["value"] is not None] == []  # no peak in fp32
     (path,) = (tmp_path / "runs").glob("*/result.json")
     assert (
         "(simulated)"

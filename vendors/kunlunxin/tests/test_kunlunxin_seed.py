@@ -14,9 +14,9 @@ CASE = "llama2_7b_pretrain_zero"
 @pytest.fixture
 def planned(machines):
     def plan(*settings, on="R300:1x8"):
-        found = plan_run(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
-        assert found.problems == ()
-        return found.plan
+        answer = plan_run(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
+        assert answer.problems == ()
+        return answer.plan
 
     return plan
 
@@ -35,10 +35,10 @@ def test_the_published_row(planned):
 
 
 def test_it_is_a_variant_and_its_fix_hp_is_computed(planned):
-    changes = [one for one in planned().spec.changes if one.path != "contract.dataset"]
+    changes = [device for device in planned().spec.changes if device.path != "contract.dataset"]
     assert fix_hp(changes) == "global_batch=96 seq_len=512 micro_batch=12"
-    assert {one.path for one in changes if one.contract} == {"contract.global_batch", "contract.seq_len"}
-    assert {one.origin for one in changes} == {"overlay kunlunxin_r300_llama2_7b_zero.toml"}
+    assert {device.path for device in changes if device.contract} == {"contract.global_batch", "contract.seq_len"}
+    assert {device.origin for device in changes} == {"overlay kunlunxin_r300_llama2_7b_zero.toml"}
 
 
 def test_the_overlay_is_for_eight_cards(planned):
@@ -47,7 +47,7 @@ def test_the_overlay_is_for_eight_cards(planned):
 
 def test_a_user_can_keep_the_case_as_it_stands(planned):
     plan = planned("seq_len=4096", "global_batch=8", "micro_batch=1")
-    assert [one.path for one in plan.spec.changes] == ["contract.dataset"]
+    assert [device.path for device in plan.spec.changes] == ["contract.dataset"]
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16"])
@@ -72,11 +72,11 @@ def test_what_the_user_has_set_stands(planned, monkeypatch):
 def test_ranks_see_the_planned_cards(machines, card, monkeypatch):
     machines.play(*[card()] * 4)
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "2,3")
-    found = plan_run(Request("default", vendor="kunlunxin", devices=2))
-    assert found.plan.env["XPU_VISIBLE_DEVICES"] == "2,3"
+    answer = plan_run(Request("default", vendor="kunlunxin", devices=2))
+    assert answer.plan.env["XPU_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_bf16_is_refused_with_what_there_is(machines):
-    found = plan_run(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
-    (problem,) = found.problems
+    answer = plan_run(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
+    (problem,) = answer.problems
     assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp32")

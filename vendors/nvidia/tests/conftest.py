@@ -71,7 +71,7 @@ class Machines:
     def describe(self, *gpus: Gpu, init: int = 0, driver: str = DRIVER) -> Path:
         """The file that tells the stand-in what to play."""
         path = self._folder / "machine.txt"
-        lines = [f"init {init}", f"driver {driver}", f"cuda {CUDA[driver]}", *(one.line() for one in gpus)]
+        lines = [f"init {init}", f"driver {driver}", f"cuda {CUDA[driver]}", *(device.line() for device in gpus)]
         path.write_text("\n".join(lines) + "\n")
         return path
 

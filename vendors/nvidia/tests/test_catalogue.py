@@ -24,25 +24,25 @@ SPARSE = (
 
 
 def peak(model: str, dtype: str = "bf16") -> PeakFlops | None:
-    found = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=model, dtype=dtype)
-    assert found is None or isinstance(found, PeakFlops)
-    return found
+    answer = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=model, dtype=dtype)
+    assert answer is None or isinstance(answer, PeakFlops)
+    return answer
 
 
 @pytest.mark.parametrize(
     "name", ["NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA_A100-SXM4-40GB", "nvidia a100 sxm4 40gb"]
 )
 def test_names_differ_in_case_and_separators_only(name: str) -> None:
-    found = peak(name)
-    assert found is not None
-    assert (found.device_model, found.flops_per_second, found.confidence) == (name, 312e12, "datasheet")
+    answer = peak(name)
+    assert answer is not None
+    assert (answer.device_model, answer.flops_per_second, answer.confidence) == (name, 312e12, "datasheet")
 
 
 @pytest.mark.parametrize("name", ["H800", "NVIDIA_H800-80GB", "NVIDIA H800"])
 def test_h800_by_its_published_names_is_marked_as_uncertain(name: str) -> None:
-    found = peak(name)
-    assert found is not None
-    assert (found.flops_per_second, found.confidence) == (989.4e12, "low")
+    answer = peak(name)
+    assert answer is not None
+    assert (answer.flops_per_second, answer.confidence) == (989.4e12, "low")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,8 @@ def test_catalogue_has_every_entry_as_a_machine_to_plan_for() -> None:
 
 
 def test_before_ampere_there_is_neither_bf16_nor_tf32() -> None:
-    (probe,) = [one for one in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in one.devices[0].model]
+    (probe,) = [
+        device for device in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in device.devices[0].model
+    ]
     assert (probe.offers.precisions, probe.offers.features) == (("fp32", "fp16"), ())
     assert peak("Tesla T4", "bf16") is None

@@ -15,9 +15,9 @@ from llmperf.plugins.loading import load_for
 
 def no_gpu() -> str | None:
     """Why the tests here cannot run; None where they can."""
-    found = load_for("nvidia", None).ask("llmperf_probe")
-    if not found.devices:
-        return found.problems[0]
+    answer = load_for("nvidia", None).ask("llmperf_probe")
+    if not answer.devices:
+        return answer.problems[0]
     import torch
 
     return None if torch.cuda.is_available() else "torch sees no CUDA device"

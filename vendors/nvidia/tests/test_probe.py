@@ -19,10 +19,10 @@ def probe() -> Any:
 
 def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
     machines.play(*[machines.A100] * 8)
-    found = probe()
-    assert (len(found.devices), found.driver, found.interconnect) == (8, "580.65.06", "NVLink, 12 links each")
-    assert found.problems == ()
-    device = found.devices[5]
+    answer = probe()
+    assert (len(answer.devices), answer.driver, answer.interconnect) == (8, "580.65.06", "NVLink, 12 links each")
+    assert answer.problems == ()
+    device = answer.devices[5]
     assert (device.index, device.model, device.memory_bytes) == (5, "NVIDIA A100-SXM4-40GB", 40 * 2**30)
     assert device.uuid == "GPU-00000005-aaaa-bbbb-cccc-000000000000"
     assert device.details == {
@@ -39,24 +39,24 @@ def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
         "highest_clocks": "SM 1410 MHz, memory 1215 MHz",
         "throttling": "none",
     }
-    assert "bf16" in found.offers.precisions
-    assert "flash_attention" in found.offers.features
+    assert "bf16" in answer.offers.precisions
+    assert "flash_attention" in answer.offers.features
 
 
 def test_eight_h800_have_the_peak_of_their_name(machines: Any) -> None:
     machines.play(*[machines.H800] * 8)
-    found = probe()
-    assert (found.devices[0].model, found.interconnect) == ("NVIDIA H800", "NVLink, 8 links each")
-    peak = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=found.devices[0].model, dtype="bf16")
+    answer = probe()
+    assert (answer.devices[0].model, answer.interconnect) == ("NVIDIA H800", "NVLink, 8 links each")
+    peak = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=answer.devices[0].model, dtype="bf16")
     assert peak.flops_per_second == 989.4e12
 
 
 def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines: Any) -> None:
     machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 2]
-    assert found.offers.precisions == ("fp32", "fp16")
-    (line,) = found.problems
+    answer = probe()
+    assert [shown.index for shown in answer.devices] == [0, 2]
+    assert answer.offers.precisions == ("fp32", "fp16")
+    (line,) = answer.problems
     assert "1 (NVIDIA A100-SXM4-40GB), 3 (NVIDIA A100-SXM4-40GB)" in line
     assert "CUDA_VISIBLE_DEVICES=1,3" in line
 
@@ -64,9 +64,9 @@ def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines:
 def test_the_line_of_a_mixed_machine_works(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
-    found = probe()
-    assert ([one.index for one in found.devices], found.problems) == ([1, 3], ())
-    assert found.interconnect == "NVLink, 12 links each"
+    answer = probe()
+    assert ([shown.index for shown in answer.devices], answer.problems) == ([1, 3], ())
+    assert answer.interconnect == "NVLink, 12 links each"
 
 
 def test_gpus_without_nvlink_talk_over_pcie(machines: Any) -> None:
@@ -77,45 +77,45 @@ def test_gpus_without_nvlink_talk_over_pcie(machines: Any) -> None:
 
 def test_a_sliced_gpu_is_left_out(machines: Any) -> None:
     machines.play(replace(machines.A100, mig=1), machines.A100)
-    found = probe()
-    assert [one.index for one in found.devices] == [1]
-    (line,) = found.problems
+    answer = probe()
+    assert [shown.index for shown in answer.devices] == [1]
+    (line,) = answer.problems
     assert line.startswith("GPU 0 is left out: it is in MIG mode")
     assert "nvidia-smi -i 0 -mig 0" in line
 
 
 def test_a_machine_of_slices_only_has_no_device(machines: Any) -> None:
     machines.play(*[replace(machines.A100, mig=1)] * 2)
-    found = probe()
-    assert found.devices == ()
-    assert len(found.problems) == 2
+    answer = probe()
+    assert answer.devices == ()
+    assert len(answer.problems) == 2
 
 
 def test_a_lost_gpu_is_left_out(machines: Any) -> None:
     machines.play(machines.A100, replace(machines.A100, error=machines.LOST), machines.A100)
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 2]
-    assert found.problems == ("GPU 1 is left out: GPU is lost (reset it or reboot)",)
+    answer = probe()
+    assert [shown.index for shown in answer.devices] == [0, 2]
+    assert answer.problems == ("GPU 1 is left out: GPU is lost (reset it or reboot)",)
 
 
 def test_a_gpu_that_this_user_may_not_use_is_left_out(machines: Any) -> None:
     machines.play(replace(machines.A100, error=machines.NO_PERMISSION), machines.A100)
-    assert [one.index for one in probe().devices] == [1]
+    assert [shown.index for shown in probe().devices] == [1]
     assert "GPU 0 is left out: Insufficient Permissions (give this user access" in probe().problems[0]
 
 
 @pytest.mark.parametrize(
-    ("init", "said"),
+    ("init", "message"),
     [(4, "give this user access to /dev/nvidia*"), (9, "modprobe nvidia"), (18, "reload the module or reboot")],
     ids=["no permission", "driver not loaded", "version mismatch"],
 )
-def test_a_driver_that_does_not_answer_is_one_line(machines: Any, init: int, said: str) -> None:
+def test_a_driver_that_does_not_answer_is_one_line(machines: Any, init: int, message: str) -> None:
     machines.play(machines.A100, init=init)
-    found = probe()
-    assert found.devices == ()
-    (line,) = found.problems
+    answer = probe()
+    assert answer.devices == ()
+    (line,) = answer.problems
     assert line.startswith("no NVIDIA driver answers: NVML: ")
-    assert said in line
+    assert message in line
     assert "nvidia-smi is not installed" in line
     assert "\n" not in line
 
@@ -135,15 +135,15 @@ DEVICES = tuple(
     [(None, [0, 1, 2, 3]), ("2,0", [2, 0]), ("GPU-1,3", [1, 3]), ("", []), ("1,-1,2", [1]), ("0,9,1", [0])],
 )
 def test_visible_devices_keep_cuda_rules(allowed: str | None, indices: list[int]) -> None:
-    assert [one.index for one in visible_devices(DEVICES, allowed, uuid_prefix="GPU-")] == indices
+    assert [shown.index for shown in visible_devices(DEVICES, allowed, uuid_prefix="GPU-")] == indices
 
 
 def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machines.play(machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1234")
-    found = probe()
-    assert found.devices == ()
-    assert "expected whole GPUs, found the MIG slice MIG-1234" in found.problems[0]
+    answer = probe()
+    assert answer.devices == ()
+    assert "expected whole GPUs, found the MIG slice MIG-1234" in answer.problems[0]
 
 
 def test_plugin_imports_neither_torch_nor_nvml() -> None:

@@ -76,22 +76,22 @@ NO_CODE = (
 )
 
 
-@pytest.mark.parametrize(("gpu", "driver", "told"), [("A100", "535.129.03", OLD_DRIVER), ("V100", None, NO_CODE)])
+@pytest.mark.parametrize(("gpu", "driver", "message"), [("A100", "535.129.03", OLD_DRIVER), ("V100", None, NO_CODE)])
 def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(
-    machines: Any, tmp_path: Path, gpu: str, driver: str | None, told: str
+    machines: Any, tmp_path: Path, gpu: str, driver: str | None, message: str
 ) -> None:
     site(tmp_path, ("2.15.0+cu132", "13.2"), None, SIX.encode())
     options = {} if driver is None else {"driver": driver}
     machine = machines.describe(getattr(machines, gpu), **options)
     doctor = llmperf(machines, machine, tmp_path, "doctor")
-    assert f"--  vendor nvidia, torch: {told}" in doctor.stdout
+    assert f"--  vendor nvidia, torch: {message}" in doctor.stdout
     case = ("default", "--devices", "1", "--set", "precision=fp32")
     plan = llmperf(machines, machine, tmp_path, "plan", *case)
     assert plan.returncode == 2
-    assert f"tuning.framework: zero: {told}" in plan.stdout
+    assert f"tuning.framework: zero: {message}" in plan.stdout
     run = llmperf(machines, machine, tmp_path, "run", *case, "--out", str(tmp_path / "runs"))
     assert run.returncode == 2
-    assert told in run.stderr
+    assert message in run.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -188,6 +188,6 @@ def test_code_runs_on_later_minor_versions_and_ptx_on_all_later_ones(built: str,
 @pytest.mark.slow
 def test_the_installed_torch_is_read_as_it_tells_itself() -> None:
     torch = pytest.importorskip("torch")
-    (build,) = [one for one in runtimes.installed_builds() if one.runtime == "torch"]
+    (build,) = [shown for shown in runtimes.installed_builds() if shown.runtime == "torch"]
     assert (build.version, build.cuda) == (torch.__version__, torch.version.cuda)
     assert " ".join(build.architectures) == (torch._C._cuda_getArchFlags() or "")

@@ -31,14 +31,14 @@ def test_a_reading_has_memory_power_energy_and_reasons(machines: Any) -> None:
 def test_processes_on_a_gpu_are_listed_where_it_tells(machines: Any) -> None:
     gpu = machines.A100
     machines.play(gpu, replace(gpu, pid=4321), replace(gpu, pid=-1))
-    assert [one.process_ids for one in sample(0, 1, 2)] == [(), (4321,), None]
+    assert [device.process_ids for device in sample(0, 1, 2)] == [(), (4321,), None]
 
 
 def test_what_a_gpu_does_not_tell_is_unknown(machines: Any) -> None:
     machines.play(machines.V100)
-    (found,) = sample(0)
-    assert found.energy_joules is None
-    assert found.power_watts == 250
+    (answer,) = sample(0)
+    assert answer.energy_joules is None
+    assert answer.power_watts == 250
     assert sample(5)[0].memory_total_bytes is None
 
 

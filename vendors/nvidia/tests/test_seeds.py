@@ -20,9 +20,9 @@ MILLION = 2**20
 
 def planned(case: str, on: str, *settings: str) -> Any:
     """What is worked out for a request, whether or not the framework has something to object."""
-    found = plan_run(Request(case, on=on, settings=settings))
-    assert found.plan is not None, found.problems
-    return found.plan
+    answer = plan_run(Request(case, on=on, settings=settings))
+    assert answer.plan is not None, answer.problems
+    return answer.plan
 
 
 def degrees(plan: Any) -> tuple[int, int, int]:
@@ -77,7 +77,7 @@ def test_a_published_row_gives_its_published_mfu(
     assert (plan.batch.global_batch, plan.batch.tokens_per_step) == (global_batch, tokens)
     assert plan.flops.of("nominal").flops == flops
     values = utilisation(plan.flops, token_per_second, plan.peak, plan.device_share)
-    (headline,) = [one for one in values if one.headline]
+    (headline,) = [device for device in values if device.headline]
     percent = Decimal(f"{100 * headline.value:.9g}").quantize(Decimal("0.1"), ROUND_HALF_UP)
     if published is not None:
         assert str(percent) == published
@@ -123,23 +123,23 @@ def test_forty_gigabytes_are_tuned_as_published() -> None:
     assert (large.micro_batch, large.gradient_checkpointing, large.fused_ops) == (4, False, ("rms_norm",))
 
 
-def memory_problems(found: Any) -> list[str]:
-    return [one.message for one in found.problems if one.message.startswith("weights, gradients")]
+def memory_problems(answer: Any) -> list[str]:
+    return [device.message for device in answer.problems if device.message.startswith("weights, gradients")]
 
 
 @pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
 def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
-    found = plan_run(Request(case, on="H200:1x1"))
-    assert found.plan is not None, found.problems
-    assert degrees(found.plan) == (1, 1, 1)
-    assert memory_problems(found) == []
-    assert not any(change.contract for change in found.plan.spec.changes)
+    answer = plan_run(Request(case, on="H200:1x1"))
+    assert answer.plan is not None, answer.problems
+    assert degrees(answer.plan) == (1, 1, 1)
+    assert memory_problems(answer) == []
+    assert not any(change.contract for change in answer.plan.spec.changes)
 
 
 def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu() -> None:
     """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
-    found = plan_run(Request(MEGATRON, on="H200:1x1"))
-    assert {one.where for one in found.problems} == {"tuning.tensor_parallel"}
+    answer = plan_run(Request(MEGATRON, on="H200:1x1"))
+    assert {device.where for device in answer.problems} == {"tuning.tensor_parallel"}
     alone = planned(MEGATRON, "H200:1x1", "tensor_parallel=1", "gradient_checkpointing=true")
     assert max(alone.state_bytes_per_stage) == pytest.approx(138.1 * 2**30, rel=0.002)
     assert max(alone.state_bytes_per_stage) > 0.97 * alone.probe.devices[0].memory_bytes
@@ -154,14 +154,14 @@ def test_thirteen_billion_do_not_and_one_line_says_why(case: str) -> None:
 @pytest.mark.parametrize("on", ["A100-SXM4-40GB:1x8", "A100-SXM4-80GB:1x8", "H800:1x8", "H800:2x8"])
 @pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", ZERO, PADDLE_7B, PADDLE_13B])
 def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> None:
-    found = plan_run(Request(case, on=on))
-    assert memory_problems(found) == []
-    if found.plan is not None:
+    answer = plan_run(Request(case, on=on))
+    assert memory_problems(answer) == []
+    if answer.plan is not None:
         # 13B at ZeRO-1 over 16: 66 of 80 GiB; published were 77 in use, activations included
-        assert max(found.plan.state_bytes_per_stage) < 0.85 * found.plan.probe.devices[0].memory_bytes
-        assert not any(change.contract for change in found.plan.spec.changes)
+        assert max(answer.plan.state_bytes_per_stage) < 0.85 * answer.plan.probe.devices[0].memory_bytes
+        assert not any(change.contract for change in answer.plan.spec.changes)
 
 
 def test_overlays_leave_other_frameworks_alone() -> None:
-    found = plan_run(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
-    assert found.spec.tuning.gradient_checkpointing
+    answer = plan_run(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
+    assert answer.spec.tuning.gradient_checkpointing

@@ -52,9 +52,9 @@ def ask(hook: str, **arguments: object) -> Any:
 
 def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = ask("llmperf_probe")
-    assert found.devices == ()
-    (problem,) = found.problems
+    answer = ask("llmperf_probe")
+    assert answer.devices == ()
+    (problem,) = answer.problems
     assert "nvidia-smi is not installed" in problem
     assert "\n" not in problem
     (sample,) = ask("llmperf_query_memory", devices=(0,))
@@ -62,7 +62,7 @@ def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("#!/bin/sh\necho Failed to talk to the driver\nexit 9\n", "Failed to talk to the driver"),
         ("#!/bin/sh\nexit 3\n", "exit code 3"),
@@ -70,20 +70,20 @@ def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monk
     ],
 )
 def test_a_broken_tool_is_told(
-    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     install(tmp_path, text, monkeypatch)
     (problem,) = ask("llmperf_probe").problems
-    assert said in problem
+    assert message in problem
 
 
 def test_it_stands_in_for_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, OF_TODAY, monkeypatch)
-    found = ask("llmperf_probe")
-    (device,) = found.devices  # the other is of another model
-    assert "1 (Tesla V100-SXM2-16GB)" in found.problems[0]
+    answer = ask("llmperf_probe")
+    (device,) = answer.devices  # the other is of another model
+    assert "1 (Tesla V100-SXM2-16GB)" in answer.problems[0]
     assert (device.model, device.memory_bytes, device.uuid) == ("NVIDIA A100-SXM4-40GB", 40 * 2**30, "GPU-aaaa")
-    assert (found.driver, found.interconnect) == ("535.129.03", "PCIe gen 4 x16")
+    assert (answer.driver, answer.interconnect) == ("535.129.03", "PCIe gen 4 x16")
     assert device.details == {
         "compute_capability": "8.0",
         "pci_bus": "00000000:07:00.0",
@@ -102,9 +102,9 @@ def test_it_stands_in_for_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytes
 
 def test_an_older_tool_knows_fewer_fields(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, OLDER, monkeypatch)
-    found = ask("llmperf_probe")
-    assert found.devices[0].details["compute_capability"] == "8.0"  # of the table
-    assert "bf16" in found.offers.precisions
+    answer = ask("llmperf_probe")
+    assert answer.devices[0].details["compute_capability"] == "8.0"  # of the table
+    assert "bf16" in answer.offers.precisions
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert (sample.power_watts, sample.throttle_reasons) == (250.5, None)
 
@@ -114,7 +114,7 @@ LOST = "Unable to determine the device handle for GPU 0000:41:00.0: Unknown Erro
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([GOOD, LOST], f"expected 13 fields, found 1: '{LOST}'"),
         ([GOOD, A100], "expected 13 fields, found 8"),
@@ -131,15 +131,15 @@ LOST = "Unable to determine the device handle for GPU 0000:41:00.0: Unknown Erro
     ],
 )
 def test_a_row_that_does_not_fit_is_shown(
-    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], said: str
+    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], message: str
 ) -> None:
     shown = "".join(f"echo '{row}'\n" for row in rows)
     install(tmp_path, f"#!/bin/sh\n{shown}", monkeypatch)
-    found = ask("llmperf_probe")
-    assert found.devices == ()
-    (problem,) = found.problems
+    answer = ask("llmperf_probe")
+    assert answer.devices == ()
+    (problem,) = answer.problems
     assert "nvidia-smi: " in problem
-    assert said in problem
+    assert message in problem
     assert len(problem) < 600
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert sample.memory_used_bytes is None

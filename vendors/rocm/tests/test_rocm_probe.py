@@ -55,11 +55,14 @@ def sample(*devices):
 
 def test_the_library(machines):
     machines.library(MI300X, MI300X)
-    found = probe()
-    assert (found.problems, found.driver) == ((), "6.10.5")
-    assert [(one.index, one.model, one.uuid) for one in found.devices] == [(0, MI300X, "GPU-00"), (1, MI300X, "GPU-11")]
-    assert found.devices[0].memory_bytes == 196592 * 2**20
-    assert (found.offers.precisions, found.offers.collective_backend) == (("fp32", "bf16", "fp16"), "nccl")
+    answer = probe()
+    assert (answer.problems, answer.driver) == ((), "6.10.5")
+    assert [(device.index, device.model, device.uuid) for device in answer.devices] == [
+        (0, MI300X, "GPU-00"),
+        (1, MI300X, "GPU-11"),
+    ]
+    assert answer.devices[0].memory_bytes == 196592 * 2**20
+    assert (answer.offers.precisions, answer.offers.collective_backend) == (("fp32", "bf16", "fp16"), "nccl")
     first, second, missing = sample(0, 1, 5)
     assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (2**30, 97, 640)
     assert (first.temperature_celsius, first.energy_joules) == (71, 30.5)
@@ -70,9 +73,9 @@ def test_the_library(machines):
 @pytest.mark.parametrize("call", ["amdsmi_get_energy_count", "amdsmi_get_gpu_activity", "amdsmi_get_power_info"])
 def test_an_older_library_tells_less(machines, call):
     machines.library(MI300X, lacks=call)
-    (one,) = sample(0)
-    assert one.memory_total_bytes == 196592 * 2**20
-    assert None in (one.energy_joules, one.utilisation_percent, one.power_watts)
+    (device,) = sample(0)
+    assert device.memory_total_bytes == 196592 * 2**20
+    assert None in (device.energy_joules, device.utilisation_percent, device.power_watts)
 
 
 def wrapped(documents):
@@ -84,24 +87,24 @@ def wrapped(documents):
 def test_amd_smi(machines, shape, warning):
     machines.library(broken="AMDSMI_STATUS_DRIVER_NOT_LOADED - Driver not loaded")
     machines.amd_smi(shape(STATIC), shape(METRIC), warning)
-    found = probe()
-    assert (found.devices[0].model, found.devices[0].memory_bytes) == (MI300X, 196592 * 2**20)
-    assert (found.driver, found.devices[0].details["pci_bus"]) == ("6.19.14", "0000:83:00.0")
+    answer = probe()
+    assert (answer.devices[0].model, answer.devices[0].memory_bytes) == (MI300X, 196592 * 2**20)
+    assert (answer.driver, answer.devices[0].details["pci_bus"]) == ("6.19.14", "0000:83:00.0")
     for _ in range(2):
-        (one,) = sample(0)
-        assert (one.memory_used_bytes, one.utilisation_percent, one.power_watts) == (49148 * 2**20, 73, 142)
-        assert (one.temperature_celsius, one.energy_joules) == (61, 1234.5)
+        (device,) = sample(0)
+        assert (device.memory_used_bytes, device.utilisation_percent, device.power_watts) == (49148 * 2**20, 73, 142)
+        assert (device.temperature_celsius, device.energy_joules) == (61, 1234.5)
 
 
 def test_rocm_smi(machines):
     machines.tool("amd-smi", "exit 1")
     machines.rocm_smi(CARDS)
-    found = probe()
-    assert [(one.index, one.model) for one in found.devices] == [
+    answer = probe()
+    assert [(device.index, device.model) for device in answer.devices] == [
         (0, "AMD Instinct MI250X"),
         (10, "AMD Instinct MI250X"),
     ]
-    assert found.driver == "6.7.0"
+    assert answer.driver == "6.7.0"
     first, second = sample(0, 10)
     assert (first.memory_used_bytes, first.memory_total_bytes) == (2**30, 68702699520)
     assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (12, 305, 52)
@@ -131,8 +134,8 @@ def test_each_reason_is_in_the_line(machines):
 )
 def test_documents_of_another_shape_do_not_raise(machines, document):
     machines.amd_smi(document, document)
-    found = probe()
-    assert found.problems or found.devices[0].model == "unknown AMD GPU"
+    answer = probe()
+    assert answer.problems or answer.devices[0].model == "unknown AMD GPU"
     assert sample(0)[0].memory_used_bytes is None
 
 
@@ -149,17 +152,17 @@ def test_documents_of_another_shape_do_not_raise(machines, document):
 )
 def test_an_entry_of_amd_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
     machines.amd_smi(document, [])
-    found = probe()
-    (problem,) = found.problems
+    answer = probe()
+    (problem,) = answer.problems
     assert "amd-smi" in problem
     assert shown in problem
     assert len(problem) < 500
-    assert [one.index for one in found.devices] == indices
+    assert [device.index for device in answer.devices] == indices
 
 
 def test_cpus_beside_the_gpus_are_passed_over(machines):
     machines.amd_smi([*STATIC, {"cpu": 0}], [*METRIC, {"cpu": 0}])
-    assert [one.index for one in probe().devices] == [0]
+    assert [device.index for device in probe().devices] == [0]
 
 
 @pytest.mark.parametrize(
@@ -174,14 +177,14 @@ def test_cpus_beside_the_gpus_are_passed_over(machines):
 )
 def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
     machines.rocm_smi(document)
-    found = probe()
-    assert "rocm-smi: a row does not fit and is left out: " in found.problems[0]
-    assert shown in found.problems[0]
-    assert [one.index for one in found.devices] == indices
+    answer = probe()
+    assert "rocm-smi: a row does not fit and is left out: " in answer.problems[0]
+    assert shown in answer.problems[0]
+    assert [device.index for device in answer.devices] == indices
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "told"),
+    ("part", "value", "message"),
     [
         ("mem_usage", {"total_vram": {"value": 196592}, "used_vram": {"value": 196593}}, "memory_used_bytes"),
         ("usage", {"gfx_activity": {"value": 4294967295}}, "utilisation_percent"),
@@ -190,10 +193,10 @@ def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document, sho
         ("temperature", {"hotspot": {"value": 900}}, "temperature_celsius"),
     ],
 )
-def test_what_cannot_be_is_unknown(machines, part, value, told):
+def test_what_cannot_be_is_unknown(machines, part, value, message):
     machines.amd_smi(STATIC, [{**METRIC[0], part: value}])
-    (one,) = sample(0)
-    assert getattr(one, told) is None
+    (device,) = sample(0)
+    assert getattr(device, message) is None
 
 
 def test_deep_json_is_refused(machines):
@@ -206,7 +209,7 @@ def test_visible_devices(machines, monkeypatch):
     machines.library(*[MI300X] * 4)
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3,2")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "2,1")
-    assert [one.index for one in probe().devices] == [2, 3]
+    assert [device.index for device in probe().devices] == [2, 3]
     plan = plan_run(Request("default", vendor="rocm", devices=2)).plan
     assert (plan.env["ROCR_VISIBLE_DEVICES"], plan.env["HIP_VISIBLE_DEVICES"]) == ("2,3", "0,1")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
@@ -215,10 +218,10 @@ def test_visible_devices(machines, monkeypatch):
 
 def test_one_model_is_measured(machines):
     machines.library(MI300X, "AMD Radeon Graphics", MI300X)
-    found = probe()
-    assert [one.index for one in found.devices] == [0, 2]
-    assert "devices left out: 1 (AMD Radeon Graphics)" in found.problems[0]
-    assert "HIP_VISIBLE_DEVICES=1" in found.problems[0]
+    answer = probe()
+    assert [device.index for device in answer.devices] == [0, 2]
+    assert "devices left out: 1 (AMD Radeon Graphics)" in answer.problems[0]
+    assert "HIP_VISIBLE_DEVICES=1" in answer.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -234,12 +237,12 @@ def test_one_model_is_measured(machines):
     ],
 )
 def test_peaks_by_whole_names(name, dtype, tflops):
-    found = load_for("rocm", None).ask("llmperf_peak_flops", device_model=name, dtype=dtype)
-    assert (None if found is None else found.flops_per_second) == (None if tflops is None else tflops * 1e12)
+    answer = load_for("rocm", None).ask("llmperf_peak_flops", device_model=name, dtype=dtype)
+    assert (None if answer is None else answer.flops_per_second) == (None if tflops is None else tflops * 1e12)
 
 
 def test_a_plan_for_gpus_that_are_not_here():
-    found = plan_run(Request("llama2_7b_pretrain_zero", on="MI300X:1x8", settings=("dataset=synthetic",)))
-    assert found.problems == ()
-    assert (found.plan.vendor, found.plan.layout.data_parallel) == ("rocm", 8)
-    assert "ROCR_VISIBLE_DEVICES" not in found.plan.env
+    answer = plan_run(Request("llama2_7b_pretrain_zero", on="MI300X:1x8", settings=("dataset=synthetic",)))
+    assert answer.problems == ()
+    assert (answer.plan.vendor, answer.plan.layout.data_parallel) == ("rocm", 8)
+    assert "ROCR_VISIBLE_DEVICES" not in answer.plan.env

@@ -1,4 +1,4 @@
-"""One rank's accelerator over a runtime's namespace, such as `torch.cuda`; nothing of it is imported here."""
+"""A rank's accelerator over a runtime's namespace, such as `torch.cuda`, which the caller imports."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any, Protocol
 
 
 class Runtime(Protocol):
-    """What a namespace such as `torch.cuda`, `torch.npu`, `paddle.device.cuda` or `paddle.device.xpu` has."""
+    """The functions of a namespace such as `torch.cuda`, `torch.npu`, `paddle.device.cuda` or `paddle.device.xpu`."""
 
     def synchronize(self, device: Any = None) -> Any:
-        """Block until the device has done all it was given."""
+        """Block until the device has done all its work."""
         ...
 
     def max_memory_allocated(self, device: Any = None) -> int:
-        """Most that the allocator has held in tensors, bytes."""
+        """The most bytes that the allocator has held in tensors."""
         ...
 
     def max_memory_reserved(self, device: Any = None) -> int:
-        """Most that the allocator has taken from the device, bytes."""
+        """The most bytes that the allocator has taken from the device."""
         ...
 
     def empty_cache(self) -> None:
-        """Give cached blocks back."""
+        """Return cached blocks to the device."""
         ...
 
 
 class RuntimeEvent:
-    """A point in the device's current stream; `made` is the runtime's own event, with timing."""
+    """A point in the device's current stream; `event` is the runtime's own event, with timing."""
 
     __slots__ = ("_event",)
 
-    def __init__(self, made: Any) -> None:
-        self._event = made
+    def __init__(self, event: Any) -> None:
+        self._event = event
         self._event.record()
 
     def ready(self) -> bool:
-        """Whether the stream has reached it."""
+        """Whether the stream has reached the event."""
         return bool(self._event.query())
 
     def seconds_since(self, earlier: RuntimeEvent) -> float:
-        """Device time between two reached events, in seconds; runtimes tell milliseconds."""
+        """Device time between two reached events, in seconds; runtimes measure milliseconds."""
         return float(earlier._event.elapsed_time(self._event)) / 1000
 
 
 class BlockingEvent:
-    """A reading of the host's clock once the device has done all it was given, where a runtime's events tell no time.
+    """The host's time when the device has done all its work, for runtimes whose events measure no time.
 
-    It costs a wait for the device at each event.
+    Each event waits for the device.
     """
 
     __slots__ = ("_at",)
@@ -59,7 +59,7 @@ class BlockingEvent:
         self._at = time.perf_counter()
 
     def ready(self) -> bool:
-        """Always: the device was waited for."""
+        """Always true, since the event waited for the device."""
         return True
 
     def seconds_since(self, earlier: BlockingEvent) -> float:
@@ -68,7 +68,7 @@ class BlockingEvent:
 
 
 class AcceleratorDevice:
-    """A `Device` whose stream, memory and events a runtime's namespace handles."""
+    """A `Device` whose streams, memory and events are those of a runtime's namespace."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class AcceleratorDevice:
         self._runtime: Any = runtime
         self._index = index
         self._make_event = make_event
-        self._events_tell_time = True
+        self._events_measure_time = True
         self.collective_backend = collective_backend
         self.places = places
 
     def event(self) -> RuntimeEvent | BlockingEvent:
         """Mark the present end of the current stream."""
-        if self._events_tell_time:
+        if self._events_measure_time:
             return RuntimeEvent(self._make_event(enable_timing=True))
         return BlockingEvent(self.synchronize)
 
     def check_events(self, work: Callable[[], object]) -> bool:
-        """Whether the runtime has events that see `work` take time; if not, events wait for the device from now on."""
+        """Whether the runtime's events measure the time of `work`; if not, events wait for the device from now on."""
         work()
         self.synchronize()
         try:
@@ -105,25 +105,25 @@ class AcceleratorDevice:
             work()
             second = RuntimeEvent(self._make_event(enable_timing=True))
             self.synchronize()
-            self._events_tell_time = second.seconds_since(first) > 0
-        except Exception:  # whatever a runtime raises that lacks them
-            self._events_tell_time = False
-        return self._events_tell_time
+            self._events_measure_time = second.seconds_since(first) > 0
+        except Exception:  # a runtime without events may raise anything
+            self._events_measure_time = False
+        return self._events_measure_time
 
     def synchronize(self) -> None:
-        """Block until the device has done all it was given, on every stream."""
+        """Block until the device has done all its work, on every stream."""
         self._runtime.synchronize(self._index)
 
     def peak_memory_bytes(self) -> int | None:
-        """Most that the runtime's allocator has held in tensors since the last reset."""
+        """The most bytes that the runtime's allocator has held in tensors since the last reset."""
         return int(self._runtime.max_memory_allocated(self._index))
 
     def peak_reserved_bytes(self) -> int | None:
-        """Most that the allocator has taken from the device since the last reset, cached blocks included."""
+        """The most bytes that the allocator has taken from the device since the last reset, with cached blocks."""
         return int(self._runtime.max_memory_reserved(self._index))
 
     def reset_peak_memory(self) -> None:
-        """Begin both peaks anew from what is held now: torch has one call for that, Paddle two."""
+        """Reset both peaks to what is held now."""
         if hasattr(self._runtime, "reset_peak_memory_stats"):
             self._runtime.reset_peak_memory_stats(self._index)
             return
@@ -131,7 +131,7 @@ class AcceleratorDevice:
         self._runtime.reset_max_memory_reserved(self._index)
 
     def close(self) -> None:
-        """Give cached blocks back."""
+        """Return cached blocks to the device."""
         self._runtime.empty_cache()
 
     def __enter__(self) -> AcceleratorDevice:

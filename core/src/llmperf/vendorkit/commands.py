@@ -1,4 +1,4 @@
-"""Management commands that print rows, tables or JSON, and the one reading per device that several of them make."""
+"""Management commands that print rows, tables or JSON, and how several of them make one reading per device."""
 
 from __future__ import annotations
 
@@ -181,7 +181,11 @@ class CommandReader:
                 problems += _join(devices, command.rows(), _source(command))
             except OSError as error:
                 problems.append(str(error))
-        self._known = [{name: cell for name, cell in row.cells.items() if name in LASTING} for row in devices]
+        self._known = [
+            {"index": position, **{name: cell for name, cell in row.cells.items() if name in LASTING}}
+            for position, row in enumerate(devices)
+            if row.fault is None
+        ]
         inventory = read_rows(devices, _source(first), self._read)
         return replace(inventory, problems=(*inventory.problems, *problems))
 
@@ -204,7 +208,7 @@ class CommandReader:
 
 
 def at(document: Any, path: str) -> Any:
-    """The value at a path of keys joined by dots; None where there is none. A key that has dots itself is found too."""
+    """The value at a path of keys joined by dots, or of a key that has dots itself; None if there is none."""
     if isinstance(document, Mapping) and path in document:
         return document[path]
     for key in path.split("."):
@@ -230,26 +234,25 @@ def _source(command: Command) -> str:
     return " ".join([program, *(word for word in arguments[:1] if not word.startswith("-"))])
 
 
+def _of_a_card(row: Row) -> bool:
+    """Whether a row names a card, and neither a chip nor a device."""
+    return is_shown(row.cells.get("card")) and not any(is_shown(row.cells.get(name)) for name in ("chip", "index"))
+
+
 def _devices(rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """The rows of devices, and those of cards whose chips have rows of their own."""
     with_chips = {text(row.cells.get("card")) for row in rows if is_shown(row.cells.get("chip"))}
-    cards = [
-        row
-        for row in rows
-        if not is_shown(row.cells.get("chip"))
-        and not is_shown(row.cells.get("index"))
-        and is_shown(row.cells.get("card"))
-        and text(row.cells.get("card")) in with_chips
-    ]
+    cards = [row for row in rows if _of_a_card(row) and text(row.cells.get("card")) in with_chips]
     devices = [Row(dict(row.cells), row.text, row.fault) for row in rows if row not in cards]
     return devices, cards
 
 
 def _join(devices: list[Row], rows: Sequence[Row], source: str) -> list[str]:
-    """Adds the cells of rows to the devices that they are of; a line for each row that is of none, and for figures
-    that are of a card with several chips."""
+    """Adds the cells of rows to their devices; returns a line for each row without one, and for figures of a card that
+    has several chips, or may have: a row that does not fit could be another chip's."""
     problems = []
     of_cards: dict[str, list[str]] = {}
+    incomplete = any(device.fault for device in devices)
     for position, row in enumerate(rows):
         matches = _matches(devices, row, position) if row.fault is None else []
         if not matches:
@@ -257,7 +260,7 @@ def _join(devices: list[Row], rows: Sequence[Row], source: str) -> list[str]:
             problems.append(f"{source}: a row does not fit and is left out: {reason} in {row.text[:200]!r}")
         for device in matches:
             for name, cell in row.cells.items():
-                if len(matches) > 1 and name in FIGURES:
+                if name in FIGURES and (len(matches) > 1 or (incomplete and _of_a_card(row))):
                     cards = of_cards.setdefault(name, []) if is_shown(cell) else []
                     card = str(row.cells["card"])
                     cards.extend([card] if card not in cards else [])

@@ -1,4 +1,4 @@
-"""The host CPU as a rank's device: work is done when a call returns, so events are readings of a clock."""
+"""The host CPU as a rank's device. Work is done when a call returns, so events are readings of a clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 STATUS = Path("/proc/self/status")
 CLEAR_REFS = Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
-"""What `clear_refs` takes to begin `VmHWM` anew (proc(5))."""
+"""The value by which `clear_refs` resets `VmHWM` (proc(5))."""
 
 
 class HostEvent:
@@ -22,7 +22,7 @@ class HostEvent:
         self._at = time.perf_counter()
 
     def ready(self) -> bool:
-        """Always: nothing is queued on a CPU."""
+        """Always true: nothing is queued on a CPU."""
         return True
 
     def seconds_since(self, earlier: HostEvent) -> float:
@@ -31,34 +31,34 @@ class HostEvent:
 
 
 class CpuDevice:
-    """One rank on the host CPU."""
+    """A rank's device on the host CPU."""
 
     places: Mapping[str, str] = MappingProxyType({"torch": "cpu", "paddle": "cpu"})
     collective_backend = "gloo"
 
     def event(self) -> HostEvent:
-        """Now."""
+        """The present time."""
         return HostEvent()
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
     def peak_memory_bytes(self) -> int | None:
-        """Most resident memory of this process since the last reset; since its start where it cannot reset."""
+        """Most resident bytes of this process since the last reset, or its start if the kernel allows no reset."""
         for line in _lines(STATUS):
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         return _rusage_peak()
 
     def reset_peak_memory(self) -> None:
-        """Begin the peak anew, where the kernel allows it."""
+        """Reset the peak, if the kernel allows it."""
         try:
             CLEAR_REFS.write_text(RESET_PEAK)
         except OSError:
             return
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to release."""
 
     def __enter__(self) -> CpuDevice:
         return self

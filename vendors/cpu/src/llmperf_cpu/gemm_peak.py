@@ -1,8 +1,8 @@
-"""`python -m llmperf_cpu.gemm_peak --dtype fp32`: the best matrix product of this host, as one line of JSON.
+"""`python -m llmperf_cpu.gemm_peak --dtype fp32` prints this host's fastest matrix product as a line of JSON.
 
-Square products of several sizes on all cores, each repeated for a share of the time; the fastest single
-repeat counts. torch where it is installed, else numpy, which has fp32 only. `core_share` is the part of the cores'
-time that other processes left to the products: well below 1, the figure is too low.
+Square products of several sizes run on all cores, each repeated for a share of the time; the fastest single repeat
+counts. They use torch if it is installed, else numpy, which has fp32 only. `core_share` is the share of the cores' time
+that other processes left to the products: well below 1, the figure is too low.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 0.6
 
 
 class Best(NamedTuple):
-    """What was measured."""
+    """The fastest product."""
 
     flops_per_second: float
     size: int
@@ -30,7 +30,7 @@ class Best(NamedTuple):
 
 
 def best_flops(product: Callable[[int], Callable[[], object]], cores: int, sizes: tuple[int, ...] = SIZES) -> Best:
-    """The fastest repeat of all sizes; sizes that one repeat would overrun by far are left out."""
+    """The fastest repeat of all sizes; sizes of which one repeat would take far too long are left out."""
     best, best_size, expected, shares = 0.0, sizes[0], 0.0, _Shares(cores)
     for size in sizes:
         if expected > 2 * SECONDS:
@@ -46,7 +46,7 @@ def best_flops(product: Callable[[int], Callable[[], object]], cores: int, sizes
 
 
 class _Shares:
-    """What others left of the cores over the time within `with`."""
+    """The share of the cores that other processes left, over the time inside `with`."""
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
@@ -62,11 +62,11 @@ class _Shares:
 
     @property
     def left(self) -> float:
-        """1 less what others took; no more than this process did without, which may also be a library's choice."""
+        """1 less the share of others, at most what this process left unused, as a library may leave cores idle."""
         wall, own, busy = self._sums
-        had = wall * self._cores
-        without = max(0.0, 1 - own / had)
-        return 1 - without if math.isnan(busy) else 1 - min(without, max(0.0, (busy - own) / had))
+        available = wall * self._cores
+        unused = max(0.0, 1 - own / available)
+        return 1 - unused if math.isnan(busy) else 1 - min(unused, max(0.0, (busy - own) / available))
 
     def _now(self) -> tuple[float, float, float]:
         busy = host.busy_seconds()
@@ -116,11 +116,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Best matrix product of this host, FLOP/s")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--library", choices=("torch", "numpy"), default="torch")
-    asked = parser.parse_args()
-    if asked.library == "numpy" and asked.dtype != "fp32":
+    options = parser.parse_args()
+    if options.library == "numpy" and options.dtype != "fp32":
         parser.error("numpy multiplies matrices in fp32 only")
     cores = host.usable_cores()
-    product = torch_product(asked.dtype, cores) if asked.library == "torch" else numpy_product()
+    product = torch_product(options.dtype, cores) if options.library == "torch" else numpy_product()
     print(json.dumps(best_flops(product, cores)._asdict()))
 
 

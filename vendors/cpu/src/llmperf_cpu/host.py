@@ -1,7 +1,6 @@
-"""What this host is: its CPU's name, the cores and the memory that this process may use.
+"""The host CPU as one divisible device: its name, and the cores and memory that this process may use.
 
-Linux is read from `/proc` and the control group; elsewhere what the standard library knows, and macOS'
-`sysctl`.
+On Linux they come from `/proc` and the control group, elsewhere from the standard library and macOS' `sysctl`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,27 @@ import subprocess
 from math import ceil
 from pathlib import Path
 
+from llmperf.types import DeviceInfo, Offers, Probe
+
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
+OFFERS = Offers(precisions=("fp32", "bf16"), runtimes=("torch", "paddle"), collective_backend="gloo")
+"""CPUs have no kernels to train in fp16, and tf32 is a format of GPUs."""
+
+
+def probe() -> Probe:
+    """The host as one device; never fails."""
+    details = {"cores": str(usable_cores()), "architecture": platform.machine()}
+    if (packages := sockets()) is not None:
+        details["sockets"] = str(packages)
+    device = DeviceInfo(
+        index=0, model=cpu_model(), memory_bytes=memory_bytes(), kind="cpu", divisible=True, details=details
+    )
+    return Probe(vendor="cpu", devices=(device,), offers=OFFERS)
 
 
 def cpu_model() -> str:
-    """The CPU's name as the host shows it; its architecture where it shows none."""
+    """The CPU's name as the host shows it, else its architecture."""
     for key in ("model name", "Model", "cpu model"):
         if name := _cpuinfo().get(key):
             return name
@@ -25,7 +39,7 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """Logical cores this process may run on: its affinity, and the control group's quota if any."""
+    """Logical cores that this process may run on, by its affinity and the control group's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = _quota()
@@ -33,7 +47,7 @@ def usable_cores() -> int:
 
 
 def busy_seconds() -> float | None:
-    """Time that the cores of this process's affinity worked for anybody, since the host started; None if not shown."""
+    """Seconds that this process's cores worked for any process since the host started; None if unknown."""
     affinity = getattr(os, "sched_getaffinity", None)
     wanted = {f"cpu{core}" for core in affinity(0)} if affinity else set()
     ticks = [
@@ -45,14 +59,14 @@ def busy_seconds() -> float | None:
 
 
 def sockets() -> int | None:
-    """CPU packages of the host; None where it does not say."""
+    """CPU packages of the host; None if unknown."""
     text = read(PROC / "cpuinfo")
     packages = {line for line in text.splitlines() if line.startswith("physical id")}
     return len(packages) or None
 
 
 def memory_bytes() -> int | None:
-    """Memory this process may use: the host's, or the control group's limit if that is less."""
+    """Bytes that this process may use: the host's memory, or the control group's limit if that is less."""
     total = meminfo().get("MemTotal")
     if total is None and (text := _sysctl("hw.memsize")).isdigit():
         total = int(text)
@@ -64,27 +78,27 @@ def memory_bytes() -> int | None:
 
 def meminfo() -> dict[str, int]:
     """`/proc/meminfo` in bytes; empty where there is none."""
-    found = {}
+    amounts = {}
     for line in read(PROC / "meminfo").splitlines():
         name, _, rest = line.partition(":")
         parts = rest.split()
         if len(parts) == 2 and parts[0].isdigit() and parts[1] == "kB":
-            found[name] = int(parts[0]) * 1024
-    return found
+            amounts[name] = int(parts[0]) * 1024
+    return amounts
 
 
 def _cpuinfo() -> dict[str, str]:
     """The first value of each key of `/proc/cpuinfo`."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in read(PROC / "cpuinfo").splitlines():
         name, colon, value = line.partition(":")
         if colon and value.strip():
-            found.setdefault(name.strip(), " ".join(value.split()))
-    return found
+            values.setdefault(name.strip(), " ".join(value.split()))
+    return values
 
 
 def _quota() -> float | None:
-    """Cores' worth of time that the control group (v2, then v1) grants; None where unlimited."""
+    """Cores that the control group (v2, else v1) grants by its time quota; None if unlimited."""
     quota, _, period = read(CGROUP / "cpu.max").strip().partition(" ")
     if not period:
         quota = read(CGROUP / "cpu/cpu.cfs_quota_us").strip()
@@ -93,7 +107,7 @@ def _quota() -> float | None:
 
 
 def read(path: Path) -> str:
-    """A small file's text; empty where it cannot be read."""
+    """A small file's text; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""This host's measured peak: taken once in a process of its own, then kept in a small file."""
+"""This host's peak, measured once in a separate process and kept in a small file."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from llmperf_cpu import host
 
 TIMEOUT_SECONDS = 120
 LARGEST_BYTES = 4096
-"""A cache file is far smaller."""
+"""Limit on a cache file, which is far smaller."""
 PLAUSIBLE = (1e8, 1e16)
-"""FLOP/s of any CPU; anything else is a broken file or a broken clock."""
+"""FLOP/s of any CPU; other values come from a broken file or clock."""
 QUIET = 0.9
-"""Share of the cores' time that others must leave to a measurement: with less, as in LP409, it is no peak."""
+"""Smallest share of the cores' time that other processes must leave to a measurement, as in LP409."""
 TRIES = 3
-"""For a quiet moment."""
+"""Measurements to try until one is undisturbed."""
 
 
 def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | str | None:
-    """The best matrix product of this host in `dtype`.
+    """The fastest matrix product of this host in `dtype`, kept by CPU, cores, dtype and library.
 
-    None for another CPU than this host's, for a dtype CPUs do not have, and where nothing here can multiply
-    matrices. Kept per CPU, cores, dtype and library. Where other work was running all the time there is a reason
-    in place of a peak, and the next call measures again.
+    None for another CPU than this host's, for a dtype that CPUs do not have, and without a library that multiplies
+    matrices. If other processes disturbed every measurement, it returns the reason, and the next call measures again.
     """
     library = _library(dtype)
     if library is None or device_model != host.cpu_model():
@@ -60,7 +59,7 @@ def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | str | None
 
 
 def _library(dtype: str) -> str | None:
-    """`torch 2.x` or, for fp32, `numpy 2.x`; from metadata, nothing is imported."""
+    """`torch 2.x` or, for fp32, `numpy 2.x`, from metadata without importing it."""
     for name in {"fp32": ("torch", "numpy"), "bf16": ("torch",)}.get(dtype, ()):
         try:
             return f"{name} {metadata.version(name)}"
@@ -74,32 +73,33 @@ def _digest(key: dict[str, Any]) -> str:
 
 
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """What an earlier run measured; None if there is no such file or it is not what this module writes."""
+    """An earlier measurement; None if there is no such file or this module did not write it."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(LARGEST_BYTES))
+            measurement = json.loads(file.read(LARGEST_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if _sound(found) and found.get("key") == key and found["core_share"] >= QUIET else None
+    valid = _is_valid(measurement) and measurement.get("key") == key and measurement["core_share"] >= QUIET
+    return measurement if valid else None
 
 
-def _sound(found: Any) -> bool:
-    if not isinstance(found, dict):
+def _is_valid(measurement: Any) -> bool:
+    if not isinstance(measurement, dict):
         return False
-    flops, share = found.get("flops_per_second"), found.get("core_share")
+    flops, share = measurement.get("flops_per_second"), measurement.get("core_share")
     within = isinstance(flops, float) and PLAUSIBLE[0] < flops < PLAUSIBLE[1]
     within = within and isinstance(share, float) and 0 < share <= 1
-    return within and isinstance(found.get("size"), int) and isinstance(found.get("date"), str)
+    return within and isinstance(measurement.get("size"), int) and isinstance(measurement.get("date"), str)
 
 
 def _quietest_of_tries(key: dict[str, Any]) -> dict[str, Any] | None:
-    """The first measurement that the host was quiet for, else that of a few which others disturbed least."""
+    """The first undisturbed measurement, else the least disturbed of a few."""
     tries: list[dict[str, Any]] = []
-    while len(tries) < TRIES and (found := _measure(key)) is not None:
-        if found["core_share"] >= QUIET:
-            return found
-        tries.append(found)
-    return max(tries, key=lambda one: float(one["core_share"]), default=None)
+    while len(tries) < TRIES and (measurement := _measure(key)) is not None:
+        if measurement["core_share"] >= QUIET:
+            return measurement
+        tries.append(measurement)
+    return max(tries, key=lambda measurement: float(measurement["core_share"]), default=None)
 
 
 def _measure(key: dict[str, Any]) -> dict[str, Any] | None:
@@ -113,11 +113,11 @@ def _measure(key: dict[str, Any]) -> dict[str, Any] | None:
         return None
     today = datetime.now(timezone.utc).date().isoformat()
     kept = {**measured, "date": today, "key": key} if isinstance(measured, dict) else None
-    return kept if _sound(kept) else None
+    return kept if _is_valid(kept) else None
 
 
 def _keep(path: Path, kept: dict[str, Any]) -> None:
-    """Write the file whole or not at all; a cache that cannot be written costs a measurement, no more."""
+    """Writes the whole file or none; if it cannot be written, the next run measures again."""
     if path.exists() and _kept(path, kept["key"]) == kept:
         return
     try:

@@ -1,4 +1,4 @@
-"""What llmperf asks of a vendor, answered for the host CPU."""
+"""Hook implementations for the host CPU."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
 
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-"""Variables of glibc's malloc; other allocators do not read them."""
+"""Variables of glibc's malloc, with which it keeps freed memory; other allocators do not read them."""
 
 
 @hookimpl
 def llmperf_probe() -> Probe:
     """One device that any number of ranks can share: all cores this process may use."""
-    from llmperf_cpu.probe import probe
+    from llmperf_cpu.host import probe
 
     return probe()
 
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
-    """This host's best matrix product, measured once and kept; None for any other CPU, the reason on a busy host."""
+    """This host's fastest matrix product, measured once and kept; None for another CPU, a reason on a busy host."""
     from llmperf_cpu.peak import measured_peak
 
     return measured_peak(device_model, dtype)
@@ -40,10 +40,10 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Each rank's share of the cores, and an allocator that keeps what it has.
+    """Each rank's share of the cores, and an allocator that keeps freed memory.
 
-    More threads than cores would fight one another. glibc would give large tensors back to the system after each step
-    and have the next step's pages zeroed again: 6 to 9 % of the default case's time.
+    More threads than cores slow one another down. By default, glibc returns large tensors to the system after each
+    step, and the kernel zeroes the pages again for the next one: 6 to 9 % of the default case's time.
     """
     from llmperf_cpu.host import usable_cores
 
@@ -54,7 +54,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """The host itself; there is nothing to bind."""
+    """The host itself; nothing has to be bound."""
     from llmperf_cpu.device import CpuDevice
 
     return CpuDevice()

@@ -1,4 +1,4 @@
-"""Readings of the whole host: memory, utilisation, power, temperature. What it does not show is None."""
+"""Readings of the host: memory, utilisation, power and temperature; None for figures that it does not show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 
 class HostSampler:
-    """Keeps the counters of the previous reading, since utilisation and power are differences."""
+    """Keeps the counters of the previous reading, since utilisation and power are differences of counters."""
 
     def __init__(self) -> None:
         self._ticks = _cpu_ticks()
@@ -24,7 +24,7 @@ class HostSampler:
         self._joules_at = time.monotonic()
 
     def sample(self, index: int) -> DeviceSample:
-        """One reading; utilisation and power are those since the previous one."""
+        """A reading; utilisation and power are those since the previous reading."""
         memory = host.meminfo()
         total, available = memory.get("MemTotal"), memory.get("MemAvailable")
         return DeviceSample(
@@ -69,7 +69,7 @@ def _cpu_ticks() -> tuple[int, int] | None:
 
 
 def _package_joules() -> float | None:
-    """Energy counters of all CPU packages (RAPL); None where absent or for the administrator only."""
+    """Energy of all CPU packages (RAPL); None if there are no counters or only the administrator may read them."""
     counters = [host.read(path / "energy_uj").strip() for path in POWERCAP.glob("intel-rapl:*") if _package(path)]
     if not counters or not all(text.isdigit() for text in counters):
         return None
@@ -82,21 +82,21 @@ def _package(zone: Path) -> bool:
 
 def _temperature() -> float | None:
     """The hottest of the CPU's own sensors."""
-    found = [
+    readings = [
         int(text) / 1000
         for sensor in HWMON.glob("hwmon*")
         if host.read(sensor / "name").strip() in CPU_SENSORS
         for reading in sensor.glob("temp*_input")
         if (text := host.read(reading).strip()).lstrip("-").isdigit()
     ]
-    return max(found, default=None)
+    return max(readings, default=None)
 
 
 _samplers: list[HostSampler] = []
 
 
 def sample(index: int) -> DeviceSample:
-    """One reading by the process's one sampler; the first has neither utilisation nor power."""
+    """A reading by the process's sampler; the first has neither utilisation nor power."""
     if not _samplers:
         _samplers.append(HostSampler())
     return _samplers[0].sample(index)
