@@ -16,10 +16,9 @@ RED, YELLOW, GREEN = (f"\x1b[{code}m" for code in (31, 33, 32))
 @pytest.fixture
 def runs(tmp_path, example):
     """A complete run with a finding, a failed one, and another on the same contract."""
-    finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
     failure = {"rank": 1, "reason": "killed", "exception": None, "message": "rank 1 was killed", "log_tail": []}
     changes = {
-        "good": {"findings": [finding]},
+        "good": {},
         "other": {},
         "bad": {"status": "failed", "failure": failure},
     }
@@ -28,8 +27,10 @@ def runs(tmp_path, example):
         document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
         document["loss_curve"] = [
             {"step": step, "loss": 8.0 - 0.1 * step + 0.01 * number, "nonfinite": None, "grad_norm": None}
-            for step in range(1, 31)
+            for step in range(1, 9)
         ]
+        first, last = (document["loss_curve"][place]["loss"] for place in (0, -1))
+        document["metrics"] |= {"first_loss": first, "final_loss": last + (name == "good")}
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(json.dumps(document))
     (tmp_path / "broken" / "run").mkdir(parents=True)
@@ -87,7 +88,7 @@ def test_colours_have_a_meaning(runs):
     assert f"{RED}failed" in several
     assert f"{RED}invalid: 1 error" in several
     assert f"{GREEN}complete" in several
-    assert f"LP302 {RED}error" in piped("report", "good", "--color", "always", cwd=runs)
+    assert f"LP504 {RED}error" in piped("report", "good", "--color", "always", cwd=runs)
     assert f"{YELLOW}warning" in piped("report", "good", "bad", "broken", "--color", "always", cwd=runs)
     assert f"{RED}bad: NOT aligned" in piped("align", "bad", "good", "--color", "always", cwd=runs)
 

@@ -113,7 +113,11 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
     out, err = capsys.readouterr()
     header, _, *rows, _gap, told, _, spread = out.splitlines()
     assert header.split()[:2] == ["run", "folder"]
-    assert [row.split()[:2] for row in rows] == [["runs/run-0", "100"], ["runs/run-1", "104"], ["runs/run-2", "102"]]
+    assert [row.split()[:2] for row in rows] == [
+        ["runs/run-0", "100.0"],
+        ["runs/run-1", "104.0"],
+        ["runs/run-2", "102.0"],
+    ]
     assert told == "run-2: LP302 error /mfu/0/value: expected less"
     assert spread == "3 runs: token/p/s median 102.0, 100.0 to 104.0, spread 3.9 % of the median"
     assert "run 2 of 3: 104.0 token/p/s" in err

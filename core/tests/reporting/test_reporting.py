@@ -16,10 +16,10 @@ from llmperf.cli.main import call
 from llmperf.cli.report import command
 from llmperf.files import json_files
 from llmperf.reporting.cells import fix_hp
-from llmperf.reporting.formats import core_reporters
-from llmperf.reporting.markdown import render_markdown
-from llmperf.reporting.summary import comparison_table, result_table
-from llmperf.reporting.table import result_rows
+from llmperf.reporting.exports import CsvReporter
+from llmperf.reporting.markdown import render_results
+from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.terminal import TerminalReporter, result_card
 from llmperf.types import Change, Result
 
 HOSTILE = "x | y\n# owned <script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} \\"
@@ -31,6 +31,10 @@ FAILURE = {
 
 def typed(document):
     return json_files.convert(document, Result, "result")
+
+
+def markdown(result, language="en"):
+    return render_results([result], language)
 
 
 def rows(text):
@@ -47,7 +51,7 @@ def without_figures(example):
 
 
 def test_the_table_shows_the_figures_with_their_units(example):
-    shown = rows(result_table(typed(example)))
+    shown = rows(result_card(typed(example)))
     assert shown["token/p/s"] == "800.0"
     assert shown["MFU (nominal) *"] == "30.0 %"
     assert shown["HFU (hfu)"] == "34.7 %"
@@ -60,7 +64,7 @@ def test_the_table_shows_the_figures_with_their_units(example):
 
 def test_unknown_is_a_dash_never_zero(example):
     result = typed(without_figures(example))
-    shown = rows(result_table(result))
+    shown = rows(result_card(result))
     assert shown["token/p/s"] == "-"
     assert shown["MFU (nominal) *"] == "-"
     assert shown["peak"] == "-"
@@ -68,8 +72,8 @@ def test_unknown_is_a_dash_never_zero(example):
     assert shown["loss"] == "-"
     assert shown["measured"] == "0 steps"
     assert shown["status"].startswith("failed: exception, rank 1: ValueError: x | y")
-    assert "| Example CPU, 2 cores 1x2 |" in render_markdown(result)
-    assert "| - | - | -/- | - |" in render_markdown(result)
+    assert "| Example CPU, 2 cores 1x2 |" in markdown(result)
+    assert "| - | - | -/- | - |" in markdown(result)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_unknown_is_a_dash_never_zero(example):
 def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
     document = without_figures(example)
     document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message, "exception": None}
-    assert rows(result_table(typed(document)))["status"] == told
+    assert rows(result_card(typed(document)))["status"] == told
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,8 @@ def test_a_failure_is_told_with_the_type_of_its_exception(example, exception, me
     document = without_figures(example)
     document["failure"] = FAILURE | {"exception": exception, "message": message}
     result = typed(document)
-    assert rows(result_table(result))["status"] == f"failed: exception, rank 1: {told}"
-    assert f"failed: exception, rank 1: {told}" in render_markdown(result)
+    assert rows(result_card(result))["status"] == f"failed: exception, rank 1: {told}"
+    assert f"failed: exception, rank 1: {told}" in markdown(result)
 
 
 def test_changes_of_two_settings_of_one_name_are_told_apart():
@@ -113,13 +117,13 @@ def test_changes_of_two_settings_of_one_name_are_told_apart():
 
 def test_findings_stand_below_the_table(example):
     example["findings"] = [{"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}]
-    assert result_table(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
-    assert "- LP302 error /mfu/0/value: expected less" in render_markdown(typed(example))
+    assert result_card(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
+    assert "- LP302 error /mfu/0/value: expected less" in markdown(typed(example))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_markdown_has_the_sections_of_the_published_readmes(example, language):
-    text = render_markdown(typed(example), language)
+    text = markdown(typed(example), language)
     english = ("Findings", "Environment", "Parallelism", "Optimisation strategy", "Batch", "General", "Performance")
     chinese = ("校验结果", "环境配置", "并行策略", "优化策略", "输入批尺寸", "通用指标", "性能指标")
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
@@ -129,24 +133,24 @@ def test_markdown_has_the_sections_of_the_published_readmes(example, language):
 
 
 def test_markdown_names_convention_formula_peak_and_source(example):
-    text = render_markdown(typed(example))
+    text = markdown(typed(example))
     (line,) = [line for line in text.splitlines() if line.startswith("| nominal (headline) |")]
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
     assert cells[1:4] == ["30.0 %", "3e+07", "6 x 5,000,000"]
     assert cells[5] == "8e+10 fp32"
     assert cells[6].startswith("largest of 5 products")
-    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.840 s / 2 devices" in text
+    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.84 s / 2 devices" in text
 
 
 def test_parts_of_an_evaluation_have_a_table_of_their_own(example):
     example["metrics"]["evaluation"] = {"mmlu_before": 0.25, "mmlu_after": 0.5, "mmlu_before/anatomy": 0.125}
     example["metrics"]["evaluation"] |= {"mmlu_after/anatomy": 0.375, "mmlu_after/virology": 1.0}
-    text = render_markdown(typed(example))
+    text = markdown(typed(example))
     assert "mmlu_before=0.25 | mmlu_after=0.5 |" in text
     assert "mmlu_before/anatomy" not in text
     assert "| part | mmlu_before | mmlu_after |" in text
     assert "| anatomy | 0.125 | 0.375 |\n| virology | - | 1 |" in text
-    assert [value for label, value in result_rows(typed(example)) if "mmlu" in label] == ["0.25", "0.5"]
+    assert [value for label, value in rows(result_card(typed(example))).items() if "mmlu" in label] == ["0.25", "0.5"]
 
 
 def hostile(example):
@@ -173,8 +177,8 @@ def hostile(example):
 
 
 def test_hostile_text_stays_text_in_markdown(example):
-    plain = render_markdown(typed(llmperf_schemas.example("result"))).splitlines()
-    text = render_markdown(typed(hostile(example)))
+    plain = markdown(typed(llmperf_schemas.example("result"))).splitlines()
+    text = markdown(typed(hostile(example)))
     outside_log = [line for line in text.splitlines() if not line.startswith("    ")]
     assert not re.search(r"<\w", "\n".join(outside_log))
     assert not re.search(r"(?<!\\)[\[\]`]", "\n".join(outside_log))
@@ -189,10 +193,10 @@ def test_hostile_text_stays_text_in_markdown(example):
 
 def test_hostile_text_cannot_move_the_terminal_or_run_in_a_spreadsheet(example):
     result = typed(hostile(example) | {"case": "=cmd|' /C calc'!A0"})
-    assert all(line.isprintable() for line in result_table(result).splitlines())
-    assert all(line.isprintable() for line in comparison_table([result, result]).splitlines())
-    (reporter,) = [one for one in core_reporters() if one.name == "csv"]
-    (row,) = csv.DictReader(io.StringIO(reporter.render(((Path("runs/x/result.json"), result),), "en")))
+    assert all(line.isprintable() for line in result_card(result).splitlines())
+    assert all(line.isprintable() for line in TerminalReporter().render([result_sheet(result)] * 2, "en").splitlines())
+    text = CsvReporter().render([result_sheet(result, Path("runs/x/result.json"))], "en")
+    (row,) = csv.DictReader(io.StringIO(text))
     assert row["case"].startswith("'=cmd")
 
 
@@ -249,7 +253,10 @@ def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):
     assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
     assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
     assert call(["report", str(path), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"path": str(path), "result": example}]
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["path"] == str(path)
+    assert document["result"] | {"findings": example["findings"]} == example
+    assert document["rows"][0]["mfu_palm"] == example["mfu"][2]["value"]
 
 
 def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path, example, capsys):
@@ -276,7 +283,7 @@ def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_
 
 def test_notes_are_shown_where_a_run_ends(example):
     example["notes"] = ["reading the devices failed: ValueError: no"]
-    assert rows(result_table(typed(example)))["note"] == example["notes"][0]
+    assert rows(result_card(typed(example)))["note"] == example["notes"][0]
 
 
 def test_a_terminals_table_in_chinese(tmp_path, example, capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
-from llmperf.reporting.curves import drawn, marks
+from llmperf.reporting.alignment import drawn, marks
 from llmperf.results.alignment import align
 from llmperf.types import Result
 

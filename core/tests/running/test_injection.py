@@ -12,13 +12,16 @@ import llmperf_schemas
 import pytest
 from llmperf.cases.library import library
 from llmperf.files import json_files
-from llmperf.reporting.formats import core_reporters
-from llmperf.reporting.markdown import render_markdown
+from llmperf.reporting.exports import CsvReporter, JsonReporter
+from llmperf.reporting.markdown import MarkdownReporter, render_results
+from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.terminal import TerminalReporter
 from llmperf.types import Result
+from llmperf_html.plugin import HtmlReporter
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
-from llmperf_published.reporting.reports import render
+from llmperf_published.reporting.sheets import published_sheets
 
 PAYLOADS = [
     "=HYPERLINK(1)", "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\t=1+1", "\r\n=1+1", " =1+1", "＝1+1", "＠SUM(1)",
@@ -71,13 +74,14 @@ def document_with(payload, known):
 @pytest.fixture(params=PAYLOADS, ids=ascii)
 def shown(request, known):
     """What is shown of the payload: `shown(format, language)` gives the texts of results and imported documents."""
-    results = tuple((Path(name), hostile_result(request.param)) for name in ("r.json", "s.json"))
-    imported = [(Path("p.json"), document_with(request.param, known))]
+    results = [result_sheet(hostile_result(request.param), Path(name)) for name in ("r.json", "s.json")]
+    imported = list(published_sheets(document_with(request.param, known), Path("p.json"), ()))
+    reporters = [TerminalReporter(), MarkdownReporter(), CsvReporter(), JsonReporter(), HtmlReporter()]
 
     def show(wanted, language="en"):
-        (reporter,) = [one for one in core_reporters() if one.name == wanted]
-        yield from (reporter.render(some, language) for some in (results, results[:1]))
-        yield from (render(wanted, some, imported, language) for some in ((), results))
+        (reporter,) = [reporter for reporter in reporters if reporter.name == wanted]
+        for sheets in (results, results[:1], imported or results, results + imported):
+            yield reporter.render(sheets, language)
 
     return show
 
@@ -126,7 +130,7 @@ def dashless(text):
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=ascii)
 def test_no_row_of_a_markdown_table_gets_another_cell(payload, known):
-    assert widths(render_markdown(hostile_result(payload))) == widths(render_markdown(hostile_result("x")))
+    assert widths(render_results([hostile_result(payload)])) == widths(render_results([hostile_result("x")]))
     document = document_with(payload, known)
     lines = []
     for one in document.tables:

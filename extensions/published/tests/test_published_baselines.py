@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf_published.baselines import SHIPPED, published_at
+from llmperf.reporting.reading import read_baselines
+from llmperf_published.baselines import SHIPPED
 
 A100 = "NVIDIA A100-SXM4-40GB"
 MEGATRON = {"case": "llama2_7b_pretrain_megatron", "model": "llama2_7b", "framework": "megatron_deepspeed"}
@@ -48,7 +49,7 @@ def compared(capsys, runs, expected=0):
 
 
 def test_every_published_row_is_shipped_with_the_package():
-    assert len(published_at(SHIPPED)) == 19
+    assert len(read_baselines("published")[1]) == 19
     assert SHIPPED.resolve() == (Path(__file__).parents[3] / "published").resolve()
 
 
@@ -61,7 +62,7 @@ def test_the_row_on_the_same_contract_is_taken_and_said(measured, capsys):
     assert call(["compare", runs, "--baseline", "published"]) == 0
     out = capsys.readouterr().out
     assert "1.1000 of llama2_7b_megatron_deepspeed_a100.md:57, 2868 token/p/s" in out
-    assert "one figure without its spread: whether a difference is significant cannot be told" in out
+    assert "one figure without its spread: whether a difference is significant is unknown" in out
 
 
 def test_of_rows_that_fit_the_one_with_the_same_batch_is_taken(measured, capsys):
@@ -165,7 +166,7 @@ def test_two_groups_and_published_rows_at_once(measured, capsys):
     ("words", "told"),
     [
         ([], "expected B, or --baseline published"),
-        ([str(SHIPPED)], "expected runs, found imported documents; hold runs against them by --baseline"),
+        ([str(SHIPPED)], "expected runs, found imported documents; compare runs with them by --baseline"),
         (["--baseline", "publisched"], "publisched: no such file or folder"),
     ],
 )

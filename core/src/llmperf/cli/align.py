@@ -9,14 +9,14 @@ import click
 
 from llmperf.cli.colour import on_stdout, painted, warn
 from llmperf.cli.numbers import Finite
-from llmperf.cli.output import json_option, print_json, print_table
+from llmperf.cli.output import json_option, language_option, print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf.results.alignment import Alignment
     from llmperf.types import Result
 
 WORDS = {True: "ok", False: "failed", None: "warning"}
-"""What each verdict is coloured like."""
+"""The word whose colour each verdict has."""
 
 EXAMPLES = """\b
 Examples:
@@ -36,6 +36,7 @@ Examples:
 )
 @click.option("--step-limit", type=Finite(min=0), metavar="NATS", help="Largest difference of any step. [none]")
 @click.option("--plot/--no-plot", default=True, help="Draw the curves. [on]")
+@language_option
 @json_option
 @click.pass_context
 def command(
@@ -45,14 +46,15 @@ def command(
     mean_limit: float | None,
     step_limit: float | None,
     plot: bool,
+    language: str,
     as_json: bool,
 ) -> None:
-    """Hold the loss of runs against a reference, step by step. Each is a run folder or a result.json.
+    """Compare the loss of runs with that of a reference, step by step. Each is a run folder or a result.json.
 
-    A run that failed or whose loss is no number is not aligned; a run against itself, or against one on another model,
-    data, seed, sequence length, batch or optimiser, tells nothing.
+    A run that failed, or whose loss is not a number, is not aligned. The outcome is unknown for a run compared with
+    itself, or with one on another model, data, seed, sequence length, batch or optimiser.
 
-    Exits with 0 when all are aligned, 1 when one is not or nobody can tell, 2 when one cannot be read.
+    Exits with 0 if all are aligned, 1 if a run is not or it is unknown, 2 if a result cannot be read.
     """
     from llmperf.errors import UserError
     from llmperf.results.alignment import FROM_STEP, MEAN_LIMIT, align
@@ -62,25 +64,25 @@ def command(
         raise UserError("llmperf align: expected one run or more and the reference, found one path")
     results = [read_run_result(path) for path in runs]
     limit = MEAN_LIMIT if mean_limit is None else mean_limit
-    runs_with_losses = [one for one in results[:-1] if one.loss_curve] or results[:-1]
-    for one in results[:-1]:
-        if one not in runs_with_losses:
-            warn(f"not aligned: {one.run_id} is {one.status} and has no losses")
+    runs_with_losses = [result for result in results[:-1] if result.loss_curve] or results[:-1]
+    for result in results[:-1]:
+        if result not in runs_with_losses:
+            warn(f"not aligned: {result.run_id} is {result.status} and has no losses")
     alignments = [align(run, results[-1], from_step or FROM_STEP, limit, step_limit) for run in runs_with_losses]
     if as_json:
         print_json(alignments)
     else:
-        _print(alignments, [*runs_with_losses, results[-1]], limit, plot)
-    ctx.exit(0 if len(alignments) == len(results) - 1 and all(one.passed for one in alignments) else 1)
+        _print(alignments, [*runs_with_losses, results[-1]], limit, plot, language)
+    ctx.exit(0 if len(alignments) == len(results) - 1 and all(alignment.passed for alignment in alignments) else 1)
 
 
-def _print(alignments: list[Alignment], results: list[Result], limit: float, plot: bool) -> None:
+def _print(alignments: list[Alignment], results: list[Result], limit: float, plot: bool, language: str) -> None:
     from llmperf.reporting import alignment as text
 
-    named = text.labels(results)
-    print_table(*text.step_rows(alignments, named))
-    for drawing in text.plots(alignments, named, on_stdout()) if plot else ():
+    names = text.labels(results)
+    print_table(*text.step_rows(alignments, names, language))
+    for drawing in text.plots(alignments, names, on_stdout()) if plot else ():
         click.echo(f"\n{drawing}")
     click.echo()
-    for one in alignments:
-        click.echo(painted(WORDS[one.passed], text.verdict(one, named, limit)))
+    for alignment in alignments:
+        click.echo(painted(WORDS[alignment.passed], text.verdict(alignment, names, limit)))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import painted_severities
-from llmperf.cli.output import json_option, print_json, print_table, said_once
+from llmperf.cli.output import distinct_results, json_option, language_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from llmperf_published.baselines import Held
-
+    from llmperf.results.baselines import BaselineComparison
     from llmperf.results.comparison_side import Side, Sides
 
 EXAMPLES = """\b
@@ -29,11 +28,14 @@ Examples:
 @click.argument("ours", metavar="A", type=click.Path(path_type=Path))
 @click.argument("theirs", metavar="[B]", required=False, type=click.Path(path_type=Path))
 @click.option("--baseline", metavar="published|DIR",
-              help="Published rows to hold the runs against: those shipped, or imported ones.")  # fmt: skip
+              help="Published rows to compare the runs with: those shipped, or imported ones.")  # fmt: skip
+@language_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str | None, as_json: bool) -> None:
-    """Hold the runs of A against those of B. Each is a run folder, a result.json, or a folder of repeats.
+def command(
+    ctx: click.Context, ours: Path, theirs: Path | None, baseline: str | None, language: str, as_json: bool
+) -> None:
+    """Compare the runs of A with those of B. Each is a run folder, a result.json, or a folder of repeats.
 
     Where the contracts differ there are no ratios: the figures measure different things, and the output says in what
     they differ. Failed runs and copies are left out and counted. A run can be on one side only. There is a warning for
@@ -45,37 +47,37 @@ def command(ctx: click.Context, ours: Path, theirs: Path | None, baseline: str |
     from llmperf.errors import UserError
 
     if theirs is None and baseline is None:
-        raise UserError("compare: expected B, or --baseline published, to know what to hold the runs against")
+        raise UserError("compare: expected B, or --baseline published, to know what to compare the runs with")
     sides = {"A": _side(ours)} | ({"B": _side(theirs)} if theirs else {})
-    found = _compared(sides["A"], sides["B"]) if theirs else None
-    published = {} if baseline is None else {name: _held(side, baseline) for name, side in sides.items()}
+    comparison = _compared(sides["A"], sides["B"]) if theirs else None
+    with_baseline = {} if baseline is None else _with_baseline(sides, baseline)
     if as_json:
-        _print_json(sides, found, published)
+        _print_json(sides, comparison, with_baseline)
     else:
-        _print(sides, found)
-        _print_published(published)
-    alone = any(one.share is None for held in published.values() for one in held)
-    ctx.exit(1 if alone or (found and found.contract_differences) else 0)
+        _print(sides, comparison, language)
+        _print_baselines(with_baseline)
+    alone = any(one.share is None for comparisons in with_baseline.values() for one in comparisons)
+    ctx.exit(1 if alone or (comparison and comparison.contract_differences) else 0)
 
 
 def _side(path: Path) -> Side:
-    """The runs at a path; UserError where none is complete with a throughput."""
+    """The runs at a path; UserError if none is complete with a throughput."""
     from llmperf.errors import UserError
+    from llmperf.reporting.reading import read_results
     from llmperf.results.comparison_side import side
-    from llmperf.validation.reading_results import found_reportable
 
-    results, _ = found_reportable([path])
+    results = read_results(path)
     if not results:
-        raise UserError(f"{path}: expected runs, found imported documents; hold runs against them by --baseline {path}")
-    runs = said_once(results)
-    found = side(runs, copies=len(results) - len(runs))
-    if not found.results:
+        raise UserError(f"{path}: expected runs, found imported documents; compare runs with them by --baseline {path}")
+    runs = distinct_results(results)
+    complete = side(runs, copies=len(results) - len(runs))
+    if not complete.results:
         raise UserError(f"{path}: expected a complete run with a throughput, found none in {len(runs)} results")
-    return found
+    return complete
 
 
 def _compared(ours: Side, theirs: Side) -> Sides:
-    """The sides held against each other; UserError where a run is on both."""
+    """The sides compared with each other; UserError if a run is on both."""
     from llmperf.errors import UserError
     from llmperf.results.comparison_side import compared
     from llmperf.results.deduplicate import on_both
@@ -86,51 +88,58 @@ def _compared(ours: Side, theirs: Side) -> Sides:
     return compared(ours, theirs)
 
 
-def _held(side: Side, baseline: str) -> list[Held]:
-    """Each kind of runs against the published row that fits."""
-    from llmperf_published.baselines import SHIPPED, held, published_at
+def _with_baseline(sides: Mapping[str, Side], baseline: str) -> dict[str, list[BaselineComparison]]:
+    """Each kind of runs on each side compared with the figure that fits."""
+    from llmperf.reporting.reading import read_baselines
+    from llmperf.results.baselines import compared_with_figures
 
-    rows = published_at(SHIPPED if baseline == "published" else Path(baseline))
-    return [held(group, rows) for group in side.groups]
+    kind, figures = read_baselines(baseline)
+    return {
+        name: [compared_with_figures(group, kind, figures) for group in side.groups] for name, side in sides.items()
+    }
 
 
-def _documents(published: Mapping[str, Sequence[Held]]) -> dict[str, list[dict[str, object]]]:
-    return {name: [{"kind": one.group.kind} | one.document() for one in held] for name, held in published.items()}
-
-
-def _print_json(sides: Mapping[str, Side], found: Sides | None, published: Mapping[str, Sequence[Held]]) -> None:
+def _print_json(
+    sides: Mapping[str, Side], comparison: Sides | None, with_baseline: Mapping[str, Sequence[BaselineComparison]]
+) -> None:
     document: dict[str, object] = {"sides": {name: side.document() for name, side in sides.items()}}
-    if found is not None:
-        alike = not found.contract_differences
-        document |= {"contract_differences": found.contract_differences}
-        document |= {"throughput": found.throughput if alike else None}
-        document |= {"device_throughput": found.device_throughput if alike else None}
-    print_json(document | ({"published": _documents(published)} if published else {}))
+    if comparison is not None:
+        alike = not comparison.contract_differences
+        document |= {"contract_differences": comparison.contract_differences}
+        document |= {"throughput": comparison.throughput if alike else None}
+        document |= {"device_throughput": comparison.device_throughput if alike else None}
+    for kind in {one.kind for comparisons in with_baseline.values() for one in comparisons}:
+        document[kind] = {
+            name: [{"kind": one.group.kind} | one.figures() for one in comparisons]
+            for name, comparisons in with_baseline.items()
+        }
+    print_json(document)
 
 
-def _print(sides: Mapping[str, Side], found: Sides | None) -> None:
+def _print(sides: Mapping[str, Side], comparison: Sides | None, language: str) -> None:
     from llmperf.reporting import comparison as text
     from llmperf.reporting.cells import counted
-    from llmperf.reporting.comparison_text import side_lines, warning_lines
+    from llmperf.reporting.words import word
 
-    for lines in (side_lines, warning_lines):
+    for lines in (text.side_lines, text.warning_lines):
         for name, side in sides.items():
             for line in lines(name, side):
                 click.echo(painted_severities(line))
     click.echo()
-    if found is None:
+    if comparison is None:
         return
-    headers = [f"{name} ({counted(len(side.results), 'run')})" for name, side in sides.items()]
-    apart, alike = found.device_throughput is not None, not found.contract_differences
+    apart, alike = comparison.device_throughput is not None, not comparison.contract_differences
+    headers = [word("median of", language)]
+    headers += [f"{name} ({counted(len(side.results), 'run')})" for name, side in sides.items()]
     ours, theirs = (side.results for side in sides.values())
-    print_table(["median of", *headers, *["A / B"] * alike], text.figure_rows(ours, theirs, apart, ratios=alike))
+    rows = text.median_rows(ours, theirs, apart, ratios=alike)
+    print_table([*headers, *["A / B"] * alike], ([word(label, language), *others] for label, *others in rows))
     click.echo()
-    click.echo("\n".join(text.verdict_lines(sides, found)))
+    click.echo("\n".join(text.verdict_lines(sides, comparison)))
 
 
-def _print_published(published: Mapping[str, Sequence[Held]]) -> None:
-    """What each side is held against."""
-    from llmperf.reporting.comparison import published_lines
+def _print_baselines(with_baseline: Mapping[str, Sequence[BaselineComparison]]) -> None:
+    from llmperf.reporting.comparison import baseline_lines
 
-    for name, held in published.items():
-        click.echo("\n".join(f"{name}: {line}" for line in published_lines(held)))
+    for name, comparisons in with_baseline.items():
+        click.echo("\n".join(f"{name}: {line}" for line in baseline_lines(comparisons)))

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from llmperf.reporting.text_table import Column
     from llmperf.types import Result
 
+language_option = click.option(
+    "--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
+    help="Language of the headings.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -49,7 +53,7 @@ def print_table(
 
     `remedy` says how to see columns for which there is no room.
     """
-    from llmperf.reporting.summary import left_out_text
+    from llmperf.reporting.terminal import left_out_text
     from llmperf.reporting.text_table import Column, laid_out
 
     columns = [
@@ -63,12 +67,12 @@ def print_table(
         click.echo(f"\n{left_out_text(table, 'en', remedy)}")
 
 
-def said_once(found: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
-    """The results of different runs; that copies of them are left out is told on standard error."""
+def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
+    """The results of different runs; a warning on standard error names each copy that is left out."""
     from llmperf.results.deduplicate import distinct
     from llmperf.validation.reading import printable
 
-    runs = distinct(found)
+    runs = distinct(results)
     for copy, first in runs.copies:
         warn(printable(f"counted once: {copy} is the same run as {first}"))
     return runs.results

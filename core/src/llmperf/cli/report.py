@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.errors import UserError
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
+    from llmperf.types import Reporter
 
 
 EXAMPLES = """\b
@@ -30,7 +31,7 @@ Examples:
 @click.command("report", epilog=EXAMPLES)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
-              help="terminal, markdown, csv, json, html, or what an extension adds.")  # fmt: skip
+              help="terminal, markdown, csv, json, or the format of a plugin, such as html.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the headings.")  # fmt: skip
@@ -42,34 +43,25 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
     The table of several runs fits the terminal and names the columns that it leaves out; with --wide, in a file or in a
     pipe it has all of them.
 
-    What `llmperf import` has written is shown too, its tables as they were printed.
+    Imported documents (`llmperf import`) are shown too; in Markdown their tables are as they were printed.
     """
     from llmperf.files.json_files import write_bytes
     from llmperf.plugins.faults import blaming, of_kind
-    from llmperf.plugins.loading import load_for
-    from llmperf.validation.reading_results import found_reportable
+    from llmperf.reporting.reading import read_sheets
+    from llmperf.reporting.terminal import TerminalReporter
 
-    results, published = found_reportable(paths, _left_out)
-    plugins = load_for(None, None)
+    sheets, plugins = read_sheets(paths, _left_out)
     for line in plugins.left_out:
         _left_out(line)
     owner, reporter = _named(plugins, wanted)
-    if wanted == "terminal":
-        from llmperf_published.reporting.reports import terminal
-
-        width = page_width(wide) if output is None else None
-        text = painted_severities(terminal(results, published, language, width, painted))
-    elif published:
-        from llmperf_published.reporting.reports import render
-
-        text = render(wanted, results, published, language)
+    if isinstance(reporter, TerminalReporter) and output is None:
+        text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
     else:
         with blaming(owner, f"the {wanted} reporter"):
-            text = of_kind(owner, f"the {wanted} reporter", reporter.render(results, language), str)
+            text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
     if output is None:
         click.echo(text, nl=False)
     else:
-        text = click.unstyle(text) if wanted == "terminal" else text
         write_bytes(output, text.encode("utf-8", "backslashreplace"))
 
 
@@ -77,17 +69,24 @@ def _left_out(what: UserError | str) -> None:
     warn(f"left out: {what}")
 
 
-def _named(plugins: Plugins, wanted: str) -> tuple[Found, Any]:
-    """The first reporter of a name, with the plugin that has it."""
-    from llmperf.errors import PluginError, unknown
+def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
+    """The reporter with a name and the plugin that has it; UserError if there is none, or if two have one."""
+    from llmperf.errors import PluginError, UserError, unknown
+    from llmperf.plugins.discovery import published_package
     from llmperf.plugins.faults import who
 
-    known = []
-    for owner, one in plugins.collect_items("llmperf_reporters"):
-        name = getattr(one, "name", None)
-        if not isinstance(name, str) or not callable(getattr(one, "render", None)):
-            raise PluginError(f"{who(plugins.found(owner))}: llmperf_reporters gave {one!r}, which is no reporter")
-        if name == wanted:
-            return plugins.found(owner), one
-        known.append(name)
-    raise unknown("--format", "format", wanted, known)
+    reporters: dict[str, tuple[Found, Reporter]] = {}
+    for owner, reporter in plugins.collect_items("llmperf_reporters"):
+        name, found = getattr(reporter, "name", None), plugins.found(owner)
+        if not isinstance(name, str) or not callable(getattr(reporter, "render", None)):
+            raise PluginError(f"{who(found)}: llmperf_reporters gave {reporter!r}, which is no reporter")
+        if name == wanted and found.role == "core":
+            return found, reporter
+        if name in reporters:
+            raise PluginError(f"two reporters are named {name!r}: of {who(reporters[name][0])} and of {who(found)}")
+        reporters[name] = (found, reporter)
+    if wanted in reporters:
+        return reporters[wanted]
+    if (package := published_package("extension", wanted)) is not None:
+        raise UserError(f"--format {wanted}: needs the package {package}, which is not installed or was left out")
+    raise unknown("--format", "format", wanted, reporters)

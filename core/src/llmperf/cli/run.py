@@ -71,7 +71,7 @@ def _check_folder(out: Path) -> None:
 
 
 def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
-    from llmperf.reporting.summary import result_table
+    from llmperf.reporting.terminal import result_card
     from llmperf.running.measure import measure, startable
 
     say_what_was_left_out(outcome)
@@ -81,7 +81,7 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Pa
     for folder, result in measure(planned, out, repeat, _warn):
         results.append((folder, result))
         if not quiet and repeat == 1:
-            click.echo(painted_severities(result_table(result, paint=painted)))
+            click.echo(painted_severities(result_card(result, painted)))
             click.echo(f"\nrun folder: {folder}")
         elif not quiet:
             click.echo(repeat_line(result, len(results), repeat), err=True)
@@ -112,8 +112,14 @@ def headline(planned: Planned) -> str:
     return f"{what} on {ranks} x {device.model} ({planned.machine.vendor}), {spec.contract.steps} steps"
 
 
-REPEAT_FIGURES = ("token/p/s", "step, s", "MFU (nominal)", "final loss", "memory of a rank, GiB")
-"""Those of `llmperf compare` that a table of repeats shows."""
+REPEAT_FIGURES = (
+    "tokens_per_second_per_device",
+    "step_seconds_median",
+    "mfu_nominal",
+    "final_loss",
+    "rank_peak_bytes",
+)
+"""Keys of the figures in a table of repeats."""
 
 
 def repeat_line(result: Result, number: int, repeat: int) -> str:
@@ -126,24 +132,26 @@ def repeat_line(result: Result, number: int, repeat: int) -> str:
 
 def show_repeats(results: list[tuple[Path, Result]]) -> None:
     """A table of repeats, the findings of each, and the spread; the folder of each run has its full report."""
-    from llmperf.reporting.cells import printable
-    from llmperf.reporting.comparison import FIGURES, shown
+    from llmperf.reporting.cells import printable, shown
+    from llmperf.reporting.result_sheet import figure_rows
+    from llmperf.reporting.terminal import finding_text
     from llmperf.reporting.text_table import Column
 
     columns = [Column(title="run folder", importance=1, wraps=18)]
-    columns += [Column(title=title, importance=place, right=True) for place, title in enumerate(REPEAT_FIGURES, 3)]
+    figures = [figure_rows(result) for _, result in results]
+    titles = [figures[0][key].label for key in REPEAT_FIGURES]
+    columns += [Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 3)]
     columns.append(Column(title="status", importance=2))
     rows = [
-        [str(folder), *(shown(name, FIGURES[name](result)) for name in REPEAT_FIGURES), result.status]
-        for folder, result in results
+        [str(folder), *(shown(rows_of_run[key]) for key in REPEAT_FIGURES), result.status]
+        for (folder, result), rows_of_run in zip(results, figures, strict=True)
     ]
     print_table(columns, rows)
     findings = [(result.run_id, one) for _, result in results for one in result.findings]
     if findings:
         click.echo()
     for run_id, one in findings:
-        text = printable(f"{one.code} {one.severity} {one.path}: {one.message}")
-        click.echo(painted_severities(f"{printable(run_id)}: {text}"))
+        click.echo(painted_severities(f"{printable(run_id)}: {finding_text(one)}"))
     say_spread([result for _, result in results])
 
 

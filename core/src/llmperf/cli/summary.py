@@ -10,17 +10,20 @@ import click
 
 from llmperf.cli.colour import painted_severities
 from llmperf.cli.numbers import Finite
-from llmperf.cli.output import json_option, print_json, print_table, said_once, wide_option
+from llmperf.cli.output import (
+    distinct_results,
+    json_option,
+    language_option,
+    print_json,
+    print_table,
+    wide_option,
+)
 
 if TYPE_CHECKING:
-    from llmperf_published.baselines import Held
-    from llmperf_published.types.document import Published
-
+    from llmperf.reporting.runs_by_kind import ComparedKind
+    from llmperf.results.baselines import AnyComparison
     from llmperf.results.groups import Group
-    from llmperf.results.standing import Standing
-
-    Documents = Sequence[tuple[Path, Published]]
-    Rows = list[tuple[Group, Held | Standing | None]]
+    from llmperf.types import Section
 
 EXAMPLES = """\b
 Examples:
@@ -34,9 +37,10 @@ Examples:
 @click.command("summary", epilog=EXAMPLES)
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--baseline", metavar="published|PATH",
-              help="Runs or imported documents to hold these against; `published`: those shipped.")  # fmt: skip
+              help="Runs or imported documents to compare with; `published`: the rows shipped.")  # fmt: skip
 @click.option("--fail-below", metavar="SHARE", type=Finite(min=0, min_open=True),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
+@language_option
 @wide_option
 @json_option
 @click.pass_context
@@ -45,6 +49,7 @@ def command(
     paths: tuple[Path, ...],
     baseline: str | None,
     fail_below: float | None,
+    language: str,
     wide: bool,
     as_json: bool,
 ) -> None:
@@ -54,121 +59,106 @@ def command(
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
     row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
     one that differs least. Imported documents alone are shown by model, vendor and device, with how many rows were
-    checked. --fail-below looks at the ratio of medians alone: whether chance could make it is told.
+    checked. --fail-below looks at the ratio of medians alone; the output says whether it may be chance.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting.runs_by_kind import in_rank
+    from llmperf.reporting.reading import read_results, summaries
+    from llmperf.reporting.runs_by_kind import fastest_first
     from llmperf.results.groups import grouped
-    from llmperf.validation.reading_results import found_results
 
     if fail_below is not None and baseline is None:
-        raise UserError("--fail-below: expected --baseline PATH beside it, to know what to hold the runs against")
-    try:
-        runs = [one for path in paths for one in found_results(path)]
-    except UserError:
-        if not (documents := _imported(paths)):
-            raise
+        raise UserError("--fail-below: expected --baseline PATH beside it, to know what to compare the runs with")
+    runs = [run for path in paths for run in read_results(path)]
+    if not runs:
         if baseline is not None:
-            raise UserError("--baseline: expected runs to hold against it, found imported documents") from None
-        _summarise(documents, wide, as_json)
+            raise UserError("--baseline: expected runs to compare with it, found imported documents")
+        _print_summaries(list(summaries(paths)), language, wide, as_json)
         return
-    groups = grouped(said_once(runs))
-    rows = in_rank(_rows(groups, baseline))
+    kinds = fastest_first(_with_baseline(grouped(distinct_results(runs)), baseline))
     if as_json:
-        print_json([_document(group, held) for group, held in rows])
+        print_json([_document(group, comparison) for group, comparison in kinds])
     else:
-        _print(rows, baseline is not None, wide)
-    ctx.exit(_judge(rows, fail_below))
+        _print(kinds, baseline is not None, language, wide)
+    ctx.exit(_exit_code(kinds, fail_below))
 
 
-def _imported(paths: tuple[Path, ...]) -> Documents:
-    """The imported documents at paths where there are no runs; none where one of the paths cannot be read."""
-    from llmperf.errors import UserError
-    from llmperf.validation.reading_results import found_reportable
+def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_json: bool) -> None:
+    """Imported documents, a table for each kind of them."""
+    from llmperf.reporting.cells import shown
+    from llmperf.reporting.words import word
 
-    try:
-        results, documents = found_reportable(paths)
-    except UserError:
-        return ()
-    return () if results else documents
-
-
-def _summarise(documents: Documents, wide: bool, as_json: bool) -> None:
-    """Print imported documents by model, vendor and device."""
-    from llmperf_published.reporting.summary import COLUMNS, kinds, table_rows
-    from llmperf_published.rules.verdicts import closing
-
-    found = kinds(documents)
     if as_json:
-        print_json([one.document() for one in found])
+        print_json([{row.key: row.value for row in record} for section in sections for record in section.records])
         return
-    print_table(COLUMNS, table_rows(found), wide, "--wide, --json")
-    click.echo(f"\n{closing([verdict for one in found for _, verdict in one.rows])}")
+    for section in sections:
+        headers = [word(row.label, language) for row in section.records[0]] if section.records else []
+        print_table(headers, ([shown(row) for row in record] for record in section.records), wide, "--wide, --json")
+        for row in section.rows:
+            click.echo(f"\n{shown(row)}")
 
 
-def _rows(groups: list[Group], baseline: str | None) -> Rows:
-    """Each kind of run, held against its baseline; UserError where there are neither runs nor published rows."""
+def _with_baseline(groups: Sequence[Group], baseline: str | None) -> list[ComparedKind]:
+    """Each kind of run compared with its baseline: runs, or figures from documents; UserError if there are neither."""
     if baseline is None:
         return [(group, None) for group in groups]
-    from llmperf_published.baselines import SHIPPED, held, published_at
-
+    from llmperf.reporting.reading import read_baselines, read_results
+    from llmperf.results.baselines import compared_with_figures, compared_with_runs
     from llmperf.results.groups import grouped
-    from llmperf.results.standing import standing
-    from llmperf.validation.reading_results import found_reportable
 
-    path = SHIPPED if baseline == "published" else Path(baseline)
-    results, _ = found_reportable([path])
-    if results:
-        baselines = grouped(said_once(results))
-        return [(group, standing(group, baselines)) for group in groups]
-    published = published_at(path)
-    return [(group, held(group, published)) for group in groups]
+    if Path(baseline).exists() and (results := read_results(Path(baseline))):
+        baselines = grouped(distinct_results(results))
+        return [(group, compared_with_runs(group, baselines)) for group in groups]
+    kind, figures = read_baselines(baseline)
+    return [(group, compared_with_figures(group, kind, figures)) for group in groups]
 
 
-def _document(group: Group, held: Held | Standing | None) -> dict[str, object]:
+def _document(group: Group, comparison: AnyComparison | None) -> dict[str, object]:
     from llmperf.results.spread import disturbed
-    from llmperf.results.standing import Standing
 
     runs = [result.run_id for result in group.results]
     uneven = [result.run_id for result in group.results if disturbed(result)]
     document = {"kind": group.kind, "runs": runs, "spread": group.spread, "disturbed": uneven}
-    document["of_baseline"] = None if held is None else held.share
-    if held is None:
-        return document
-    return document | (held.document() if isinstance(held, Standing) else {"published": held.document()})
+    document["of_baseline"] = None if comparison is None else comparison.share
+    return document if comparison is None else document | comparison.document()
 
 
-def _print(rows: Rows, with_baseline: bool, wide: bool) -> None:
+def _print(kinds: Sequence[ComparedKind], with_baseline: bool, language: str, wide: bool) -> None:
+    from dataclasses import replace
+
     from llmperf.reporting import runs_by_kind as text
-    from llmperf.reporting.comparison import published_lines
-    from llmperf.results.standing import Standing
+    from llmperf.reporting.comparison import baseline_lines
+    from llmperf.reporting.words import word
+    from llmperf.results.baselines import BaselineComparison
 
     columns = text.COLUMNS + text.BASELINE_COLUMNS * with_baseline
-    shown = (text.row(group, held, with_baseline) for group, held in rows)
-    print_table(columns, shown, wide, "--wide, --json")
-    published = [held for _, held in rows if held is not None and not isinstance(held, Standing)]
-    for lines in (published_lines(published), text.warnings(rows)):
-        if told := "\n".join(lines):
-            click.echo(f"\n{painted_severities(told)}")
+    headers = [replace(column, title=word(column.title, language)) for column in columns]
+    rows = (text.kind_row(group, comparison, with_baseline) for group, comparison in kinds)
+    print_table(headers, rows, wide, "--wide, --json")
+    figures = [comparison for _, comparison in kinds if isinstance(comparison, BaselineComparison)]
+    for lines in (baseline_lines(figures), text.warnings(kinds)):
+        if paragraph := "\n".join(lines):
+            click.echo(f"\n{painted_severities(paragraph)}")
 
 
-def _judge(rows: Rows, fail_below: float | None) -> int:
-    """1 if a group is too slow or has nothing to be held against where that was asked for."""
+def _exit_code(kinds: Sequence[ComparedKind], fail_below: float | None) -> int:
+    """1 if a kind of runs is too slow or has no baseline, where that was asked for."""
+    from llmperf.results.baselines import RunComparison
+
     if fail_below is None:
         return 0
-    known = [(held, held.share) for _, held in rows if held is not None and held.share is not None]
-    slow = [held for held, share in known if share < fail_below]
-    alone = len(rows) - len(known)
+    comparisons = [comparison for _, comparison in kinds if comparison is not None and comparison.share is not None]
+    slow = [comparison for comparison in comparisons if comparison.share is not None and comparison.share < fail_below]
+    alone = len(kinds) - len(comparisons)
+    lower = [
+        comparison for comparison in slow
+        if isinstance(comparison, RunComparison) and comparison.comparison and comparison.comparison.verdict == "lower"
+    ]  # fmt: skip
     if slow:
-        told = f"{len(slow)} of {len(rows)} below {fail_below:g} of the baseline"
-        click.echo(f"{told}, {sum(map(_shown_lower, slow))} of them shown to be more than chance", err=True)
+        click.echo(
+            f"{len(slow)} of {len(kinds)} below {fail_below:g} of the baseline, {len(lower)} of them shown to be more"
+            " than chance",
+            err=True,
+        )
     if alone:
-        click.echo(f"{alone} of {len(rows)} without a figure or without a baseline", err=True)
+        click.echo(f"{alone} of {len(kinds)} without a figure or without a baseline", err=True)
     return 1 if slow or alone else 0
-
-
-def _shown_lower(held: Held | Standing) -> bool:
-    """Whether chance alone would hardly make it so; of a published figure that cannot be told."""
-    from llmperf.results.standing import Standing
-
-    return isinstance(held, Standing) and held.comparison is not None and held.comparison.verdict == "lower"

@@ -1,43 +1,54 @@
-"""Runs held against a reference, as a table and as curves."""
+"""Runs aligned with a reference: the losses as a table, and as curves drawn with characters."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmperf.reporting import cells
-from llmperf.reporting.curves import drawn
+from llmperf.reporting.words import word
 from llmperf.results.alignment import Alignment
 from llmperf.types.result import Result
 
 Labels = Mapping[str, str]
+"""What each run is called, by its identity."""
+Points = Sequence[tuple[float, float]]
+
+MARKS = "*ox+#@%&"
+WIDTH, HEIGHT = 80, 20
 
 
 def labels(results: Sequence[Result]) -> Labels:
-    """What to call each run, by its identity: its framework's name where that tells them apart."""
-    frameworks = [one.tuning.framework for one in results]
+    """The framework of each run where all differ, else its identity."""
+    frameworks = [result.tuning.framework for result in results]
     distinct = len(set(frameworks)) == len(frameworks)
-    return {one.run_id: cells.printable(one.tuning.framework if distinct else one.run_id) for one in results}
+    return {
+        result.run_id: cells.printable(result.tuning.framework if distinct else result.run_id) for result in results
+    }
 
 
-def step_rows(alignments: Sequence[Alignment], named: Labels) -> tuple[list[str], list[list[str]]]:
-    """Headers and one row a step: the reference's loss, then each run's and its difference."""
-    headers = ["step", f"{named[alignments[0].reference_id]} (reference)"]
-    headers += [header for one in alignments for header in (named[one.run_id], "difference")]
-    losses = {one.step: one.reference for alignment in alignments for one in alignment.steps}
-    found = [{one.step: one for one in alignment.steps} for alignment in alignments]
+def step_rows(
+    alignments: Sequence[Alignment], names: Labels, language: str = "en"
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and one row for each step: the loss of the reference, then of each run, with its difference."""
+    headers = [word("step", language), f"{names[alignments[0].reference_id]} ({word('reference', language)})"]
+    for alignment in alignments:
+        headers += [names[alignment.run_id], word("difference", language)]
+    references = {step.step: step.reference for alignment in alignments for step in alignment.steps}
+    runs = [{step.step: step for step in alignment.steps} for alignment in alignments]
     rows = []
-    for step, reference in sorted(losses.items()):
-        row = [str(step), f"{reference:.6f}"]
-        for steps in found:
-            one = steps.get(step)
-            row += [cells.UNKNOWN] * 2 if one is None else [f"{one.loss:.6f}", f"{one.absolute:.1e}"]
+    for number, reference in sorted(references.items()):
+        row = [str(number), f"{reference:.6f}"]
+        for steps in runs:
+            step = steps.get(number)
+            row += [cells.UNKNOWN] * 2 if step is None else [f"{step.loss:.6f}", f"{step.absolute:.1e}"]
         rows.append(row)
     return headers, rows
 
 
-def verdict(alignment: Alignment, named: Labels, mean_limit: float) -> str:
-    """One line: what was compared, what came out."""
-    word = {True: "aligned", False: "NOT aligned", None: "cannot tell"}[alignment.passed]
+def verdict(alignment: Alignment, names: Labels, mean_limit: float) -> str:
+    """One line: whether a run is aligned, and by which figures."""
+    outcome = {True: "aligned", False: "NOT aligned", None: "cannot tell"}[alignment.passed]
     mean = alignment.mean_relative
     counted = (
         f"no step from {alignment.from_step} on (--from-step {alignment.steps[0].step} counts all they have)"
@@ -45,17 +56,45 @@ def verdict(alignment: Alignment, named: Labels, mean_limit: float) -> str:
         else f"mean relative error {100 * mean:.4f} % from step {alignment.from_step} on (limit {100 * mean_limit:g} %)"
     )
     unlike = f"; contracts differ in {', '.join(alignment.unlike)}" if alignment.unlike else ""
-    why = "".join(f"{cells.printable(one)}; " for one in alignment.why)
+    why = "".join(f"{cells.printable(reason)}; " for reason in alignment.why)
     largest = f"largest difference {alignment.largest_absolute:.1e} nats in {len(alignment.steps)} steps"
-    return f"{named[alignment.run_id]}: {word}: {why}{counted}, {largest}{unlike}"
+    return f"{names[alignment.run_id]}: {outcome}: {why}{counted}, {largest}{unlike}"
 
 
-def plots(alignments: Sequence[Alignment], named: Labels, colour: bool) -> Iterator[str]:
-    """The loss curves, and how far each is from the reference."""
+def plots(alignments: Sequence[Alignment], names: Labels, colour: bool) -> Iterator[str]:
+    """The loss curves, and the differences from the reference if there are any."""
     first = alignments[0]
-    curves = {f"{named[first.reference_id]} (reference)": [(float(one.step), one.reference) for one in first.steps]}
-    curves |= {named[one.run_id]: [(float(step.step), step.loss) for step in one.steps] for one in alignments}
+    curves = {f"{names[first.reference_id]} (reference)": [(float(step.step), step.reference) for step in first.steps]}
+    curves |= {names[one.run_id]: [(float(step.step), step.loss) for step in one.steps] for one in alignments}
     yield drawn("loss, nats per token, by step", curves, colour)
-    apart = {named[one.run_id]: [(float(step.step), step.absolute) for step in one.steps] for one in alignments}
+    apart = {names[one.run_id]: [(float(step.step), step.absolute) for step in one.steps] for one in alignments}
     if any(distance > 0 for points in apart.values() for _, distance in points):
         yield drawn("difference from the reference, nats, by step", apart, colour, log=True)
+
+
+def drawn(title: str, curves: Mapping[str, Points], colour: bool, log: bool = False) -> str:
+    """A chart of curves given as points (x, y); each has its own mark, which the last line explains.
+
+    `log` draws log10(y), and leaves out y <= 0.
+    """
+    import plotext
+
+    figure = plotext.figure
+    figure.clear()
+    figure.theme("simple" if colour else "colorless")  # both leave the background to the terminal
+    figure.plot_size(WIDTH, HEIGHT)
+    for mark, points in zip(marks(len(curves)), curves.values(), strict=True):
+        shown = [(x, math.log10(y) if log else y) for x, y in points if y > 0 or not log]
+        if shown:
+            figure.draw(figure.signal([x for x, _ in shown], [y for _, y in shown], marker=mark))
+    figure.legend(active=False)
+    figure.title(f"log10 of {title}" if log else title)
+    text = str(figure.build().string(colorless=not colour))
+    figure.clear()
+    explained = "   ".join(f"{mark} {name}" for mark, name in zip(marks(len(curves)), curves, strict=True))
+    return "\n".join([*(line.rstrip() for line in text.splitlines()), f"     {explained}"])
+
+
+def marks(number: int) -> str:
+    """One mark for each curve; marks repeat after the last."""
+    return (MARKS * (1 + number // len(MARKS)))[:number]

@@ -1,14 +1,17 @@
-"""Figures and foreign text as they stand in a cell: unknown is a dash, never 0; text can do no harm."""
+"""Values as text: the one place that rounds figures, and text from documents made harmless.
+
+An unknown value is a dash, never 0.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from llmperf.accounting.layout import layout_text
-from llmperf.types import Change, Layout, Result
+from llmperf.types import Change, Layout, Rounding, Row
 from llmperf.types.result import Failure
 from llmperf.validation.reading import printable as escaped
 
@@ -18,19 +21,59 @@ _MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]~"} | {ord("&"): "&amp;"
 
 
 def printable(text: str, limit: int = MAX_CELL) -> str:
-    """On one line, and without what moves a terminal's cursor or hides text; cut off after `limit` characters."""
+    """Text on one line, without characters that move a cursor or hide text; cut off after `limit` characters."""
     line = " ".join(text[: limit + 1].split())
     line = escaped(line)
     return line if len(line) <= limit else line[:limit] + "..."
 
 
-def markdown(text: str, limit: int = MAX_CELL) -> str:
-    """Foreign text inside Markdown: no cell, line, tag, link or code span begins or ends in it."""
+def markdown_text(text: str, limit: int = MAX_CELL) -> str:
+    """Text of a document escaped for Markdown: it cannot begin or end a cell, line, tag, link or code span."""
     return printable(text, limit).translate(_MARKDOWN)
 
 
-def said(failure: Failure) -> str:
-    """What a failure says, after the exception's type; llmperf's own exceptions say it all themselves."""
+THROUGHPUT = Rounding(style="decimals", digits=1)
+LOSS = Rounding(style="decimals", digits=4)
+STEP_SECONDS = Rounding(style="decimals", digits=4)
+WINDOW_SECONDS = Rounding(style="decimals", digits=2)
+WATTS = Rounding(style="decimals", digits=1)
+WHOLE = Rounding(style="decimals", digits=0)
+SIGNIFICANT = Rounding(style="significant", digits=4)
+PERCENT = Rounding(style="percent", digits=1)
+DEVICE_GIB = Rounding(style="decimals", digits=1, divisor=2**30)
+RANK_GIB = Rounding(style="decimals", digits=2, divisor=2**30)
+
+
+def rounded(value: float | int | None, rounding: Rounding) -> str:
+    """A number as text."""
+    if value is None:
+        return UNKNOWN
+    scaled = value if rounding.divisor == 1 else value / rounding.divisor
+    if rounding.style == "decimals":
+        return f"{scaled:,.{rounding.digits}f}"
+    if rounding.style == "significant":
+        return f"{scaled:.{rounding.digits}g}"
+    share = 100 * scaled
+    return f"{share:.{rounding.digits}f} %" if share >= 1 else f"{share:.3g} %"
+
+
+def shown(row: Row) -> str:
+    """The value of a row as every format shows it, not yet made harmless."""
+    if row.text is not None:
+        return row.text or UNKNOWN
+    if row.rounding is None or isinstance(row.value, (str, bool)):
+        return text(row.value)
+    return rounded(row.value, row.rounding)
+
+
+def leaves(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows for programs: the parts of composed rows in their place."""
+    for row in rows:
+        yield from leaves(row.parts) if row.parts else (row,)
+
+
+def failure_text(failure: Failure) -> str:
+    """The message of a failure after the type of its exception; exceptions of llmperf have complete messages."""
     kind = failure.exception
     if kind is None or kind.startswith("llmperf."):
         return failure.message
@@ -38,10 +81,9 @@ def said(failure: Failure) -> str:
 
 
 def number(value: float | int | None, digits: int = 1) -> str:
-    """A figure with digit groups."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+    """A number with digit groups; decimals only for a float."""
+    decimals = 0 if isinstance(value, int) else digits
+    return rounded(value, Rounding(style="decimals", digits=decimals))
 
 
 def counted(count: int, what: str) -> str:
@@ -50,21 +92,13 @@ def counted(count: int, what: str) -> str:
 
 
 def significant(value: float | None) -> str:
-    """A figure to four digits, as a power of ten where it is large or small."""
-    return UNKNOWN if value is None else f"{value:.4g}"
-
-
-def gib(count: int | None, digits: int = 1) -> str:
-    """Bytes as GiB, without the unit."""
-    return UNKNOWN if count is None else f"{count / 2**30:.{digits}f}"
+    """A number with four significant digits, as a power of ten if it is large or small."""
+    return rounded(value, SIGNIFICANT)
 
 
 def percent(value: float | None) -> str:
-    """A share as percent; three digits where it is small."""
-    if value is None:
-        return UNKNOWN
-    shown = 100 * value
-    return f"{shown:.1f} %" if shown >= 1 else f"{shown:.3g} %"
+    """A share in percent."""
+    return rounded(value, PERCENT)
 
 
 def shares(named: Mapping[str, float]) -> str:
@@ -73,59 +107,40 @@ def shares(named: Mapping[str, float]) -> str:
 
 
 def text(value: Any) -> str:
-    """Any scalar; None is unknown."""
+    """Any scalar with all of its digits."""
     if value is None:
         return UNKNOWN
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def joined(values: Sequence[str]) -> str:
-    """Several names; none is a dash."""
+    """Names separated by commas; a dash if there are none."""
     return ", ".join(values) or UNKNOWN
 
 
 def fix_hp(changes: Sequence[Change]) -> str:
-    """Every departure from the case, as the published tables write it: `seq_len=512 micro_batch=12`."""
+    """Changes from the case, as published tables write them: `seq_len=512 micro_batch=12`."""
     return settings((change.path, change.value) for change in changes) or "/"
 
 
 def settings(named: Iterable[tuple[str, Any]]) -> str:
-    """`seq_len=512 optimizer.warmup_steps=20`: the end of each path, with what is before it where two end alike."""
+    """`seq_len=512 optimizer.warmup_steps=20`: the last part of each path, the last two where they are ambiguous."""
     parts = [(path.split("."), value) for path, value in named]
     ends = Counter(path[-1] for path, _ in parts)
     return " ".join(f"{'.'.join(path[-1 if ends[path[-1]] == 1 else -2 :])}={text(value)}" for path, value in parts)
 
 
-def device_memory(result: Result) -> str:
-    """Most in use on one whole device, over its total, GiB."""
-    metrics = result.metrics
-    return f"{gib(metrics.device_memory_used_bytes)}/{gib(metrics.device_memory_total_bytes)}"
-
-
-def rank_peak(result: Result) -> int | None:
-    """Most that any rank held."""
-    known = [rank.peak_bytes for rank in result.metrics.rank_memory if rank.peak_bytes is not None]
-    return max(known, default=None)
-
-
 def layout(parallelism: Layout) -> str:
     """`TP1 x PP1 x DP8, sharding stage 3 over 8`."""
-    one = parallelism
-    degrees = layout_text(one)
-    sharded = f", sharding stage {one.sharding_stage} over {one.sharding_degree}" if one.sharding_stage else ""
-    return degrees + sharded
+    stage = f", sharding stage {parallelism.sharding_stage} over {parallelism.sharding_degree}"
+    return layout_text(parallelism) + stage * bool(parallelism.sharding_stage)
 
 
 def part(share: float) -> str:
-    """A share of a device as people say it: `1/2`."""
+    """A share of a device as a fraction: `1/2`."""
     return str(Fraction(share).limit_denominator(1000))
 
 
 def devices(nodes: int, each: int, model: str, share: float) -> str:
-    """`1x2 AMD EPYC (1/2 each)`: machines x ranks on each, and what a rank had of a device where not the whole."""
+    """`1x2 AMD EPYC (1/2 each)`: nodes x ranks on each node, and the share of a device per rank unless it is 1."""
     return f"{nodes}x{each} {model}" + ("" if share == 1 else f" ({part(share)} each)")
-
-
-def headline_mfu(result: Result) -> float | None:
-    """MFU under the convention of the published tables."""
-    return next((mfu.value for mfu in result.mfu if mfu.headline), None)

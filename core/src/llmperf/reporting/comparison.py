@@ -1,118 +1,204 @@
-"""Two groups of runs side by side, and runs beside published rows."""
+"""Two groups of runs side by side, and runs beside baselines, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
 
+from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.reporting import cells
-from llmperf.reporting.comparison_text import MAX_LINE, kind_devices, share_line
-from llmperf.reporting.contract_parts import contract_parts
+from llmperf.reporting.cells import shown
+from llmperf.reporting.result_sheet import contract_parts, figure_rows
+from llmperf.results.baselines import BaselineComparison
 from llmperf.results.comparison import Comparison
-from llmperf.results.comparison_side import Side, Sides, device_throughput, rank_throughput
-from llmperf.types import Result
+from llmperf.results.comparison_side import Side, Sides, device_throughput
+from llmperf.results.groups import Group, Kind
+from llmperf.results.spread import shared, uneven
+from llmperf.types import Result, Row
 
-if TYPE_CHECKING:
-    from llmperf_published.baselines import Held
+MAX_LINE = 1000
+"""Characters."""
 
-MFU = "MFU (nominal)"
+
+COMPARED = (
+    "tokens_per_second_per_device",
+    "step_seconds_median",
+    "mfu_nominal",
+    "rank_peak_bytes",
+    "device_memory_used_bytes",
+    "power_watts",
+    "joules_per_token",
+    "final_loss",
+)
+"""Keys of the figures that are compared, in their order."""
 OF_A_DEVICE = "tokens/s of a whole device"
 
-Figure = Callable[[Result], float | None]
 
-FIGURES: dict[str, Figure] = {
-    "token/p/s": rank_throughput,
-    "step, s": lambda one: None if one.metrics.step_seconds is None else one.metrics.step_seconds.median,
-    MFU: cells.headline_mfu,
-    "memory of a rank, GiB": lambda one: _gib(cells.rank_peak(one)),
-    "memory of a device, GiB": lambda one: _gib(one.metrics.device_memory_used_bytes),
-    "power of a device, W": lambda one: one.metrics.power_watts,
-    "energy, J a token": lambda one: one.metrics.joules_per_token,
-    "final loss": lambda one: one.metrics.final_loss,
-}
-"""What is compared, by the name of its row."""
-
-
-def figure_rows(
+def median_rows(
     ours: Sequence[Result], theirs: Sequence[Result], of_devices: bool = False, ratios: bool = True
 ) -> Iterator[list[str]]:
-    """A row a figure that either group has: its name, the two medians and, with `ratios`, their ratio.
+    """One row for each figure that either group has: its name, the two medians and, with `ratios`, their ratio.
 
-    `of_devices` adds the throughput of a whole device, where ranks had different parts of one.
+    `of_devices` adds the throughput of a whole device, for ranks that had different shares of one.
     """
-    added: dict[str, Figure] = {OF_A_DEVICE: device_throughput} if of_devices else {}
-    for name, figure in (FIGURES | added).items():
-        one, other = _median(ours, figure), _median(theirs, figure)
-        if one is None and other is None:
+    sides = [[_compared_rows(result) for result in results] for results in (ours, theirs)]
+    for key in (*COMPARED, OF_A_DEVICE)[: None if of_devices else -1]:
+        one, other = (median_row([rows[key] for rows in side]) for side in sides)
+        if one.value is None and other.value is None:
             continue
-        ratio = cells.UNKNOWN if one is None or not other else f"{one / other:.4f}"
-        yield [name, shown(name, one), shown(name, other), *[ratio] * ratios]
+        ratio = cells.UNKNOWN
+        if isinstance(one.value, (int, float)) and isinstance(other.value, (int, float)) and other.value:
+            ratio = f"{one.value / other.value:.4f}"
+        yield [one.label, shown(one), shown(other), *[ratio] * ratios]
 
 
-def shown(name: str, value: float | None) -> str:
-    """A figure of FIGURES as text: MFU in percent, as in every other report."""
-    return cells.percent(value) if name == MFU else cells.significant(value)
+def _compared_rows(result: Result) -> dict[str, Row]:
+    device = Row(key=OF_A_DEVICE, label=OF_A_DEVICE, value=device_throughput(result), rounding=cells.THROUGHPUT)
+    return {**figure_rows(result), OF_A_DEVICE: device}
 
 
-def _gib(count: int | None) -> float | None:
-    return None if count is None else count / 2**30
+def median_row(rows: Sequence[Row]) -> Row:
+    """A figure of several runs: the median of those that are known."""
+    known = [row.value for row in rows if isinstance(row.value, (int, float))]
+    return replace(rows[0], value=median(known) if known else None)
 
 
-def _median(results: Sequence[Result], figure: Figure) -> float | None:
-    known = [value for one in results if (value := figure(one)) is not None]
-    return median(known) if known else None
+def side_lines(name: str, side: Side) -> Iterator[str]:
+    """The kinds of run on a side, and what was left out."""
+    for group in side.groups:
+        yield cells.printable(f"{name}: {runs_text(group)}: {kind_text(group.kind)}", MAX_LINE)
+    if side.left_out:
+        left_out = ", ".join(f"{count} {why}" for why, count in side.left_out.items())
+        yield f"{name}: left out: {left_out}"
 
 
-def verdict(found: Comparison, of: str = "token/p/s") -> str:
-    """One line on a throughput."""
-    interval = "" if found.low is None else f", 95 % interval {found.low:.4f} to {found.high:.4f}"
-    return f"{of}: {found.verdict}: ratio {found.ratio:.4f}{interval}; {found.why}"
+def warning_lines(name: str, side: Side) -> Iterator[str]:
+    """Warnings that a side mixes kinds of run, or that a run was disturbed."""
+    if side.mixes:
+        yield cells.printable(f"warning: {name} mixes {mixture(side)}: its medians are of no single kind", MAX_LINE)
+    yield from disturbed_lines(name, side.results)
 
 
-def verdict_lines(sides: Mapping[str, Side], found: Sides) -> Iterator[str]:
-    """What the throughputs say of the sides, or why they say nothing."""
-    if found.contract_differences:
-        different = ", ".join(difference_text(name, sides) for name in found.contract_differences)
+def runs_text(group: Group) -> str:
+    """`4 runs, spread 2.7 %`."""
+    relative = None if group.spread is None else group.spread.relative
+    spread = "" if relative is None else f", spread {cells.percent(relative)}"
+    return f"{cells.counted(len(group.results), 'run')}{spread}"
+
+
+def kind_text(kind: Kind) -> str:
+    """`default by zero, TP1 x PP1 x DP2, on 1x2 AMD EPYC (1/2 each), steps=50`."""
+    return (
+        f"{kind.case} by {kind.framework}, {cells.layout(kind.layout)}, on {kind_devices(kind)}, {kind_changes(kind)}"
+    )
+
+
+def kind_devices(kind: Kind) -> str:
+    """`1x2 AMD EPYC (1/2 each)`."""
+    return cells.devices(kind.layout.nodes, kind.layout.devices_per_node, kind.device, kind.device_share)
+
+
+def kind_changes(kind: Kind) -> str:
+    """What was changed from the case."""
+    return cells.settings(kind.contract + kind.tuning) or "nothing changed"
+
+
+def mixture(side: Side) -> str:
+    """`2 kinds of run, which differ in framework (pytorch, zero)`."""
+    kinds = [group.kind for group in side.groups]
+    values = {name: "; ".join(dict.fromkeys(_SHOWN[name](kind) for kind in kinds)) for name in side.mixes}
+    parts = [f"{name.replace('_', ' ')} ({text})" for name, text in values.items()]
+    return f"{len(kinds)} kinds of run, which differ in {', '.join(parts)}"
+
+
+_SHOWN: dict[str, Callable[[Kind], str]] = {
+    "case": lambda kind: kind.case,
+    "contract": lambda kind: cells.settings(kind.contract) or "/",
+    "device": lambda kind: kind.device,
+    "device_share": lambda kind: cells.part(kind.device_share),
+    "framework": lambda kind: kind.framework,
+    "layout": lambda kind: f"{kind.layout.nodes}x{kind.layout.devices_per_node} {cells.layout(kind.layout)}",
+    "tuning": lambda kind: cells.settings(kind.tuning) or "/",
+}
+"""Text of a field of a kind, by the name of the field."""
+
+
+def disturbed_lines(name: str, results: Sequence[Result]) -> Iterator[str]:
+    """Warnings about runs with very uneven steps, and about runs that shared the host or its devices."""
+    of_all = f"of {cells.counted(len(results), 'run')}"
+    if with_uneven_steps := [result for result in results if uneven(result)]:
+        runs = ", ".join(f"{result.run_id} ({steps_text(result)})" for result in with_uneven_steps)
+        yield cells.printable(
+            f"warning: {name}: {len(with_uneven_steps)} {of_all} disturbed, with very uneven steps: {runs}", MAX_LINE
+        )
+    if sharing := [result for result in results if shared(result)]:
+        largest = max(result.metrics.other_cpu_share or 0.0 for result in sharing)
+        cores = f"up to {largest:.0%} of the cores" if largest > OTHER_CPU_SHARE else "on its devices"
+        yield cells.printable(
+            f"warning: {name}: {len(sharing)} {of_all} disturbed by other processes ({cores}): "
+            f"their throughput may be too low: {', '.join(result.run_id for result in sharing)}",
+            MAX_LINE,
+        )
+
+
+def steps_text(result: Result) -> str:
+    """`median step 0.0190 s, mean 0.0900 s, 5 % to 95 %: 0.0180 to 0.4000 s`."""
+    figures = figure_rows(result)
+    median, mean, p5, p95 = (shown(figures[f"step_seconds_{name}"]) for name in ("median", "mean", "p5", "p95"))
+    return f"median step {median} s, mean {mean} s, 5 % to 95 %: {p5} to {p95} s"
+
+
+def throughput_text(comparison: Comparison, of: str = "token/p/s") -> str:
+    """One line on a throughput: whether it differs, by how much, and how sure that is."""
+    interval = "" if comparison.low is None else f", 95 % interval {comparison.low:.4f} to {comparison.high:.4f}"
+    return f"{of}: {comparison.verdict}: ratio {comparison.ratio:.4f}{interval}; {comparison.why}"
+
+
+def verdict_lines(sides: Mapping[str, Side], comparison: Sides) -> Iterator[str]:
+    """What follows from the throughputs of the sides, or why nothing does."""
+    if comparison.contract_differences:
+        different = ", ".join(difference_text(name, sides) for name in comparison.contract_differences)
         yield cells.printable(f"the contracts differ in {different}: these figures measure different things", MAX_LINE)
-    elif found.device_throughput is None:
-        yield verdict(found.throughput)
+    elif comparison.device_throughput is None:
+        yield throughput_text(comparison.throughput)
     else:
-        yield verdict(found.throughput, "token/p/s of a rank")
-        yield verdict(found.device_throughput, OF_A_DEVICE)
-    if found.device_throughput is not None:
-        yield share_line(sides)
+        yield throughput_text(comparison.throughput, "token/p/s of a rank")
+        yield throughput_text(comparison.device_throughput, OF_A_DEVICE)
+    if comparison.device_throughput is not None:
+        shares = ", ".join(f"{name} {' and '.join(map(cells.part, side.shares))}" for name, side in sides.items())
+        yield f"the ranks had different parts of a device ({shares}): token/p/s is that of a rank, not of a device"
 
 
 def difference_text(part: str, sides: Mapping[str, Side]) -> str:
-    """`seed (A: 0, B: 9)`; of a part that has parts itself, such as the optimiser, only those that differ."""
-    every = {name: [contract_parts(one) for one in side.results] for name, side in sides.items()}
-    paths = sorted({path for runs in every.values() for parts in runs for path in parts})
-    told = []
+    """`seed (A: 0, B: 9)`; for a part with parts of its own, such as the optimiser, only those that differ."""
+    contracts = {name: [contract_parts(result) for result in side.results] for name, side in sides.items()}
+    paths = sorted({path for runs in contracts.values() for parts in runs for path in parts})
+    texts = []
     for path in paths:
         if path != part and not path.startswith(f"{part}."):
             continue
-        values = {name: dict.fromkeys(one.get(path, cells.UNKNOWN) for one in runs) for name, runs in every.items()}
+        values = {
+            name: list(dict.fromkeys(parts.get(path, cells.UNKNOWN) for parts in runs))
+            for name, runs in contracts.items()
+        }
         if len({value for each in values.values() for value in each}) > 1:
-            told.append(f"{path} ({', '.join(f'{name}: {cells.joined(list(each))}' for name, each in values.items())})")
-            if path == part:  # another model: its layers and widths differ as a matter of course
+            texts.append(f"{path} ({', '.join(f'{name}: {cells.joined(each)}' for name, each in values.items())})")
+            if path == part:  # another model: its layers and widths differ too
                 break
-    return ", ".join(told) or part
+    return ", ".join(texts) or part
 
 
-ONE_FIGURE = "a published row is one figure without its spread: whether a difference is significant cannot be told"
-
-
-def published_lines(held: Sequence[Held]) -> Iterator[str]:
-    """For each kind of runs the published row it is held against, or why there is none."""
-    alike: dict[str, list[str]] = {}
-    for one in held:
-        share = f"{one.share:.4f} of " if one.share is not None else ""
-        alike.setdefault(f"{share}{one.why}", []).append(f"{one.group.kind.case} on {kind_devices(one.group.kind)}")
-    for why, kinds in alike.items():
+def baseline_lines(comparisons: Sequence[BaselineComparison]) -> Iterator[str]:
+    """For each kind of runs the figure it is compared with, or why there is none; equal reasons on one line."""
+    by_reason: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        kind = comparison.group.kind
+        share = "" if comparison.share is None else f"{comparison.share:.4f} of "
+        by_reason.setdefault(f"{share}{comparison.why}", []).append(f"{kind.case} on {kind_devices(kind)}")
+    for why, kinds in by_reason.items():
         names = list(dict.fromkeys(kinds))
         more = f" and {len(names) - 2} more" if len(names) > 3 else ""
-        who = "; ".join(names[:2] if more else names) + more
-        yield cells.printable(f"{who}: {why}", MAX_LINE)
-    if any(one.share is not None for one in held):
-        yield ONE_FIGURE
+        yield cells.printable(f"{'; '.join(names[:2] if more else names)}{more}: {why}", MAX_LINE)
+    for kind_name in dict.fromkeys(one.kind for one in comparisons if one.share is not None):
+        yield (f"a {kind_name} row is one figure without its spread: whether a difference is significant is unknown")

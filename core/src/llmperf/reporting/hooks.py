@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_reporters() -> Iterable[Reporter]:
-    """Terminal, Markdown, JSON and CSV."""
-    from llmperf.reporting.formats import core_reporters
+    """Terminal, Markdown, CSV and JSON."""
+    from llmperf.reporting.exports import CsvReporter, JsonReporter
+    from llmperf.reporting.markdown import MarkdownReporter
+    from llmperf.reporting.terminal import TerminalReporter
 
-    return core_reporters()
+    return [TerminalReporter(), MarkdownReporter(), CsvReporter(), JsonReporter()]

@@ -1,58 +1,61 @@
-"""The order of many runs in a table: by model, then by contract, and within one contract the fastest first."""
+"""Many runs in one table: by model, then by contract, and within one contract the fastest first."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
 from math import inf
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from llmperf.reporting.contract_parts import contract_parts
-from llmperf.types import Result
+from llmperf.reporting.cells import shown
+from llmperf.reporting.text_table import Column
+from llmperf.types import Sheet
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked(Generic[T]):
-    """One line of a table, and what its place depends on."""
-
-    model: str
-    """As it is shown."""
-    contract: Hashable
-    """Equal where the figures measure the same thing."""
-    figure: float | None
-    """token/p/s; None where unknown, which comes last."""
-    line: T
-    """What is put in order."""
+COLUMNS = {
+    "model": Column(title="model", importance=1, wraps=14),
+    "case": Column(title="case", importance=3, wraps=12),
+    "device": Column(title="device", importance=5, wraps=14),
+    "layout": Column(title="layout", importance=7, wraps=14),
+    "tokens_per_second_per_device": Column(title="token/p/s", importance=2, right=True),
+    "mfu_nominal": Column(title="MFU (nominal)", importance=4, right=True),
+    "final_loss": Column(title="loss", importance=9, right=True),
+    "device_memory": Column(title="mem, GiB", importance=10, wraps=8, right=True),
+    "fix_hp": Column(title="fix_hp", importance=8, wraps=14),
+    "status": Column(title="status", importance=6, wraps=12),
+    "run_id": Column(title="run", importance=11, wraps=20),
+}
+"""Columns of a table of runs, by the key of their row in `Sheet.overview`."""
 
 
 def model_text(name: str, lora: bool) -> str:
-    """`llama2_7b`, or `llama2_7b + LoRA` where only adapters are trained."""
+    """`llama2_7b`, or `llama2_7b + LoRA` if only adapters are trained."""
     return f"{name} + LoRA" if lora else name
 
 
-def ranked_run(result: Result, line: T, figure: float | None) -> Ranked[T]:
-    """A line that stands for measured runs of one contract."""
-    model = model_text(result.model.name, result.contract.lora is not None)
-    contract = tuple(sorted(contract_parts(result).items()))
-    return Ranked(model=model, contract=contract, figure=figure, line=line)
+def overview_cells(sheet: Sheet) -> list[str]:
+    """The cells of a sheet under COLUMNS, not yet made harmless."""
+    return [shown(sheet.cell(key)) for key in COLUMNS]
 
 
-def in_order(lines: Sequence[Ranked[T]]) -> list[T]:
-    """Models by name; of one model the contract with the fastest run first; of one contract the fastest run first."""
-    best: dict[Hashable, float] = {}
-    for one in lines:
-        key = one.model, one.contract
-        best[key] = max(best.get(key, -inf), _figure(one))
-    first = {key: place for place, key in enumerate(best)}
-
-    def place(one: Ranked[T]) -> tuple[str, float, int, float]:
-        key = one.model, one.contract
-        return one.model, -best[key], first[key], -_figure(one)
-
-    return [one.line for one in sorted(lines, key=place)]
+def ordered(sheets: Sequence[Sheet]) -> list[Sheet]:
+    """Sheets in the order of a table of them."""
+    return in_order(sheets, lambda sheet: sheet, lambda sheet: sheet.figure)
 
 
-def _figure(one: Ranked[T]) -> float:
-    return -inf if one.figure is None else one.figure
+def in_order(items: Sequence[T], sheet_of: Callable[[T], Sheet], figure_of: Callable[[T], float | None]) -> list[T]:
+    """Models by name; of one model the contract with the fastest item first; of one contract the fastest item first.
+
+    `sheet_of` gives the model and the contract of an item, `figure_of` its token/p/s; unknown figures come last.
+    """
+    places = []
+    fastest: dict[Hashable, float] = {}
+    for item in items:
+        sheet, figure = sheet_of(item), figure_of(item)
+        model, speed = shown(sheet.cell("model")), -inf if figure is None else figure
+        contract = (model, sheet.measured, tuple(sorted(sheet.contract.items())))
+        fastest[contract] = max(fastest.get(contract, -inf), speed)
+        places.append((model, contract, speed, item))
+    first = {contract: place for place, contract in enumerate(fastest)}
+    places.sort(key=lambda place: (place[0], -fastest[place[1]], first[place[1]], -place[2]))
+    return [item for *_, item in places]

@@ -1,32 +1,140 @@
-"""The rows of a terminal's table: one result in full, or several side by side."""
+"""The sheet of a measured result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
-from llmperf.reporting.evaluation import wholes
-from llmperf.reporting.ranking import Ranked, model_text, ranked_run
-from llmperf.reporting.text_table import Column
-from llmperf.types import Result
+from llmperf.reporting.cells import shown
+from llmperf.reporting.overview import model_text
+from llmperf.reporting.result_sections import document_sections
+from llmperf.results.groups import kind_of
+from llmperf.results.series import read_curves
+from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 
-Row = tuple[str, str]
+DESCRIPTIONS = ("title", "source")
+"""Fields of a model that only describe it."""
 
 
-def result_rows(result: Result) -> Iterator[Row]:
-    """One result, label and value."""
-    yield "case", f"{result.case}{' (variant)' if result.variant else ''}"
-    yield "status", _status(result)
-    yield from _what(result)
-    yield from _figures(result)
-    for mfu in result.mfu:
-        name = f"{'HFU' if mfu.convention == 'hfu' else 'MFU'} ({mfu.convention})"
-        yield name + (" *" if mfu.headline else ""), cells.percent(mfu.value)
-    yield "peak", _peak(result)
-    yield "fix_hp", cells.fix_hp(result.fix_hp)
-    for name, value in wholes(result.metrics.evaluation).items():
-        yield name, cells.significant(value)
-    yield from (("note", note) for note in result.notes)
+def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
+    """The sheet of one result.
+
+    `path` is the file of the result; its curves are read from the run folder around it. `findings` are those of a
+    validation, where the findings that the result itself lists are not to be trusted.
+    """
+    if findings is not None:
+        result = replace(result, findings=tuple(findings))
+    variant = " (variant)" if result.variant else ""
+    figures = figure_rows(result)
+    card = Section(key="performance", title="Performance", rows=tuple(_card(result, figures)), card=True)
+    return Sheet(
+        name=result.run_id,
+        title=f"{result.model.title} by {result.tuning.framework}{variant}: {result.hardware.device_model}",
+        source=Source(kind="result", path=path, document=result),
+        overview=tuple(_overview(result, figures)),
+        sections=(card, *document_sections(result, figures)),
+        findings=result.findings,
+        contract=contract_parts(result),
+        setting={row.label: shown(row) for row in _setting(result)},
+        repeats=kind_of(result),
+        curves=lambda: read_curves(path.parent, result),
+    )
+
+
+def figure_rows(result: Result) -> dict[str, Row]:
+    """The figures of a result by key, exact and with their rounding."""
+    metrics, steps = result.metrics, result.metrics.step_seconds
+    headline = next((mfu for mfu in result.mfu if mfu.headline), None)
+    known = [rank.peak_bytes for rank in metrics.rank_memory if rank.peak_bytes is not None]
+    measured = [
+        Row(key="tokens_per_second_per_device", label="token/p/s", value=metrics.tokens_per_second_per_device,
+            unit="tokens/s", rounding=cells.THROUGHPUT),
+        Row(key="tokens_per_second", label="tokens/s, all devices", value=metrics.tokens_per_second, unit="tokens/s",
+            rounding=cells.THROUGHPUT),
+        *(Row(key=f"step_seconds_{name}", label="step, s" if name == "median" else f"step, s, {name}",
+              value=getattr(steps, name, None), unit="s", rounding=cells.STEP_SECONDS)
+          for name in ("median", "p5", "p95", "mean")),
+        Row(key="measured_steps", label="measured steps", value=metrics.measured_steps),
+        Row(key="measured_tokens", label="measured tokens", value=metrics.measured_tokens, rounding=cells.WHOLE),
+        Row(key="window_seconds", label="measured window, s", value=metrics.window_seconds, unit="s",
+            rounding=cells.WINDOW_SECONDS),
+        Row(key="mfu_nominal", label="MFU (nominal)", value=headline.value if headline else None,
+            rounding=cells.PERCENT),
+        Row(key="first_loss", label="first loss", value=metrics.first_loss, unit="nats/token", rounding=cells.LOSS),
+        Row(key="final_loss", label="final loss", value=metrics.final_loss, unit="nats/token", rounding=cells.LOSS),
+        Row(key="known_entropy", label="known entropy of the data", value=metrics.known_entropy, unit="nats/token",
+            rounding=cells.LOSS),
+        Row(key="rank_peak_bytes", label="memory of a rank, GiB", value=max(known, default=None), unit="bytes",
+            rounding=cells.RANK_GIB),
+        Row(key="device_memory_used_bytes", label="memory of a device, GiB", value=metrics.device_memory_used_bytes,
+            unit="bytes", rounding=cells.DEVICE_GIB),
+        Row(key="device_memory_total_bytes", label="device memory, GiB", value=metrics.device_memory_total_bytes,
+            unit="bytes", rounding=cells.DEVICE_GIB),
+        Row(key="utilisation_percent", label="utilisation, %", value=metrics.utilisation_percent, unit="%",
+            rounding=cells.WATTS),
+        Row(key="power_watts", label="power of a device, W", value=metrics.power_watts, unit="W", rounding=cells.WATTS),
+        Row(key="energy_joules", label="energy, J", value=metrics.energy_joules, unit="J", rounding=cells.SIGNIFICANT),
+        Row(key="joules_per_token", label="energy, J a token", value=metrics.joules_per_token, unit="J/token",
+            rounding=cells.SIGNIFICANT),
+        Row(key="tokens_per_joule", label="tokens a joule", value=metrics.tokens_per_joule, unit="tokens/J",
+            rounding=cells.SIGNIFICANT),
+    ]  # fmt: skip
+    return {row.key: row for row in measured}
+
+
+def contract_parts(result: Result) -> dict[str, str]:
+    """The contract and the facts of the model by path, as text."""
+    facts = {name: value for name, value in builtins(result.model).items() if name not in DESCRIPTIONS}
+    return {**dict(_flat("", builtins(result.contract))), **dict(_flat("model.", facts))}
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each scalar by its path as text; equal numbers give equal text, whether they are whole or not."""
+    for name, part in value.items():
+        if isinstance(part, Mapping):
+            yield from _flat(f"{prefix}{name}.", part)
+            continue
+        text = cells.text(int(part) if isinstance(part, float) and part.is_integer() else part)
+        yield prefix + name, cells.printable(text, len(text))
+
+
+def _overview(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
+    """The cells of a result in a table of many."""
+    hardware, model = result.hardware, result.hardware.device_model + " (simulated)" * result.hardware.simulated
+    devices = cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share)
+    framework = result.tuning.framework
+    yield Row(key="model", label="model", value=result.model.name,
+              text=model_text(result.model.name, result.contract.lora is not None))  # fmt: skip
+    yield Row(key="case", label="case", value=result.case, text=f"{result.case}{' (variant)' * result.variant}")
+    yield Row(key="device", label="device", value=None, text=devices, parts=_rows_of(hardware, ("device_model",)))
+    yield Row(key="layout", label="layout", value=framework, text=f"{framework} {cells.layout(result.parallelism)}",
+              parts=_layout_rows(result))  # fmt: skip
+    yield figures["tokens_per_second_per_device"]
+    yield figures["mfu_nominal"]
+    yield figures["final_loss"]
+    yield _memory(figures, "mem, GiB", "")
+    yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
+    yield Row(key="status", label="status", value=result.status, text=_short_status(result))
+    yield Row(key="run_id", label="run", value=result.run_id)
+    yield figures["power_watts"]
+    yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
+    yield Row(key="errors", label="validation errors", value=_errors(result))
+
+
+def _errors(result: Result) -> int:
+    return sum(finding.severity == "error" for finding in result.findings)
+
+
+def _short_status(result: Result) -> str:
+    """`failed: hung`; `invalid: 2 errors` for a complete run with errors among its findings."""
+    if result.failure is not None:
+        return f"{result.status}: {result.failure.reason}"
+    errors = _errors(result)
+    return f"invalid: {cells.counted(errors, 'error')}" if errors and result.status == "complete" else result.status
 
 
 def _status(result: Result) -> str:
@@ -36,111 +144,131 @@ def _status(result: Result) -> str:
     if failure.reason in failure.message and (failure.rank is None or f"rank {failure.rank} " in failure.message):
         return f"{result.status}: {failure.message}"
     rank = "" if failure.rank is None else f", rank {failure.rank}"
-    return f"{result.status}: {failure.reason}{rank}: {cells.said(failure)}"
+    return f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
 
 
-def _what(result: Result) -> Iterator[Row]:
+def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
+    """`3.0/8.0`: in use on one whole device, and its total."""
+    used, total = figures["device_memory_used_bytes"], figures["device_memory_total_bytes"]
+    return Row(key="device_memory", label=label, value=used.value, text=f"{shown(used)}/{shown(total)}{after}",
+               parts=(used, total))  # fmt: skip
+
+
+def _layout_rows(result: Result) -> tuple[Row, ...]:
+    layout, framework = result.parallelism, Row(key="framework", label="framework", value=result.tuning.framework)
+    degrees = (
+        Row(key=name, label=name.replace("_", " "), value=value)
+        for name, value in builtins(layout).items()
+        if isinstance(value, int) and name not in ("nodes", "devices_per_node")
+    )
+    return (framework, *degrees)
+
+
+def _setting(result: Result) -> Iterator[Row]:
+    """What may differ between two runs of one contract, and explains why their figures do."""
     hardware = result.hardware
+    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
+    yield Row(key="device_model", label="device", value=cells.printable(model))
+    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}")
+    yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
+    yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
+    yield Row(key="", label="layout", value=cells.layout(result.parallelism))
+
+
+def _card(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
+    """What `llmperf run` ends with."""
+    overview = {row.key: row for row in _overview(result, figures)}
+    case, variant = _rows_of(result, ("case", "variant"))
+    yield replace(overview["case"], parts=(case, variant))
+    (status,) = _rows_of(result, ("status",))
+    failure = Row(key="failure", label="failure", value=None if result.failure is None else result.failure.reason)
+    yield replace(status, text=_status(result), parts=(status, failure))
+    yield from _setup(result)
+    yield figures["tokens_per_second_per_device"]
+    yield figures["tokens_per_second"]
+    steps = [figures[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean")]
+    if result.metrics.step_seconds is not None:
+        texts = ", ".join(f"{shown(row)} {row.key.rpartition('_')[2]}" for row in steps[:3])
+        yield Row(key="step_seconds", label="step, s", value=steps[0].value, text=texts, parts=tuple(steps))
+    window = figures["window_seconds"]
+    seconds = "" if window.value is None else f" in {shown(window)} s"
+    yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
+              parts=(figures["measured_steps"], figures["measured_tokens"], window))  # fmt: skip
+    yield _loss(figures)
+    rank = figures["rank_peak_bytes"]
+    yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,))
+    yield _memory(figures, "memory of a device, GiB", " in use by all, of total")
+    yield from _energy(result, figures)
+    yield from _utilisation(result)
+    yield overview["fix_hp"]
+    for name, value in result.metrics.evaluation.items():
+        if "/" not in name:
+            yield Row(key=f"evaluation_{name}", label=name, value=value, rounding=cells.SIGNIFICANT)
+    yield from (Row(key="", label="note", value=note) for note in result.notes)
+
+
+def _setup(result: Result) -> Iterator[Row]:
+    """Model, devices, framework, batch."""
+    hardware, batch = result.hardware, result.batch
+    parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
+    yield Row(key="model", label="model", value=result.model.name,
+              text=f"{result.model.title}, {shown(parameters)} parameters",
+              parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
     share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
-    yield "model", f"{result.model.title}, {cells.number(result.parameters)} parameters"
     simulated = " (simulated)" if hardware.simulated else ""
-    yield "devices", f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
-    yield "framework", f"{result.tuning.framework}, {cells.layout(result.parallelism)}"
-    batch = result.batch
+    names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
+    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
+    yield Row(key="devices", label="devices", value=None, text=devices, parts=_rows_of(hardware, names))
+    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result),
+              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}")  # fmt: skip
     product = (
         f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
     )
     total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
-    yield "batch", f"{product} = {total}, {result.contract.precision}"
+    names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
+    precision = Row(key="precision", label="precision", value=result.contract.precision)
+    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {result.contract.precision}",
+              parts=(*_rows_of(batch, names), precision))  # fmt: skip
 
 
-def _figures(result: Result) -> Iterator[Row]:
-    metrics = result.metrics
-    yield "token/p/s", cells.number(metrics.tokens_per_second_per_device)
-    yield "tokens/s, all devices", cells.number(metrics.tokens_per_second)
-    steps = metrics.step_seconds
-    if steps is not None:
-        yield "step, s", f"{steps.median:.4f} median, {steps.p5:.4f} p5, {steps.p95:.4f} p95"
-    window = "" if metrics.window_seconds is None else f" in {metrics.window_seconds:,.2f} s"
-    yield "measured", f"{metrics.measured_steps} steps{window}"
-    yield "loss", _loss(result)
-    peak = cells.rank_peak(result)
-    yield "memory of a rank, GiB", cells.UNKNOWN if peak is None else f"{cells.gib(peak, 2)} at most"
-    yield "memory of a device, GiB", f"{cells.device_memory(result)} in use by all, of total"
-    yield from _energy(result)
+def _rows_of(owner: object, names: Sequence[str]) -> tuple[Row, ...]:
+    return tuple(Row(key=name, label=name.replace("_", " "), value=getattr(owner, name)) for name in names)
 
 
-def _energy(result: Result) -> Iterator[Row]:
-    """Nothing where the devices do not tell."""
-    metrics = result.metrics
-    if metrics.power_watts is not None:
-        yield "power of a device, W", f"{metrics.power_watts:.1f} on average"
-    if metrics.joules_per_token is not None:
-        per_joule = cells.significant(metrics.tokens_per_joule)
-        each = f"{cells.significant(metrics.joules_per_token)} J a token, {per_joule} tokens a joule"
-        yield "energy of the devices", f"{cells.significant(metrics.energy_joules)} J, {each} ({metrics.energy_source})"
+def _loss(figures: Mapping[str, Row]) -> Row:
+    first, final, entropy = (figures[name] for name in ("first_loss", "final_loss", "known_entropy"))
+    text = f"{shown(first)} -> {shown(final)}"
+    text += "" if entropy.value is None else f" (entropy of the data {shown(entropy)})"
+    unknown = first.value is None and final.value is None
+    return Row(key="loss", label="loss", value=final.value, text=None if unknown else text,
+               parts=(first, final, entropy))  # fmt: skip
+
+
+def _energy(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
+    """Only what the devices report."""
+    metrics, power = result.metrics, figures["power_watts"]
+    names = ("energy_joules", "joules_per_token", "tokens_per_joule")
+    joules, each, per_joule = rows = tuple(figures[name] for name in names)
+    if power.value is not None:
+        yield replace(power, text=f"{shown(power)} on average", parts=(power, figures["utilisation_percent"]))
+    if each.value is not None:
+        text = f"{shown(joules)} J, {shown(each)} J a token, {shown(per_joule)} tokens a joule"
+        yield Row(key="energy", label="energy of the devices", value=joules.value, parts=rows,
+                  text=f"{text} ({metrics.energy_source})")  # fmt: skip
     if metrics.throttling:
-        yield "throttling", cells.shares(metrics.throttling)
+        yield Row(key="throttling", label="throttling", value=cells.shares(metrics.throttling))
 
 
-def _loss(result: Result) -> str:
-    metrics = result.metrics
-    if metrics.first_loss is None and metrics.final_loss is None:
-        return cells.UNKNOWN
-    entropy = "" if metrics.known_entropy is None else f" (entropy of the data {metrics.known_entropy:.4f})"
-    return f"{cells.number(metrics.first_loss, 4)} -> {cells.number(metrics.final_loss, 4)}{entropy}"
-
-
-def _peak(result: Result) -> str:
-    known = [mfu for mfu in result.mfu if mfu.peak_flops_per_second is not None]
-    if not known:
-        return cells.UNKNOWN
-    mfu = known[0]
-    return f"{cells.significant(mfu.peak_flops_per_second)} FLOP/s a rank, {mfu.peak_dtype}: {mfu.peak_source}"
-
-
-COLUMNS = (
-    Column(title="model", importance=1, wraps=14),
-    Column(title="case", importance=3, wraps=12),
-    Column(title="device", importance=5, wraps=14),
-    Column(title="layout", importance=7, wraps=14),
-    Column(title="token/p/s", importance=2, right=True),
-    Column(title="MFU (nominal)", importance=4, right=True),
-    Column(title="loss", importance=9, right=True),
-    Column(title="mem, GiB", importance=10, wraps=8, right=True),
-    Column(title="fix_hp", importance=8, wraps=14),
-    Column(title="status", importance=6, wraps=12),
-    Column(title="run", importance=11, wraps=20),
-)
-"""Of a table of several results, the published ones among them."""
-HEADERS = tuple(column.title for column in COLUMNS)
-
-
-def comparison_row(result: Result) -> Sequence[str]:
-    """One result among several, in the order of COLUMNS."""
-    hardware = result.hardware
-    device = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
-    return (
-        model_text(result.model.name, result.contract.lora is not None),
-        f"{result.case}{' (variant)' * result.variant}",
-        cells.devices(hardware.nodes, hardware.devices_per_node, device, hardware.device_share),
-        f"{result.tuning.framework} {cells.layout(result.parallelism)}",
-        cells.number(result.metrics.tokens_per_second_per_device),
-        cells.percent(cells.headline_mfu(result)),
-        cells.number(result.metrics.final_loss, 4),
-        cells.device_memory(result),
-        cells.fix_hp(result.fix_hp),
-        status_cell(result),
-        result.run_id,
+def _utilisation(result: Result) -> Iterator[Row]:
+    """MFU by every convention, and the peak."""
+    for mfu in result.mfu:
+        name = f"{'HFU' if mfu.convention == 'hfu' else 'MFU'} ({mfu.convention})"
+        yield Row(key=f"mfu_{mfu.convention}", label=name + " *" * mfu.headline, value=mfu.value,
+                  rounding=cells.PERCENT)  # fmt: skip
+    known = next((mfu for mfu in result.mfu if mfu.peak_flops_per_second is not None), None)
+    peak, dtype, source = (
+        Row(key=name, label="peak", value=getattr(known, name, None), rounding=cells.SIGNIFICANT)
+        for name in ("peak_flops_per_second", "peak_dtype", "peak_source")
     )
-
-
-def status_cell(result: Result) -> str:
-    """The status in a table of several runs; `invalid` for a complete run with errors among its findings."""
-    errors = sum(one.severity == "error" for one in result.findings)
-    return f"invalid: {cells.counted(errors, 'error')}" if errors and result.status == "complete" else result.status
-
-
-def ranked_result(result: Result) -> Ranked[Sequence[str]]:
-    """The row of a result, with what its place in the table depends on."""
-    return ranked_run(result, comparison_row(result), result.metrics.tokens_per_second_per_device)
+    text = None if known is None else f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
+    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source))

@@ -1,46 +1,85 @@
-"""What `llmperf run` ends with, and the table of several results."""
+"""Sheets for a terminal: one run as a card, several as the rows of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from llmperf.reporting.cells import printable
-from llmperf.reporting.ranking import Ranked, in_order
-from llmperf.reporting.table import COLUMNS, ranked_result, result_rows
+from llmperf.reporting.cells import printable, shown
+from llmperf.reporting.overview import COLUMNS, ordered, overview_cells
 from llmperf.reporting.text_table import Paint, TextTable, laid_out
 from llmperf.reporting.words import word
-from llmperf.types import Result
+from llmperf.types import Finding, Result, Sheet
+
+WIDE = "--wide, --format csv"
+"""Options that show the columns for which a terminal has no room."""
 
 
-def result_table(result: Result, language: str = "en", paint: Paint | None = None) -> str:
-    """One result as a table of two columns, with its findings below."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminalReporter:
+    """`llmperf report --format terminal`."""
+
+    width: int | None = None
+    """Columns of the terminal; None for no limit."""
+    paint: Paint | None = None
+    """Colours a status."""
+
+    @property
+    def name(self) -> str:
+        """What `--format` takes."""
+        return "terminal"
+
+    def render(self, sheets: Sequence[Sheet], language: str) -> str:
+        """The card of a measured run, or a table of several runs and of published ones."""
+        if len(sheets) == 1 and sheets[0].measured:
+            return card(sheets[0], language, self.paint) + "\n"
+        rows = [[printable(cell) for cell in overview_cells(sheet)] for sheet in ordered(sheets)]
+        columns = [replace(column, title=word(column.title, language)) for column in COLUMNS.values()]
+        table = laid_out(columns, rows, self.width, self.paint)
+        text = f"{table.text}\n"
+        if table.left_out or table.cut:
+            text += f"\n{left_out_text(table, language, WIDE)}\n"
+        return text + "".join(f"\n{line}\n" for line in closing_lines(sheets))
+
+
+def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
+    """One run as labels and values, with its findings below."""
     from tabulate import tabulate
 
-    rows = [[printable(word(label, language)), printable(value)] for label, value in result_rows(result)]
+    rows = [row for section in sheet.sections if section.card for row in section.rows]
+    values = [printable(shown(row)) for row in rows]
     if paint:
-        rows = [[label, paint(value)] if label == word("status", language) else [label, value] for label, value in rows]
-    lines = [tabulate(rows, tablefmt="plain", disable_numparse=True)]
-    lines += [printable(f"{one.code} {one.severity} {one.path}: {one.message}") for one in result.findings]
-    return "\n".join(lines)
+        values = [
+            paint(value, value) if row.key == "status" else value for row, value in zip(rows, values, strict=True)
+        ]
+    labels = [printable(word(row.label, language)) for row in rows]
+    lines = [tabulate(list(zip(labels, values, strict=True)), tablefmt="plain", disable_numparse=True)]
+    return "\n".join([*lines, *map(finding_text, sheet.findings)])
 
 
-def comparison_table(results: Sequence[Result], language: str = "en") -> str:
-    """Several results, one a row, at full width."""
-    return ranked_table([ranked_result(result) for result in results], language).text
+def result_card(result: Result, paint: Paint | None = None) -> str:
+    """What `llmperf run` prints at the end of a run."""
+    from llmperf.reporting.result_sheet import result_sheet
+
+    return card(result_sheet(result), paint=paint)
 
 
-def ranked_table(
-    found: Sequence[Ranked[Sequence[str]]], language: str, width: int | None = None, paint: Paint | None = None
-) -> TextTable:
-    """Rows in their order under COLUMNS, within a width."""
-    rows = [[printable(cell) for cell in row] for row in in_order(found)]
-    columns = [replace(column, title=word(column.title, language)) for column in COLUMNS]
-    return laid_out(columns, rows, width, paint)
+def finding_text(finding: Finding) -> str:
+    """A finding on one line."""
+    return printable(f"{finding.code} {finding.severity} {finding.path}: {finding.message}")
+
+
+def closing_lines(sheets: Sequence[Sheet]) -> list[str]:
+    """What each kind of document says about all of its sheets, such as how many published rows were checked."""
+    by_kind: dict[str, list[Sheet]] = {}
+    for sheet in sheets:
+        by_kind.setdefault(sheet.source.kind, []).append(sheet)
+    closings = [(members[0].source.closing, members) for members in by_kind.values()]
+    return [printable(closing(members)) for closing, members in closings if closing is not None]
 
 
 def left_out_text(table: TextTable, language: str, remedy: str) -> str:
-    """Which columns a narrow terminal has no room for, and how to see them."""
+    """Which columns do not fit the terminal, and the option that shows them."""
     missing = [*table.left_out, *[word("the ends of long cells", language)] * table.cut]
     return word("left out to fit the terminal: {columns} ({remedy})", language).format(
         columns=", ".join(missing), remedy=remedy

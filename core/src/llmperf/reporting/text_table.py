@@ -15,8 +15,8 @@ GAP = "  "
 """Between two columns."""
 _JOINT = re.compile(r"(?<=[_,-])(?=\w)")
 """Where a long name may be broken."""
-Paint = Callable[[str], str]
-"""Adds colour to a cell, which keeps its width."""
+Paint = Callable[[str, str], str]
+"""Takes a cell and one line of it, and gives the line in the colour of the cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _lines(
         for cell, lines, width, index in zip(cells, wrapped, widths, kept, strict=True):
             line = lines[number] if number < len(lines) else ""
             space = " " * (width - _width(line))
-            shown = paint(line) if paint and line == cell else line
+            shown = paint(cell, line) if paint and line else line
             parts.append(space + shown if columns[index].right else shown + space)
         yield GAP.join(parts).rstrip()
 

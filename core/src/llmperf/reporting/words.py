@@ -1,4 +1,4 @@
-"""Headings and labels of the reports in English and in Chinese, as the published READMEs word them."""
+"""Chinese translations of headings and labels, as the published READMEs word them."""
 
 from __future__ import annotations
 
@@ -75,12 +75,8 @@ _CHINESE = {
     "Notes": "补充说明",
     "Not understood": "未识别内容",
     "line": "行",
-}
-
-_PAGE = {
     "{all} run": "{all} 次运行",
     "{all} runs": "{all} 次运行",
-    "{shown} of {all} runs": "{all} 次运行中的 {shown} 次",
     "runs": "运行",
     "run": "运行",
     "the ends of long cells": "长单元格的末尾",
@@ -88,7 +84,6 @@ _PAGE = {
     "framework": "框架",
     "layout": "并行布局",
     "validation errors": "校验错误数",
-    "power, W": "功耗（W）",
     "made": "生成时间",
     "loss": "损失值",
     "mem, GiB": "存储（GiB）",
@@ -106,114 +101,25 @@ _PAGE = {
     "throttling": "降频",
     "peak": "峰值算力",
     "MFU (nominal)": "MFU（名义口径）",
-    "MFU (nominal), %": "MFU（名义口径），%",
     "step": "步",
-    "loss, nats per token": "损失值（nats/token）",
-    "step time": "单步时间",
-    "step time, s": "单步时间（s）",
-    "memory in use on a device": "单卡已用存储",
-    "memory, GiB": "存储（GiB）",
-    "power of a device": "单卡功耗",
-    "utilisation of a device": "设备利用率",
     "utilisation, %": "利用率（%）",
-    "seconds since the window began": "测量窗口开始后的秒数",
-    "seconds since the first sample": "首个采样后的秒数",
     "known entropy of the data": "数据的已知熵",
-    "warm-up: not measured": "预热：不计入测量",
-    "outside the measured window": "测量窗口之外",
-    "5 % to 95 % of ranks": "各进程的 5 % 至 95 %",
-    "5 % to 95 % of devices": "各设备的 5 % 至 95 %",
-    "range of both ranks": "两个进程的范围",
-    "range of both devices": "两个设备的范围",
-    "range of neighbouring points": "相邻各点的范围",
-    "The contracts differ, so the figures measure different things: no ratio. They differ in":
-        "测例约定不同，指标含义不同，因此不给出比值。不同之处",
-    "They were run differently:": "运行方式不同：",
-    "Not told, so nobody knows whether it is the same:": "未说明，无法判断是否相同：",
-    "Not complete, so no ratio is shown:": "运行未完成，因此不给出比值：",
-    "No ratio of memory: what a published figure of it counts is not told.":
-        "不给出存储的比值：已发布数据未说明其统计范围。",
-    "One run each tells nothing of the spread: whether a difference is significant cannot be told "
-    "(llmperf run --repeat 4, llmperf compare).":
-        "各只有一次运行，离散程度未知，无法判断差异是否显著（llmperf run --repeat 4，llmperf compare）。",
-    "figure": "指标",
-    "open": "打开",
-    "Back to the overview": "返回总览",
     "compare": "对比",
-    "Compare the two chosen runs": "对比所选的两次运行",
-    "{chosen} chosen: choose two.": "已选 {chosen} 次：请选择两次。",
-    "filter": "筛选",
-    "Search": "搜索",
-    "model, device, framework, case, run ...": "模型、设备、框架、测例、运行……",
-    "Skip to the runs": "跳到运行列表",
-    "as a table": "以表格显示",
-    "lowest": "最低",
-    "highest": "最高",
-    "{value}, below this chart": "{value}，低于图中范围",
-    "{value}, above this chart": "{value}，高于图中范围",
-    "A and B differ by {value} at most, so one covers the other": "A 与 B 最多相差 {value}，因此相互重叠",
-    "A and B have the same curve, so one covers the other": "A 与 B 的曲线相同，因此相互重叠",
-    "llmperf report: {summary}, {made}": "llmperf 报告：{summary}，{made}",
-    "written {made}": "生成于 {made}",
-    "No run fits.": "没有符合条件的运行。",
-    "No curves: there is no loss and there are no records.": "无曲线：没有损失值，也没有记录。",
-    "No curves: with them the report would be too large.": "无曲线：否则报告过大。",
-    "No curves: an imported row has no records.": "无曲线：导入的数据行没有记录。",
-}  # fmt: skip
-"""What the HTML report says besides."""
-
-_FIELDS: dict[str, tuple[str, str]] = {
-    "machine": ("machine", "机器型号"),
-    "accelerator": ("accelerator", "加速卡型号"),
-    "cpu": ("CPU", "CPU型号"),
-    "interconnect": ("interconnect", "多机网络类型、带宽"),
-    "host_memory": ("host memory", "主机内存"),
-    "os": ("OS", "OS版本"),
-    "kernel": ("kernel", "OS kernel版本"),
-    "driver": ("driver", "加速卡驱动版本"),
-    "docker": ("Docker", "Docker 版本"),
-    "framework": ("training framework", "训练框架版本"),
-    "dependencies": ("dependencies", "依赖软件版本"),
-    "technique": ("technique", "并行技术"),
-    "implementer": ("implemented by", "实施者"),
-    "details": ("details", "实施细节"),
-    "scheme": ("scheme", "优化方案"),
-    "task": ("task", "任务类别"),
-    "model": ("model", "模型"),
-    "dataset": ("dataset", "数据集"),
-    "configuration_file": ("configuration file", "配置文件"),
-    "precision": ("precision", "数据精度"),
-    "changes": ("changed hyper-parameters", "超参修改"),
-    "device": ("device", "硬件设备简称"),
-    "item": ("item", "指标名称"),
-    "value": ("value", "指标值"),
-    "remark": ("remark", "特殊说明"),
-    "configuration": ("configuration", "配置"),
-    "aligned": ("aligned", "是否精度对齐"),
+    "best": "最高",
+    "median": "中位数",
+    "spread": "离散程度",
+    "changes": "修改",
+    "of baseline": "与基线之比",
+    "baseline": "基线",
+    "verdict": "结论",
+    "median of": "中位数",
+    "reference": "参考",
+    "difference": "差值",
+    "energy, J": "能耗（J）",
+    "note": "说明",
 }
-"""Labels and headers of published documents by what they mean, in English and in Chinese."""
-
-_METRICS = {
-    "fix_hp": ("changed hyper-parameters", "超参修改"),
-    "parallel": ("parallel strategy", "并行策略"),
-    "memory": ("memory", "硬件存储使用"),
-    "throughput": ("throughput", "吞吐量"),
-    "loss": ("loss", "损失值"),
-    "mfu": ("MFU", "计算使用率"),
-}
-"""The same of the general table, whose words for columns differ from the columns' own."""
-
-
-def header(name: str | None, printed: str, language: str) -> str:
-    """A label or header in a language; as printed where its meaning is not known or has one word in both."""
-    return _FIELDS[name][language == "zh"] if name in _FIELDS else printed
-
-
-def metric(name: str | None, printed: str, language: str) -> str:
-    """A label of the general table in a language."""
-    return _METRICS[name][language == "zh"] if name in _METRICS else header(name, printed, language)
 
 
 def word(english: str, language: str) -> str:
-    """A heading or label in a language; what has no translation stays English."""
-    return _CHINESE.get(english) or _PAGE.get(english, english) if language == "zh" else english
+    """A heading or label in a language; English if it has no translation."""
+    return _CHINESE.get(english, english) if language == "zh" else english

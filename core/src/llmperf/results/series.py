@@ -1,79 +1,79 @@
-"""How a run went, for plotting: what each rank and device showed over steps and over time, as bands."""
+"""The curves of a run: its loss by step, and what its ranks and devices showed over steps and over time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
+from llmperf.errors import UserError
 from llmperf.results.device_readings import window
 from llmperf.results.statistics import quantile
+from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.devices import DeviceSample
+from llmperf.types.result import Result
+from llmperf.types.sheet import Curve, Curves
 
 MAX_POINTS = 400
-"""In one curve: what a screen can show."""
+"""Points of one curve, as many as a screen can show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
-    """One curve with what lies around it: 5th percentile, median and 95th percentile at each point.
+def read_curves(folder: Path, result: Result) -> Curves | None:
+    """The loss of a result and the records in its run folder; None if there is neither.
 
-    Where no x has more than two values, low and high are the smallest and the largest.
+    Records that cannot be read are left out: validation reports them.
     """
-
-    x: tuple[float, ...]
-    low: tuple[float, ...]
-    middle: tuple[float, ...]
-    high: tuple[float, ...]
-    of: int
-    """Most values at one x."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The curves of one run; one without points was not recorded. Seconds are since the measured window began, or
-    since the first sample where it never did."""
-
-    window_seconds: float | None
-    """How long every rank was in its measured window; None where that never was."""
-    step_seconds: Band
-    """By step, over ranks, in seconds."""
-    memory_bytes: Band
-    """By seconds, over devices, in bytes in use."""
-    power_watts: Band
-    """By seconds, over devices, in watts."""
-    utilisation_percent: Band
-    """By seconds, over devices, in percent."""
-
-
-def read_series(run: Path, points: int = MAX_POINTS) -> Series:
-    """The curves of a run folder; UserError if its plan or records cannot be read."""
-    records = read_run(run)
-    by_step = ((float(step), [one.step_seconds for one in ranks]) for step, ranks in records.by_step.items())
-    span = window(records)
-    return Series(
-        window_seconds=None if span is None else span[1] - span[0],
-        step_seconds=band(by_step, points),
-        memory_bytes=_sampled(records, lambda one: one.memory_used_bytes, points),
-        power_watts=_sampled(records, lambda one: one.power_watts, points),
-        utilisation_percent=_sampled(records, lambda one: one.utilisation_percent, points),
+    recorded = Curves(by_name={})
+    if (folder / filenames.PLAN).is_file():
+        with suppress(UserError, LookupError, ArithmeticError, ValueError, TypeError):
+            recorded = recorded_curves(folder)
+    known = {name: curve for name, curve in recorded.by_name.items() if curve.x}
+    points = [(float(point.step), point.loss) for point in result.loss_curve if point.loss is not None]
+    if points:
+        kept = points[:: max(1, -(-len(points) // MAX_POINTS))]
+        steps, losses = tuple(step for step, _ in kept), tuple(loss for _, loss in kept)
+        known["loss"] = Curve(x=steps, low=losses, middle=losses, high=losses, of=1)
+    if not known:
+        return None
+    return Curves(
+        by_name=known,
+        window_seconds=recorded.window_seconds,
+        entropy=result.metrics.known_entropy,
+        warmup_steps=result.contract.warmup_steps,
     )
 
 
-def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Band:
+def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
+    """The curves in the records of a run folder; UserError if its plan or records cannot be read.
+
+    Seconds are since the measured window began, or since the first sample if it never began.
+    """
+    records = read_run(folder)
+    by_step = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in records.by_step.items())
+    span = window(records)
+    curves = {
+        "step_seconds": curve_of(by_step, points),
+        "memory_bytes": _sampled(records, lambda sample: sample.memory_used_bytes, points),
+        "power_watts": _sampled(records, lambda sample: sample.power_watts, points),
+        "utilisation_percent": _sampled(records, lambda sample: sample.utilisation_percent, points),
+    }
+    return Curves(by_name=curves, window_seconds=None if span is None else span[1] - span[0])
+
+
+def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Curve:
     span = window(records)
     start = span[0] if span else records.samples[0].monotonic if records.samples else 0.0
     values = (
         (sample.monotonic - start, [value for device in sample.devices if (value := figure(device)) is not None])
         for sample in records.samples
     )
-    return band(values, points)
+    return curve_of(values, points)
 
 
-def band(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Band:
-    """Percentiles of the values at each x. Where there are more than `points`, neighbours share one point."""
+def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Curve:
+    """Median and percentiles of the values at each x; with more than `points` of them, neighbours share a point."""
     known = [(x, values_here) for x, values_here in values if values_here]
     most = max((len(values_here) for _, values_here in known), default=0)
     edge = 0.05 if most > 2 else 0.0
@@ -86,4 +86,4 @@ def band(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Band:
         low.append(quantile(ordered, edge))
         middle.append(median(ordered))
         high.append(quantile(ordered, 1 - edge))
-    return Band(tuple(x), tuple(low), tuple(middle), tuple(high), most)
+    return Curve(x=tuple(x), low=tuple(low), middle=tuple(middle), high=tuple(high), of=most)

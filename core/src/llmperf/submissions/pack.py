@@ -87,9 +87,9 @@ def _files(run: Path, with_logs: bool) -> Iterator[Path]:
 
 
 def _readme(results: Sequence[Result], language: str) -> str:
-    from llmperf.reporting.markdown_runs import render_runs
+    from llmperf.reporting.markdown import render_results
 
-    return render_runs(results, language)
+    return render_results(results, language)
 
 
 def _manifest(runs: Sequence[str], members: dict[str, bytes]) -> Manifest:

@@ -61,11 +61,11 @@ def _of_file(path: Path, results: Sequence[Result]) -> Iterator[tuple[Path, Diff
 
 def _expected(text: str, results: Sequence[Result]) -> str:
     """What llmperf writes of the results, in the language of a document."""
-    from llmperf.reporting.markdown_runs import render_runs
+    from llmperf.reporting.markdown import render_results
     from llmperf.reporting.words import word
 
     language = "zh" if word("Configuration and results", "zh") in text.partition("\n")[0] else "en"
-    return render_runs(results, language).encode("utf-8", "backslashreplace").decode()
+    return render_results(results, language).encode("utf-8", "backslashreplace").decode()
 
 
 def _first_difference(text: str, expected: str) -> Difference | None:

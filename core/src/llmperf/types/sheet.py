@@ -32,9 +32,9 @@ class Row:
     """One labelled value."""
 
     key: str
-    """Stable name for programs: a column of CSV, a member of JSON. With a unit where the value has one."""
+    """Stable name for programs: a column of CSV, a member of JSON. Empty for text that only people read."""
     label: str
-    """English label; reporters translate it by the table in `llmperf.reporting`."""
+    """English label, empty for none; reporters translate it by the table in `llmperf.reporting`."""
     value: str | int | float | bool | None
     """Exact value; None where unknown."""
     unit: str = ""
@@ -59,10 +59,13 @@ class Section:
     """A list of labelled rows."""
     records: tuple[tuple[Row, ...], ...] = ()
     """A table: the rows of each record are its cells, and their labels are the headers."""
+    lines: tuple[str, ...] = ()
+    """Lines of a log, shown with their indentation."""
     level: Literal[2, 3] = 2
     """Level of the heading; 3 for a part of the section before it."""
-    summary: bool = False
-    """Whether the section repeats others in short: formats that render whole documents leave it out."""
+    card: bool = False
+    """Whether the section sums up a run in a few rows. A terminal shows only such sections; whole documents, which show
+    all the others, leave them out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,11 +31,8 @@ const llmperf = (function () {
   function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
   function cellText(column, line) {
-    const value = line[column.field], printed = line.printed[column.field];
-    if (printed !== undefined) return printed;
-    if (value === null) return "-";
-    const digits = { minimumFractionDigits: column.digits, maximumFractionDigits: column.digits };
-    return column.kind === "number" ? value.toLocaleString("en", digits) : value;
+    const printed = line.printed[column.field];
+    return printed === undefined ? "-" : printed;
   }
 
   return { data: data, words: data.words, runs: data.runs, make: make, table: table, filled: filled, colour: colour, cellText: cellText,

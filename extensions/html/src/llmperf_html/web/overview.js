@@ -7,7 +7,7 @@ llmperf.overview = (function () {
   const chosen = new Set();
   let grid = null, changed = function () {};
 
-  function bad(column, line) { return column.field === "status" && /^(failed|aborted|imported: wrong)/.test(line.status) ? "error" : ""; }
+  function bad(column, line) { return column.field === "status" && /^(failed|aborted|invalid|imported: wrong)/.test(line.status) ? "error" : ""; }
 
   function formatter(column) {
     return function (cell) {
@@ -51,7 +51,7 @@ llmperf.overview = (function () {
   // Columns for which there are figures; on a phone the figure and the status are next to the model.
   function shownColumns() {
     const known = data.columns.filter(function (column) {
-      return !column.rare || runs.some(function (run) { return run.row[column.field]; });
+      return !column.rare || runs.some(function (run) { const value = run.row[column.field]; return value && value !== "-"; });
     });
     const first = ["model", "throughput", "status"], place = function (column) { return first.indexOf(column.field) + 1; };
     if (small) known.sort(function (a, b) { return (place(a) || 9) - (place(b) || 9); });
@@ -125,7 +125,7 @@ llmperf.overview = (function () {
     const fields = data.columns.filter(function (one) { return one.kind !== "number"; }).map(function (one) { return one.field; });
     const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     grid.setFilter(function (line) {
-      const text = fields.map(function (field) { return line[field]; }).join(" ").toLowerCase();
+      const text = fields.map(function (field) { return line.printed[field]; }).join(" ").toLowerCase();
       return wanted.every(function (word) { return text.includes(word); });
     });
   }

@@ -49,25 +49,26 @@
     detail.append(leaving);
   }
 
-  function subject(run) { return [run.row.model, run.row.device, run.row.layout].join(" \u00b7 "); }
+  function subject(run) { return [run.printed.model, run.printed.device, run.printed.layout].join(" \u00b7 "); }
 
   function show(index) {
     const run = runs[index];
     clear('.open[data-index="' + index + '"]', run.row.run);
-    detail.append(make("h2", run.row.run + (run.row.status === "complete" ? "" : " (" + run.row.status + ")")));
+    detail.append(make("h2", run.row.run + (run.complete ? "" : " (" + run.printed.status + ")")));
     detail.append(make("p", subject(run), "subject"));
     llmperf.charts.all(detail, [run]);
     detail.append(make("h3", words.findings));
     if (!run.findings.length) detail.append(make("p", words.no_findings));
     for (const one of run.findings) detail.append(make("p", one.text, one.severity));
     for (const part of run.sections) {
-      detail.append(make("h3", part.title), table(part.headers, part.rows));
+      detail.append(make(part.level === 3 ? "h4" : "h3", part.title));
+      if (part.rows.length) detail.append(table(part.headers, part.rows));
     }
     detail.focus({ preventScroll: runs.length === 1 });
     if (runs.length > 1) detail.scrollIntoView({ block: "start" });
   }
 
-  function imported(run) { return run.row.provenance === "imported"; }
+  function imported(run) { return !run.measured; }
   function short(text) { return text === undefined ? "-" : text.length > 60 ? text.slice(0, 60) + "..." : text; }
 
   // What differs between two lists of named parts, and what an imported row does not tell. Of a whole that differs by
@@ -89,9 +90,9 @@
   function comparable(a, b) {
     const contract = held(a, b, function (run) { return data.contracts[run.contract]; });
     const setting = held(a, b, function (run) { return data.settings[run.setting]; });
-    const ended = [a, b].filter(function (run) { return !imported(run) && run.row.status !== "complete"; });
+    const ended = [a, b].filter(function (run) { return !run.complete; });
     said(words.contracts_differ, contract.differ, "warning");
-    said(words.not_complete, ended.map(function (run) { return run.row.run + " (" + run.row.status + ")"; }), "warning");
+    said(words.not_complete, ended.map(function (run) { return run.row.run + " (" + run.printed.status + ")"; }), "warning");
     said(words.settings_differ, setting.differ);
     said(words.not_told, contract.untold.concat(setting.untold));
     detail.append(make("p", words.one_each));

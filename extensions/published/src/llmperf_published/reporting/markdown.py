@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from llmperf.reporting.cells import markdown
-from llmperf.reporting.words import header, metric, word
+from llmperf.reporting import markdown_text, word
 
+from llmperf_published.reporting.words import header, metric
 from llmperf_published.types.document import Entry, Published, Section, Table
 
 WHOLE = 20_000
@@ -81,7 +81,7 @@ def cell(raw: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return markdown(text, WHOLE)
+    return markdown_text(text, WHOLE)
 
 
 def _remarks(heading: str, remarks: Sequence[tuple[int, str]], language: str) -> Iterator[str]:

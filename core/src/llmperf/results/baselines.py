@@ -1,0 +1,127 @@
+"""Runs of one kind compared with a baseline: with other runs, or with figures from documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+from llmperf.results.comparison import Comparison, compare
+from llmperf.results.groups import Group, baseline_of
+from llmperf.results.spread import throughputs
+from llmperf.types.result import Result
+from llmperf.types.sheet import Baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """Runs of one kind compared with other runs."""
+
+    group: Group
+    """The runs."""
+    baseline: Group
+    """The runs they are compared with: of the same kind if there are any."""
+    comparison: Comparison | None
+    """Of token/p/s; None where the runs or the baseline have none."""
+
+    @property
+    def share(self) -> float | None:
+        """Median of the runs / median of the baseline."""
+        return None if self.comparison is None else self.comparison.ratio
+
+    @property
+    def same_kind(self) -> bool:
+        """Whether the runs and the baseline are of one kind."""
+        return self.group.kind == self.baseline.kind
+
+    def document(self) -> dict[str, object]:
+        """Plain values for JSON, without the group."""
+        runs = [result.run_id for result in self.baseline.results]
+        baseline = {"kind": self.baseline.kind, "runs": runs, "same_kind": self.same_kind}
+        return {"baseline": baseline, "comparison": self.comparison}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineComparison:
+    """Runs of one kind compared with a figure from a document."""
+
+    group: Group
+    """The runs."""
+    kind: str
+    """Name of the kind of document: `published`."""
+    place: str | None
+    """Where the figure is; None if no figure fits."""
+    figure: float | None
+    """Its token/p/s; None if no figure fits, or it is withheld."""
+    share: float | None
+    """Median of the runs / that figure; None where either is unknown."""
+    differs: tuple[str, ...]
+    """In what else the figure and the runs differ."""
+    why: str
+    """Which figure was chosen, or why none was, in one line."""
+
+    def figures(self) -> dict[str, object]:
+        """Plain values for JSON, without the group."""
+        values = {"place": self.place, "tokens_per_second_per_device": self.figure, "share": self.share}
+        return {**values, "differs": self.differs, "why": self.why}
+
+    def document(self) -> dict[str, object]:
+        """The figures under the name of the kind of document."""
+        return {self.kind: self.figures()}
+
+
+AnyComparison = RunComparison | BaselineComparison
+
+
+def compared_with_runs(group: Group, baselines: Sequence[Group]) -> RunComparison | None:
+    """The group compared with the baseline that fits it; None if none does."""
+    baseline = baseline_of(group, baselines)
+    if baseline is None:
+        return None
+    ours, theirs = throughputs(group.results), throughputs(baseline.results)
+    comparison = compare(ours, theirs) if ours and min(*ours, *theirs) > 0 else None
+    return RunComparison(group=group, baseline=baseline, comparison=comparison)
+
+
+def compared_with_figures(group: Group, kind: str, baselines: Sequence[Baseline]) -> BaselineComparison:
+    """The group compared with the figure that fits: of several, the one that differs least.
+
+    `kind` is the name of the kind of document that the figures come from.
+    """
+
+    def comparison(why: str, best: Baseline | None = None, differs: tuple[str, ...] = ()) -> BaselineComparison:
+        figure = None if best is None else best.tokens_per_second_per_device
+        share = group.spread.median / figure if figure and group.spread else None
+        place = None if best is None else best.place
+        return BaselineComparison(
+            group=group, kind=kind, place=place, figure=figure, share=share, differs=differs, why=why
+        )
+
+    result = group.results[0]
+    if result.hardware.simulated or result.hardware.device_share < 1:
+        return comparison(f"{kind} rows are of whole devices; these runs were on a stand-in or on parts of one")
+    fitting = [baseline for baseline in baselines if not baseline.misfits(result)]
+    if not fitting:
+        return comparison(_nearest(result, kind, baselines))
+    best = min(fitting, key=lambda baseline: _distance(result, baseline))
+    if best.tokens_per_second_per_device is None:
+        return comparison(f"{best.place} fits, but withholds its throughput", best)
+    differs = best.differences(result)
+    why = f"{best.place}, {best.tokens_per_second_per_device:g} token/p/s"
+    return comparison(why + (f"; it differs in {', '.join(differs)}" if differs else ""), best, differs)
+
+
+def _distance(result: Result, baseline: Baseline) -> tuple[bool, float, int, float]:
+    """Smaller is nearer: with a figure, by global batch, by the number of other differences, the fastest."""
+    figure, batch = baseline.tokens_per_second_per_device, baseline.global_batch
+    apart = inf if batch is None else abs(log(batch / result.batch.global_batch))
+    return figure is None, apart, len(baseline.differences(result)), -(figure or 0.0)
+
+
+def _nearest(result: Result, kind: str, baselines: Sequence[Baseline]) -> str:
+    """Why no figure fits, by the one with the fewest misfits."""
+    alike = [baseline for baseline in baselines if baseline.model == result.model.name]
+    if not alike:
+        return f"none of {len(baselines)} {kind} rows is on {result.model.name}"
+    misfits, nearest = min(((one.misfits(result), one) for one in alike), key=lambda pair: len(pair[0]))
+    return f"none of {len(baselines)} {kind} rows fits; the nearest, {nearest.place}, has {', '.join(misfits)}"

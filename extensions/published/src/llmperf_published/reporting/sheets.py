@@ -1,0 +1,225 @@
+"""Published results as sheets: figures in the digits that were printed, beside their exact values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
+from llmperf.types import Finding, Row, Section, Sheet, Source
+
+from llmperf_published.reporting.markdown import published_markdown
+from llmperf_published.rules.verdicts import Verdict, closing, judged
+from llmperf_published.types.document import Figure, Published, PublishedLayout, PublishedMemory, PublishedRow
+
+NO_RECORDS = "No curves: an imported row has no records."
+
+
+def published_sheets(document: Published, path: Path, findings: Sequence[Finding]) -> Iterator[Sheet]:
+    """One sheet for each published row, with its own findings and those of the whole document."""
+    verdicts = judged(document)[1]
+    source = Source(
+        kind="published",
+        path=path,
+        document=document,
+        markdown=lambda language: published_markdown(document, language),
+        closing=lambda sheets: closing([_verdict_of(sheet) for sheet in sheets]),
+    )
+    for index, (row, verdict) in enumerate(zip(document.rows, verdicts, strict=True)):
+        own = tuple(
+            finding for finding in findings
+            if not finding.path.startswith("/rows/") or finding.path.startswith(f"/rows/{index}/")
+        )  # fmt: skip
+        yield Sheet(
+            name=f"{document.source.name}:{row.line}",
+            title=f"{model(row)}: {device(row)}",
+            source=source,
+            overview=tuple(_overview(row, verdict, path.parent.name, _errors(own, verdict))),
+            sections=tuple(_sections(document, row, verdict)),
+            findings=own,
+            contract=_contract(row),
+            setting=_setting(row),
+            measured=False,
+        )
+
+
+def _verdict_of(sheet: Sheet) -> Verdict:
+    line, outcome, why = (part.value for part in sheet.cell("status").parts)
+    return Verdict(line=int(str(line)), outcome=outcome, why=tuple(str(why).split("; ")))  # type: ignore[arg-type]
+
+
+def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
+    """A wrong row has its errors even if so many are alike that the findings no longer list them."""
+    listed = sum(finding.severity == "error" for finding in own)
+    return max(listed, len(verdict.why)) if verdict.outcome == "wrong" else listed
+
+
+def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -> Iterator[Row]:
+    metrics = row.metrics
+    yield Row(key="model", label="model", value=row.model or row.model_text, text=model(row))
+    variant = " (variant)" * (row.variant and row.case is not None)
+    case = Row(key="case", label="case", value=row.case)
+    yield replace(case, text=f"{row.case or UNKNOWN}{variant}", parts=(
+        case, Row(key="variant", label="variant", value=row.variant)))  # fmt: skip
+    named = Row(key="device_model", label="device", value=row.hardware.device_model or row.hardware.device)
+    yield Row(key="device", label="device", value=None, text=device(row), parts=(named,))
+    yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
+              text=f"{row.framework or ''} {layout(row.parallelism)}".strip() or UNKNOWN)  # fmt: skip
+    yield from (_figure_row(key, label, figure) for key, label, figure in (
+        ("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
+        ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "final loss", metrics.loss)))  # fmt: skip
+    yield _memory_row(metrics.memory)
+    yield Row(key="fix_hp", label="fix_hp", value=row.fix_hp_text,
+              text=UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/")  # fmt: skip
+    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}", parts=(
+        Row(key="line", label="line", value=verdict.line),
+        Row(key="verdict", label="verdict", value=verdict.outcome),
+        Row(key="verdict_why", label="reasons", value="; ".join(verdict.why))))  # fmt: skip
+    yield Row(key="run_id", label="run", value=f"{document} line {row.line}".strip())
+    yield Row(key="provenance", label="provenance", value="imported")
+    yield Row(key="errors", label="validation errors", value=errors)
+
+
+def _figure_row(key: str, label: str, figure: Figure | None, whole: bool = False) -> Row:
+    """A figure in its printed digits; with `whole`, the cell as printed, with its formula and unit."""
+    text = None if figure is None else (figure.text if whole else digits(figure)) or UNKNOWN
+    return Row(key=key, label=label, value=value(figure), text=text)
+
+
+def _memory_row(memory: PublishedMemory | None) -> Row:
+    text = None if memory is None else memory.text or UNKNOWN
+    used = Row(key="device_memory_used_bytes", label="memory of a device, GiB", value=_bytes(memory), text=text)
+    return Row(key="device_memory", label="mem, GiB", value=used.value, text=text, parts=(
+        used, Row(key="memory", label="memory", value=memory.text if memory else None)))  # fmt: skip
+
+
+def _bytes(memory: PublishedMemory | None) -> float | None:
+    """Most that any device holds, if the document says GiB."""
+    if memory is None or memory.unit != "GiB":
+        return None
+    known = [part.each.value for part in memory.used if part.each.value is not None]
+    return max(known) * 2**30 if known else None
+
+
+def _layout_rows(row: PublishedRow) -> Iterator[Row]:
+    """Framework, devices and degrees; degrees that hold only if others are 1 are left out."""
+    values: dict[str, str | int | None] = {"framework": row.framework}
+    values |= {"nodes": row.hardware.nodes, "devices_per_node": row.hardware.devices_per_node}
+    names = ("tensor_parallel", "pipeline_parallel", "sharding_stage", "sharding_degree")
+    values |= {name: getattr(row.parallelism, name) for name in names}
+    of_batch = ("data_parallel", "micro_batch", "gradient_accumulation", "global_batch", "seq_len")
+    guessed = _guessed(row)
+    values |= {name: None if name in guessed else getattr(row.batch, name) for name in of_batch}
+    yield from (Row(key=name, label=name.replace("_", " "), value=known) for name, known in values.items())
+
+
+def _guessed(row: PublishedRow) -> tuple[str, ...]:
+    """Names of batch settings that hold only if the degrees that the document does not print are 1."""
+    origins = row.batch.origins
+    if row.parallelism.tensor_parallel and row.parallelism.pipeline_parallel:
+        return ()
+    if not origins.get("data_parallel", "").startswith("nodes x devices"):
+        return ()
+    computed = origins.get("global_batch", "").endswith("x data parallel")
+    return ("data_parallel", "global_batch") if computed else ("data_parallel",)
+
+
+def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Iterator[Section]:
+    metrics = row.metrics
+    cells = {cell.key: cell for cell in _overview(row, verdict, document.source.name, 0)}
+    cells["tokens_per_second_per_device"] = _figure_row(
+        "tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device, whole=True
+    )
+    cells["mfu_nominal"] = _figure_row("mfu_nominal", "MFU (nominal)", metrics.mfu, whole=True)
+    cells["final_loss"] = _figure_row("final_loss", "loss", metrics.loss, whole=True)
+    why = f" ({'; '.join(verdict.why)})"
+    cells["status"] = Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{why}")
+    more = {"tokens_per_second": ("tokens/s, all devices", metrics.tokens_per_second), "hfu": ("HFU", metrics.hfu)}
+    rows = [_figure_row(key, label, figure, True) for key, (label, figure) in more.items() if figure is not None]
+    rows += [Row(key=key, label=key, value=text) for key, text in _named_settings(row).items() if text is not None]
+    rows += [_figure_row(f"evaluation_{name}", name, figure, True) for name, figure in metrics.evaluation.items()]
+    shown = [cell for cell in cells.values() if cell.key not in ("provenance", "errors")]
+    yield Section(key="performance", title="Performance", rows=(*shown, *rows), card=True)
+    changes = tuple(
+        Row(key="", label=one.path, value=f"{_text(one.case_value)} -> {_text(one.value)}") for one in row.fix_hp
+    )
+    if changes:
+        yield Section(key="fix_hp", title="Changes from the case (fix_hp)", rows=changes)
+    entries = tuple(Row(key="", label=e.label, value=e.text) for part in document.sections for e in part.entries)
+    yield Section(key="environment", title="Environment", rows=entries)
+    remarks = [(one.line, one.text) for one in document.notes] + [(one.line, one.text) for one in document.unread]
+    notes = tuple(Row(key="", label=f"{document.source.name}:{line}", value=text) for line, text in sorted(remarks))
+    if notes:
+        yield Section(key="notes", title="Notes", rows=notes)
+
+
+def _text(scalar: object) -> str:
+    return UNKNOWN if scalar is None else str(scalar).lower() if isinstance(scalar, bool) else str(scalar)
+
+
+def _named_settings(row: PublishedRow) -> Mapping[str, str | None]:
+    return {"dataset": row.dataset or row.dataset_text, "precision": row.precision or row.precision_text}
+
+
+def _contract(row: PublishedRow) -> dict[str, str]:
+    """The contract as far as the document says it."""
+    batch = {"seq_len": row.batch.seq_len, "global_batch": row.batch.global_batch}
+    return _known({"model": row.model or row.model_text, **_named_settings(row), **batch})
+
+
+def _setting(row: PublishedRow) -> dict[str, str]:
+    """The setting as far as the document says it; its figures are those of whole devices."""
+    where = row.hardware
+    grid = f"{where.nodes} x {where.devices_per_node}" if where.nodes and where.devices_per_node else None
+    return _known({
+        "device": where.device_model or where.device or where.configuration, "nodes x devices": grid,
+        "share of a device per rank": rounded(1.0, PERCENT), "framework": row.framework,
+        "layout": layout(row.parallelism) or None,
+    })  # fmt: skip
+
+
+def _known(parts: Mapping[str, object]) -> dict[str, str]:
+    return {name: printable(str(part)) for name, part in parts.items() if part is not None}
+
+
+def model(row: PublishedRow) -> str:
+    """Name of the model, or as printed if the library does not have it; says whether only adapters are trained."""
+    return model_text(row.model or row.model_text or UNKNOWN, _trains_adapters(row.case))
+
+
+def _trains_adapters(case: str | None) -> bool:
+    if case is None:
+        return False
+    from llmperf.cases.library import library
+
+    shelf = library()
+    return case in shelf.paths("cases") and shelf.case(case).contract.lora is not None
+
+
+def device(row: PublishedRow) -> str:
+    """`1x8 NVIDIA_A100-SXM4-40GB`, as far as it is known."""
+    where = row.hardware
+    grid = f"{where.nodes}x{where.devices_per_node} " if where.nodes and where.devices_per_node else ""
+    return f"{grid}{where.device_model or where.device or where.configuration or UNKNOWN}"
+
+
+def layout(parallelism: PublishedLayout) -> str:
+    """`TP4 x PP1 x DP2, sharding stage 1`, as far as it is known."""
+    named = {"TP": parallelism.tensor_parallel, "PP": parallelism.pipeline_parallel, "DP": parallelism.data_parallel}
+    degrees = [f"{name}{degree}" for name, degree in {**named, **parallelism.other}.items() if degree is not None]
+    stage = parallelism.sharding_stage
+    sharded = [] if stage is None else [f"sharding stage {stage}"]
+    return ", ".join([" x ".join(degrees)] * bool(degrees) + sharded)
+
+
+def digits(figure: Figure) -> str:
+    """The digits as printed; the whole cell if the digits alone would mean another number."""
+    if figure.printed is None or figure.scale not in (1.0, 0.01):
+        return figure.text
+    return figure.printed if figure.scale == 1.0 else f"{figure.printed} %"
+
+
+def value(figure: Figure | None) -> float | None:
+    """The number of a figure; None if there is none or it is withheld."""
+    return None if figure is None else figure.value
