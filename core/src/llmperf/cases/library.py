@@ -45,8 +45,16 @@ class Library:
         return found
 
     def model(self, name: str, where: str = "model") -> Model:
-        """One model's facts; UserError with the nearest name if there is none."""
+        """One model's facts, by name or from a `.toml` file by path; UserError with the nearest name if there is none.
+
+        A file of the user's own may not have the name of a model that is shipped: results name models.
+        """
         paths = self.paths("models")
+        if name.endswith(".toml"):
+            own = Path(name)
+            if own.stem in whole_library().paths("models"):
+                raise UserError(f"{where}: {own}: {own.stem!r} is the name of a shipped model; rename the file")
+            return read_named(own, Model)
         if name not in paths:
             raise unknown(where, "model", name, paths)
         return read_named(paths[name], Model)

@@ -37,6 +37,7 @@ def resolve(
     tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
     tuning = _fit_machine(tuning, available, origins)
     model = library.model(contract.model, _model_origin(origins, case))
+    contract = replace(contract, model=model.name)
     too_large = size_problems(contract, tuning)
     problems = too_large or layout_problems(contract, tuning, model)
     if not too_large:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from llmperf.cases.fields import check_bound, leaves
+from llmperf.cases.fields import check_bound, hints, leaves
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.toml_file import parse_value
-from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
+from llmperf.types.spec import Contract, DataSource, Model, Scalar, Tuning
 
 FREE = "framework."
 """Paths under it belong to the framework plugin, which checks them."""
@@ -43,11 +43,21 @@ def full_path(given: str, where: str) -> str:
         return shallowest[0]
     if ending:
         raise UserError(f"{where}: {given!r} is ambiguous; write one of: {', '.join(ending)}")
+    if given.removeprefix("model.") in hints(Model):
+        raise UserError(f"{where}: {given!r} is a fact of the model; {_other_models()}")
     last = {path.split(".", 1)[1] for path in known_paths()}
     error = unknown(where, "path", given, {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)})
     if "." in given:
         raise error
     raise UserError(f"{error}; an option of the framework is set as {FREE}{given}")
+
+
+def _other_models() -> str:
+    """How to choose another model, with the names of those that are shipped."""
+    from llmperf.cases.library import whole_library
+
+    names = ", ".join(sorted(whole_library().paths("models")))
+    return f"choose another model with --set model=NAME ({names}) or your own with --set model=./FILE.toml"
 
 
 def typed(path: str, value: Any, where: str) -> Any:

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from llmperf.accounting.batch import batch_of
 from llmperf.accounting.layout import standard_layout
@@ -125,7 +126,7 @@ def _facts(case: Case, machine: Machine, framework: str, model: str, settings: S
         device=device.model,
         kind=device.kind,
         framework=framework,
-        model=model,
+        model=Path(model).stem if model.endswith(".toml") else model,
         ranks=_ranks(case, settings, machine),
     )
 
@@ -167,7 +168,8 @@ def _plans(request: Request, framework: str) -> bool:
 
 
 def _shelf_with(shelf: Library, model: str) -> Library:
-    return shelf if model in shelf.paths("models") else whole_library_for("models", model)
+    known = model.endswith(".toml") or model in shelf.paths("models")
+    return shelf if known else whole_library_for("models", model)
 
 
 def _available(machine: Machine) -> Available:

@@ -41,8 +41,9 @@ class DeviceInfo:
 class Offers:
     """What the devices can be asked for; a framework's `Needs` are held against it."""
 
-    precisions: tuple[Precision, ...]
-    """Computed natively or at least truly, never emulated by another precision in silence."""
+    precisions: tuple[str, ...]
+    """Such as `bf16`; computed natively or at least truly, never emulated by another precision in silence. Names that
+    this version of llmperf cannot train in, such as `fp8`, are allowed."""
     runtimes: tuple[str, ...]
     """Which tensor libraries the vendor can place on the device: `torch`, `paddle`."""
     collective_backend: str
@@ -85,8 +86,8 @@ class PeakFlops:
 
     device_model: str
     """As in `DeviceInfo.model`."""
-    dtype: Precision
-    """The dtype it holds for."""
+    dtype: str
+    """The dtype it holds for, such as `bf16`."""
     flops_per_second: NonNegative
     """Dense, no sparsity."""
     source: str

@@ -20,8 +20,9 @@ class Model:
     """What a case names it by."""
     title: str
     """For people."""
-    family: Literal["llama", "baichuan"]
-    """Which definition builds it."""
+    family: str
+    """The name by which a framework chooses the definition that builds it: `llama`, `baichuan`. A framework refuses
+    families that it does not build."""
     nominal_parameters: Positive
     """The round figure in its name, 7e9 for a 7B model: what published MFU figures are computed from."""
     vocab_size: Positive
@@ -40,8 +41,8 @@ class Model:
     """Longest sequence it was trained on."""
     norm_eps: NonNegative
     """Epsilon of RMSNorm."""
-    position_encoding: Literal["rope", "alibi"]
-    """How positions enter attention."""
+    position_encoding: str
+    """How positions enter attention: `rope`, `alibi`. A framework refuses encodings that it does not have."""
     rope_theta: NonNegative | None = None
     """Base of the rotary encoding; None with another encoding."""
     tied_embeddings: bool = False
@@ -99,7 +100,7 @@ class Contract:
     """What is measured. A change makes the result a variant of its case."""
 
     model: str
-    """Name of a `models/*.toml`."""
+    """Name of the model: of a `models/*.toml`, or of the user's own file without its ending."""
     dataset: str
     """`synthetic`, `python-stdlib`, or the name of a published data set read from local files (`[data]`)."""
     seq_len: Positive

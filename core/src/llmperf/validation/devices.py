@@ -53,7 +53,7 @@ class VendorCatalogue:
         except LlmperfError:  # a name of somebody's own making may be more than a plugin can take
             return True
 
-    def precisions(self, device: DeviceInfo) -> tuple[Precision, ...]:
+    def precisions(self, device: DeviceInfo) -> tuple[str, ...]:
         """What the device offers."""
         return next((offers.precisions for one, offers in self.devices if one == device), ())
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FAMILIES = ("llama", "baichuan")
 """Model families that `models.py` builds."""
+ENCODINGS = ("rope", "alibi")
+"""Position encodings that the definitions have."""
 HALF = ("bf16", "fp16")
 """Precisions that flash kernels compute in."""
 
@@ -71,6 +73,9 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if model.family == "llama" and (model.position_encoding != "rope" or model.normalized_head):
         message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
         yield Problem(code=f"{framework}.family", where="model.family", message=message)
+    if model.position_encoding not in ENCODINGS:
+        message = f"expected one of {', '.join(ENCODINGS)}, found {model.position_encoding!r} ({model.name})"
+        yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
     if model.position_encoding == "alibi" and spec.tuning.attention == "flash":
         message = "torch's flash kernel takes no ALiBi: expected auto, eager or sdpa; the nearest is sdpa"
         yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)

@@ -1,0 +1,78 @@
+"""Models from a file of the user's own, and models that no framework builds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import llmperf
+import pytest
+from llmperf.cli.main import call
+
+TINY = Path(llmperf.__file__).parent / "data" / "models" / "llama_tiny.toml"
+MIXTURE, BAICHUAN, UNKNOWN = '"qwen3_moe"', '"baichuan"', '"nope"'
+ARGUMENTS = ("plan", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--json")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A function that writes a model file: the tiny Llama with some of its text replaced."""
+
+    def write(name: str = "mine", **changes: str) -> str:
+        lines = [line for line in TINY.read_text().splitlines() if line.partition(" ")[0] not in {"name", *changes}]
+        path = tmp_path / f"{name}.toml"
+        path.write_text("\n".join([*(f"{key} = {value}" for key, value in changes.items()), *lines]))
+        return str(path)
+
+    return write
+
+
+def test_a_model_file_of_the_users_own_is_planned_under_its_name(own, capsys):
+    assert call([*ARGUMENTS, "--set", f"model={own(intermediate_size='192')}"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    spec = document["plan"]["spec"]
+    assert (spec["model"]["intermediate_size"], spec["contract"]["model"]) == (192, "mine")
+    assert {"path": "contract.model", "case_value": "llama_mini", "value": "mine", "origin": "--set"} in document[
+        "fix_hp"
+    ]
+    assert document["variant"]
+
+
+def test_a_model_file_may_not_have_the_name_of_a_shipped_model(own, capsys):
+    assert call([*ARGUMENTS, "--set", f"model={own('llama2_7b')}"]) == 2
+    assert "'llama2_7b' is the name of a shipped model; rename the file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "megatron_deepspeed", "paddle"])
+def test_a_family_that_a_framework_does_not_build_is_refused_with_those_that_it_does(own, capsys, framework):
+    arguments = [framework if word == "pytorch" else word for word in ARGUMENTS]
+    assert call([*arguments, "--set", f"model={own(family=MIXTURE)}"]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    (message,) = [problem["message"] for problem in problems if problem["code"].endswith(".family")]
+    assert "builds models of family llama" in message
+    assert "found 'qwen3_moe' (mine)" in message
+
+
+def test_a_position_encoding_that_pytorch_does_not_have_is_refused(own, capsys):
+    assert call([*ARGUMENTS, "--set", f"model={own(position_encoding=UNKNOWN, family=BAICHUAN)}"]) == 2
+    problems = {problem["code"]: problem for problem in json.loads(capsys.readouterr().out)["problems"]}
+    assert "expected one of rope, alibi, found 'nope'" in problems["pytorch.position_encoding"]["message"]
+
+
+@pytest.mark.parametrize("setting", ["family=qwen3", "model.layers=3"])
+def test_facts_of_a_model_cannot_be_set_but_another_model_can(capsys, setting):
+    assert call([*ARGUMENTS, "--set", setting]) == 2
+    message = capsys.readouterr().err
+    assert "is a fact of the model; choose another model with --set model=NAME (" in message
+    assert "llama2_70b" in message
+    assert "or your own with --set model=./FILE.toml" in message
+
+
+def test_contract_and_framework_problems_are_shown_together(capsys):
+    settings = ("seq_len=999999", "micro_batch=3", "tensor_parallel=2", 'fused_ops=["x"]', "warmup_steps=999999")
+    assert call([*ARGUMENTS, *(word for setting in settings for word in ("--set", setting))]) == 2
+    document = json.loads(capsys.readouterr().out)
+    codes = {problem["code"] for problem in document["problems"]}
+    assert {"sequence_too_long", "ranks_not_divisible", "nothing_measured"} <= codes
+    assert {"pytorch.tensor_parallel", "pytorch.fused_ops"} <= codes
+    assert document["plan"] is None
