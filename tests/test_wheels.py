@@ -47,29 +47,40 @@ def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requireme
     return folder / "bin" / "llmperf"
 
 
-def test_every_member_builds(wheels):
-    plugins = [path.parent for role in ("vendors", "frameworks") for path in ROOT.glob(f"{role}/*/pyproject.toml")]
-    members = [*plugins, ROOT / "core", ROOT / "schemas"]
-    assert len(list(wheels.glob("*.whl"))) == len(members)
+def members() -> list[Path]:
+    """The folder of every distribution."""
+    roles = ("vendors", "frameworks", "extensions", "launchers")
+    plugins = [path.parent for role in roles for path in ROOT.glob(f"{role}/*/pyproject.toml")]
+    return [*plugins, ROOT / "core", ROOT / "schemas", ROOT / "testing"]
 
 
-def test_the_core_brings_the_pages_of_its_rules_and_the_published_results(wheels):
-    with zipfile.ZipFile(next(wheels.glob("llmperf_core-*.whl"))) as wheel:
-        names = wheel.namelist()
-    for data, ending in (("rules", ".md"), ("published", "/published.json")):
-        source = {"rules": ROOT / "docs" / "rules", "published": ROOT / "published"}[data]
-        shipped = {name for name in names if name.startswith(f"llmperf/data/{data}/") and name.endswith(ending)}
-        there = [path for path in source.rglob("*") if path.as_posix().endswith(ending)]
-        assert shipped == {f"llmperf/data/{data}/{path.relative_to(source).as_posix()}" for path in there}
-        assert there
+def contents(wheels: Path, name: str) -> list[str]:
+    with zipfile.ZipFile(next(wheels.glob(f"{name}-*.whl"))) as wheel:
+        return wheel.namelist()
+
+
+def test_every_member_builds_and_says_that_it_has_types(wheels):
+    built = sorted(path.name.split("-")[0] for path in wheels.glob("*.whl"))
+    assert len(built) == len(members())
+    for name in built:
+        package = "llmperf" if name == "llmperf_core" else name
+        assert f"{package}/py.typed" in contents(wheels, name)
+
+
+def test_wheels_bring_the_pages_of_rules_and_the_published_results(wheels):
+    pages = {path.name for path in (ROOT / "docs" / "rules").glob("*.md")}
+    assert pages == {
+        Path(name).name for name in contents(wheels, "llmperf_core") if name.startswith("llmperf/data/rules/")
+    }
+    published = [name for name in contents(wheels, "llmperf_published") if name.endswith("/published.json")]
+    assert len(published) == len(list((ROOT / "published").glob("*/published.json"))) > 0
 
 
 def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp_path):
     llmperf = environment(tmp_path / "env", wheels, ("llmperf-core", "llmperf-schemas", "llmperf-cpu"))
     assert not list((tmp_path / "env").glob("lib/*/site-packages/torch"))
     assert "default" in call(llmperf, "cases").stdout
-    call(llmperf, "new", "vendor", "acme", cwd=tmp_path)
-    assert (tmp_path / "llmperf-acme" / ".github" / "workflows" / "test.yml").is_file()
+    assert "new is a command of llmperf-testing" in call(llmperf, "new", "vendor", "acme", expected=2).stderr
     assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
     plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
     assert "2 ranks = TP1 x PP1 x DP2" in plan
@@ -77,6 +88,54 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     refused = call(llmperf, "run", "default", cwd=tmp_path, expected=2).stderr
     assert "uv sync --inexact  # in a clone of llmperf" in refused
     assert not (tmp_path / "runs").exists()
+
+
+OUTSIDER = """
+from collections.abc import Iterable
+from pathlib import Path
+
+import llmperf
+from llmperf.types import DeviceInfo, Offers, PeakFlops, Probe
+
+
+@llmperf.hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    return [Path(__file__).parent / "data"]
+
+
+@llmperf.hookimpl
+def llmperf_probe() -> Probe:
+    offers = Offers(precisions=("bf16",), runtimes=("torch",), collective_backend="acmecl")
+    device = DeviceInfo(index=0, model="Acme A1", memory_bytes=64 * 2**30)
+    return Probe(vendor="acme", devices=(device,), offers=offers, simulated=True)
+
+
+@llmperf.hookimpl
+def llmperf_peak_flops(device_model: str, dtype: str) -> PeakFlops | None:
+    return None
+
+
+reveal_type(llmperf_probe().devices[0].memory_bytes)
+wrong: str = llmperf_probe().devices[0].index
+"""
+
+
+def test_a_package_of_an_outsider_is_type_checked_against_the_wheels(wheels, tmp_path):
+    """With mypy --strict and nothing else of the project: `py.typed` works, and types are those of core."""
+    environment(tmp_path / "env", wheels, ("llmperf-core", "llmperf-schemas", "llmperf-testing"), "mypy")
+    (tmp_path / "acme.py").write_text(OUTSIDER)
+    checked = call(tmp_path / "env/bin/python", "-m", "mypy", "--strict", "acme.py", cwd=tmp_path, expected=1).stdout
+    assert 'Revealed type is "' in checked
+    assert "int" in checked.splitlines()[0]
+    assert 'expression has type "int", variable has type "str"' in checked
+    assert "Found 1 error in 1 file" in checked, checked
+
+
+def test_a_new_vendor_is_made_from_wheels(wheels, tmp_path):
+    names = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-testing")
+    llmperf = environment(tmp_path / "env", wheels, names)
+    call(llmperf, "new", "vendor", "acme", cwd=tmp_path)
+    assert (tmp_path / "llmperf-acme" / ".github" / "workflows" / "test.yml").is_file()
 
 
 def test_frameworks_without_torch_are_refused_before_ranks_start(wheels, tmp_path):
