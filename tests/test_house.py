@@ -33,12 +33,6 @@ VENDOR_AND_FRAMEWORK_NAMES = re.compile(
 FILE_FORMATS = {"tokens/arrays.py", "tokens/sources.py", "types/spec.py"}
 """Where `megatron` is the name of a file format for tokens, beside `npy` and `text`."""
 
-KNOWN_NAMES = {
-    "cli/run.py",
-    "plugins/discovery.py",
-}
-"""Files of core that still name a vendor or a framework."""
-
 
 def sources() -> list[Path]:
     """All Python source files of all distributions; no tests."""
@@ -88,10 +82,8 @@ def small_helpers(path: Path) -> Iterator[str]:
 
 def test_core_names_no_vendor_and_no_framework():
     lines = {path.relative_to(CORE).as_posix(): named(path) for path in sorted(CORE.rglob("*.py"))}
-    new = [line for name in sorted(set(lines) - KNOWN_NAMES) for line in lines[name]]
-    assert not new, "\n".join(new)
-    clean = {name for name in KNOWN_NAMES if not lines.get(name)}
-    assert not clean, f"these files name none any more, remove them from KNOWN_NAMES: {clean}"
+    naming = [line for name in lines for line in lines[name]]
+    assert not naming, "\n".join(naming)
 
 
 def named(path: Path) -> list[str]:

@@ -57,7 +57,7 @@ def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, capsy
     assert call(["plan", *STUB, "--python", str(path), "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert plan["interpreter"] == {"path": str(path), "version": "3.12.3", "environment": None}
-    assert plan["agent"][0] == sys.executable  # the agent is llmperf's own on this machine
+    assert plan["worker"]["agent"][0] == sys.executable  # the agent is llmperf's own on this machine
     assert call(["plan", *STUB, "--python", str(path)]) == 0
     assert f"{path}, 3.12.3" in capsys.readouterr().out
 

@@ -22,7 +22,7 @@ LOG_LINES = 20
 EXAMPLES = """\b
 Examples:
   llmperf run
-  llmperf run default --framework pytorch --devices 1
+  llmperf run default --vendor cpu --devices 1
   llmperf run default --set steps=50 --set micro_batch=4 --repeat 4
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
 """

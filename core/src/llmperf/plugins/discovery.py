@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import API_VERSION
@@ -74,7 +76,7 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
         from llmperf.plugins.mending import install_own
 
         raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own()}")
-    known = {one.name for one in of_role} | {published for kind, published in PUBLISHED if kind == role}
+    known = {one.name for one in of_role} | {shipped for kind, shipped in published() if kind == role}
     raise PluginError(str(unknown("", role, name, known)))
 
 
@@ -84,19 +86,15 @@ def upgrade(found: Found) -> str:
     return f"upgrade {newer}"
 
 
-PUBLISHED = {
-    ("vendor", "cpu"): "llmperf-cpu",
-    ("vendor", "nvidia"): "llmperf-nvidia",
-    ("vendor", "kunlunxin"): "llmperf-kunlunxin",
-    ("vendor", "rocm"): "llmperf-rocm",
-    ("vendor", "ascend"): "llmperf-ascend",
-    ("framework", "pytorch"): "llmperf-pytorch",
-    ("framework", "zero"): "llmperf-zero",
-    ("framework", "megatron_deepspeed"): "llmperf-megatron-deepspeed",
-    ("framework", "lora"): "llmperf-lora",
-    ("framework", "paddle"): "llmperf-paddle",
-}
-"""The project's own plugins, so that a missing one can be named."""
+@cache
+def published() -> Mapping[tuple[str, str], str]:
+    """The distribution of each plugin that this project ships, installed or not, by role and name."""
+    from llmperf.files.toml_file import read_toml
+
+    names_by_role = read_toml(Path(__file__).parents[1] / "data" / "plugins.toml")
+    return {
+        (role, name): f"{PROJECT}-{name.replace('_', '-')}" for role, names in names_by_role.items() for name in names
+    }
 
 
 def of_this_project(found: Found) -> bool:
@@ -106,4 +104,4 @@ def of_this_project(found: Found) -> bool:
 
 def published_package(role: str, name: str) -> str | None:
     """The distribution of the project that carries a plugin, installed or not."""
-    return PUBLISHED.get((role, name))
+    return published().get((role, name))

@@ -16,13 +16,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from llmperf.hookspecs import PROJECT
-from llmperf.plugins.discovery import PUBLISHED, Found
+from llmperf.plugins.discovery import Found, published
 from llmperf.plugins.faults import who
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.requirements import Unmet, unmet_requirements
 
-OWN = {f"{PROJECT}-core", f"{PROJECT}-schemas", *PUBLISHED.values()}
-"""The distributions of this project."""
+
+def is_own(distribution: str) -> bool:
+    """Whether this project ships a distribution."""
+    return distribution in {f"{PROJECT}-core", f"{PROJECT}-schemas", *published().values()}
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def install(unmet: Iterable[Unmet]) -> str | None:
     for one in unmet:
         name = one.name.lower().replace("_", "-")
         origin = source(one.name)
-        if name in OWN:
+        if is_own(name):
             (own if one.installed else commands).append(update_own() if one.installed else install_own())
         elif origin is not None and not origin.gone:
             commands.append(_reinstall(origin))
@@ -124,7 +126,7 @@ def _reinstall(origin: Source) -> str:
 
 def reinstall(distribution: str) -> str | None:
     """What installs a distribution again from where it came; None if that is gone."""
-    if distribution in OWN:
+    if is_own(distribution):
         return install_own()
     origin = source(distribution)
     if origin is None:

@@ -9,7 +9,7 @@ from typing import Literal
 from llmperf.cases.readable import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
-from llmperf.plugins.discovery import PUBLISHED, Found, discover, find
+from llmperf.plugins.discovery import Found, discover, find, published
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.faults import blaming
 from llmperf.plugins.loading import Plugins, catalogue_problems
@@ -34,7 +34,7 @@ def examine() -> list[Diagnosis]:
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
     looked += dict.fromkeys(diagnosis for one in found for diagnosis in _host_checks(one))
-    for role, name in PUBLISHED:
+    for role, name in published():
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
     return looked

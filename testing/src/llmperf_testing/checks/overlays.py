@@ -7,7 +7,7 @@ from typing import Any
 
 from llmperf.cases.library import library, whole_library
 from llmperf.errors import LlmperfError, unknown
-from llmperf.plugins.discovery import PUBLISHED, names
+from llmperf.plugins.discovery import names, published
 
 from llmperf_testing.check import ContractError
 from llmperf_testing.checks.hooks import resources_can_be_read
@@ -33,7 +33,7 @@ def _known(subject: Subject) -> Mapping[str, Collection[Any]]:
         shelf = whole_library()
     except LlmperfError as error:
         raise ContractError(str(error)) from None
-    frameworks = {*names("framework"), *(name for role, name in PUBLISHED if role == "framework")}
+    frameworks = {*names("framework"), *(name for role, name in published() if role == "framework")}
     known: dict[str, Collection[Any]] = {
         "case": set(shelf.paths("cases")),
         "model": set(shelf.paths("models")),

@@ -79,11 +79,11 @@ def command(
 def _named(name: str) -> list[Found]:
     """Every installed plugin of that name, one a role; UserError with the nearest name if there is none."""
     from llmperf.errors import unknown
-    from llmperf.plugins.discovery import PUBLISHED, discover, find
+    from llmperf.plugins.discovery import discover, find, published
 
     installed = discover()
     roles = list(dict.fromkeys(one.role for one in installed if one.name == name))
-    roles += [role for role, published in PUBLISHED if published == name and role not in roles]  # type: ignore[misc]
+    roles += [role for role, shipped in published() if shipped == name and role not in roles]  # type: ignore[misc]
     if not roles:
         raise unknown("check-plugin", "plugin", name, {one.name for one in installed})
     return [find(role, name, installed) for role in roles]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llmperf.errors import UserError
-from llmperf.plugins.discovery import PUBLISHED, Found
+from llmperf.plugins.discovery import Found, published
 
 PLAIN = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 40
@@ -65,7 +65,7 @@ def package_name(text: str, installed: Iterable[Found]) -> PackageName:
 def _owners(installed: Iterable[Found]) -> dict[str, str]:
     """Each distribution that a name may not take, or would hide, and what it is."""
     owners = dict(TAKEN)
-    for (role, name), distribution in PUBLISHED.items():
+    for (role, name), distribution in published().items():
         owners[distribution] = f"llmperf's own {role} {name!r}"
     for one in installed:
         for distribution in (re.sub(r"[-_.]+", "-", one.distribution).lower(), f"llmperf-{one.name.replace('_', '-')}"):
