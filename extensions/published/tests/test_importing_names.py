@@ -29,6 +29,7 @@ DOCUMENT = """
 | configuration | token/p/s | MFU |
 | --- | --- | --- |
 | A1 (1x8) | 2868 | 38.6% |
+| Road Runner A2 (1x8) | 2868 | 38.6% |
 """
 PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs")
 
@@ -69,6 +70,7 @@ def test_documents_of_an_installed_vendor_are_recognised_by_the_names_that_its_p
     document = imported(tmp_path)
     assert document["vendor"] == "acme"
     assert document["rows"][0]["framework"] == "acme_trainer"
+    assert [row["hardware"]["device"] for row in document["rows"]] == ["A1", "A2"]
     assert imported(tmp_path, title="Results on the A1 card")["vendor"] == "acme"
 
 

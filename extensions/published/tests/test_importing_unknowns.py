@@ -77,7 +77,9 @@ def test_a_device_that_is_not_read_is_listed(read):
 @pytest.mark.parametrize(
     ("text", "device", "nodes", "each"),
     [("MLU单机8卡（1x8）", "MLU", 1, 8), ("MLU370-X8 (1x8)", "MLU370-X8", 1, 8), ("910 1*8p", "910", 1, 8),
-     ("TPU v5p (4x4)", "TPU v5p", 4, 4), ("英伟达 A100 (1x8)", "A100", 1, 8), ("Ascend 910B (2x8)", "910B", 2, 8),
+     ("TPU v5p (4x4)", "TPU v5p", 4, 4), ("英伟达 A100 (1x8)", "A100", 1, 8),
+     ("AMD Instinct MI300X (1x8)", "MI300X", 1, 8), ("Moore Threads S4000 (2x8)", "S4000", 2, 8),
+     ("Ascend 910B (2x8)", "910B", 2, 8),
      ("Atlas 800T A2单机8卡（1x8）（finetune）", "Atlas 800T A2", 1, 8), ("GPU 1x8", None, 1, 8)],
 )  # fmt: skip
 def test_names_of_devices_are_read_whole(read, text, device, nodes, each):

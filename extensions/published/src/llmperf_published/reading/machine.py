@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.numbers import whole
-from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.reading.plugin_names import device_at, vendors_named
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import stated
 from llmperf_published.reading.vocabulary import COUNTS
@@ -32,13 +32,6 @@ _EACH = re.compile(
     re.IGNORECASE,
 )
 """`8 GPUs per node`, `8 GPUs each`."""
-_DEVICE = re.compile(
-    r"(?:nvidia|英伟达|amd|昆仑芯|kunlunxin|昇腾|huawei|华为|ascend)?\s*"
-    r"(?!(?:gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?)(?![A-Za-z]))"
-    r"(atlas\s?\d{3}[A-Z]?(?:\sA\d)?|TPU\s?v\d{1,2}[a-z]{0,2}|MLU(?:\d{3}(?:-[A-Z]\d{1,2})?)?(?![A-Za-z\d])|910[A-D]?\d?(?=\s|\(|$)"
-    r"|[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?)",
-    re.IGNORECASE,
-)
 _MEMORY_BESIDE = re.compile(r"[_\s-](\d{2,3})\s?GB?(?![A-Za-z])", re.IGNORECASE)
 """Memory after the name of a device: `h100_80gb`."""
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
@@ -65,7 +58,7 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     """The machine that a configuration cell describes; `device_model` is the accelerator of the environment."""
     words = normal(text or "")[:400]
     grid = _GRID.search(words) or _BARE_GRID.search(words)
-    device = _DEVICE.match(words)
+    device = device_at(words)
     beside = _MEMORY_BESIDE.match(words, device.end()) if device else None
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
     devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
@@ -105,7 +98,7 @@ def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]
 
 def _device_name(match: re.Match[str], words: str, nodes: int | None) -> str:
     """The device without a joined count of machines: `H1004机` is H100 on 4 machines."""
-    name, count = match[1].strip(), str(nodes or "")
+    name, count = match["device"].strip(), str(nodes or "")
     joined = count and name.endswith(count) and re.match(r"[机台]", words[match.end() :])
     return name.removesuffix(count) if joined and re.search(r"\d", name.removesuffix(count)) else name
 

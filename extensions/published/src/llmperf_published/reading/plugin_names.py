@@ -50,6 +50,31 @@ def vendors_named(text: str) -> list[str]:
 
 
 @cache
+def _devices() -> re.Pattern[str]:
+    names = _names()["devices"]
+    common = r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?"
+    counted = "gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?"
+    return re.compile(
+        rf"(?:{'|'.join(names['prefixes'])})?\s*(?!(?:{counted})(?![A-Za-z]))"
+        rf"(?P<device>{'|'.join([*names['patterns'], common])})",
+        re.IGNORECASE,
+    )
+
+
+def device_at(text: str) -> re.Match[str] | None:
+    """The device that a text begins with, with or without its vendor, as the group `device`; None if there is none."""
+    start, match = 0, _devices().match(text)
+    while match is None:
+        vendors = (pattern.match(text, start) for pattern in vendor_patterns().values())
+        end = max((vendor.end() for vendor in vendors if vendor), default=start)
+        if end == start:
+            return None
+        start = end + len(text[end:]) - len(text[end:].lstrip())
+        match = _devices().match(text, start)
+    return match
+
+
+@cache
 def software_words() -> re.Pattern[str]:
     """Names of software and of training phases, as whole words in lower-case text."""
     return re.compile(rf"\b(?:{'|'.join(_names()['software']['words'])})\b")

@@ -47,12 +47,22 @@ def imported_again(published: Published) -> Published:
         notes=list(published.notes),
     )
     again = published_of(contents, published.source, _known())
-    if again.vendor is None and published.vendor not in vendor_patterns():  # its plugin is not installed here
+    vendor_known = published.vendor is None or published.vendor in vendor_patterns()
+    if again.vendor is None and not vendor_known:  # its plugin is not installed here
         again = replace(again, vendor=published.vendor)
     if len(again.rows) != len(published.rows):
         return again
-    pairs = zip(again.rows, published.rows, strict=True)
-    return replace(again, rows=tuple(_beyond_library(one, found) for one, found in pairs))
+    rows = []
+    for row, found in zip(again.rows, published.rows, strict=True):
+        known = _beyond_library(row, found)
+        rows.append(known if vendor_known else _on_device_of(known, found))
+    return replace(again, rows=tuple(rows))
+
+
+def _on_device_of(row: PublishedRow, found: PublishedRow) -> PublishedRow:
+    """The row with the devices that were found in it with the help of its vendor's plugin."""
+    device, model = found.hardware.device, found.hardware.device_model
+    return replace(row, hardware=replace(row.hardware, device=device, device_model=model))
 
 
 def _beyond_library(row: PublishedRow, found: PublishedRow) -> PublishedRow:
