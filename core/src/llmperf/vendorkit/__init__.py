@@ -8,6 +8,7 @@
 | `Reading`, `Row`, `Inventory`, `Misfit`, `read_rows` | readings from another source, such as a library |
 | `read_layouts` | columns of a tool without headings, as data by driver version |
 | `tool_output`, `json_output` | run a command with limits on time and size |
+| `read_toml` | a data file of the plugin |
 | `PeakTable`, `PeakEntry` | `peaks.toml`, the vendor's table of devices |
 | `visible_devices`, `of_one_model`, `planned_indices`, `visibility_variable` | which devices a run uses |
 | `samples_by_index`, `probe_of` | hook answers from devices and samples that a plugin reads itself |
@@ -22,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.files.toml_file import read_toml as read_toml
     from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.vendorkit.commands import CommandReader as CommandReader
     from llmperf.vendorkit.commands import CsvCommand as CsvCommand
@@ -56,12 +58,13 @@ _MODULES = {
     "vendor": ("AcceleratorVendor", "probe_of", "samples_by_index"),
     "visibility": ("of_one_model", "planned_indices", "visibility_variable", "visible_devices"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+_MODULE_OF["read_toml"] = "llmperf.files.toml_file"
 
 __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
-        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, tool_output
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -107,15 +100,10 @@ def worker_env(plan: Plan) -> dict[str, str]:
     users = {name: value for name, value in os.environ.items() if name.startswith(LIBRARIES) and name != VISIBLE}
     entry = KUNLUNXIN.table().find(plan.probe.devices[0].model) if plan.probe.devices else None
     published: dict[str, str] = {}
-    for setting in _environment()["environment"]:
+    for setting in read_toml(DATA / "environment.toml")["environment"]:
         if entry is not None and entry.model in setting["device"] and plan.spec.case in setting["case"]:
             published |= setting["variables"]
     return {**ALWAYS, **published, **users, **KUNLUNXIN.worker_env(plan)}
-
-
-@cache
-def _environment() -> dict[str, Any]:
-    return tomllib.loads((DATA / "environment.toml").read_text(encoding="utf-8"))
 
 
 KUNLUNXIN = AcceleratorVendor(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,11 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from llmperf.types import DeviceInfo
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from llmperf.vendorkit import read_toml
 
 TABLE = Path(__file__).parent / "data" / "cuda_drivers.toml"
 PACKAGES = {"torch": "torch", "paddle": "paddlepaddle-gpu"}
@@ -185,8 +180,7 @@ def newest_cuda(device: DeviceInfo, driver: str | None) -> int | None:
 @cache
 def least_drivers() -> Mapping[int, int]:
     """The oldest driver branch for each major version of CUDA."""
-    rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))["cuda"]
-    return {row["major"]: row["driver"] for row in rows}
+    return {row["major"]: row["driver"] for row in read_toml(TABLE)["cuda"]}
 
 
 def _major(version: str | None) -> int | None:
