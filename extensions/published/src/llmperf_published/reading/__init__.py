@@ -1,1 +1,1 @@
-"""Published Markdown tables as `published.json`: what they say, and what in them was not understood."""
+"""Import of published Markdown tables: what a document states, as types of `llmperf_published.types`."""
