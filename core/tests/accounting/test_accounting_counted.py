@@ -13,8 +13,7 @@ from pathlib import Path
 import llmperf
 import pytest
 from llmperf.accounting.flops import attention_forward, count_flops
-from llmperf.accounting.lora import lora_parameters
-from llmperf.accounting.parameters import count_parameters
+from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.files.json_files import convert
 from llmperf.types import Lora, Model, Workload
 

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import pytest
-from llmperf.accounting.mfu import utilisation
+from llmperf.accounting.flops import utilisation
 from llmperf.planning.build import plan_run
 from llmperf.planning.request import Request
 

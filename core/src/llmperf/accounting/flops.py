@@ -1,4 +1,4 @@
-"""FLOPs of one trained token under each of the five conventions that MFU figures are published in.
+"""FLOPs of one trained token under the five conventions that MFU figures are published in, and MFU.
 
 One multiply-add is two FLOPs. A weight in a matrix product costs 2 in the forward pass, 2 for the gradient of
 its input and 2 for its own gradient (Kaplan et al. 2020, table 1). Attention over a sequence of S costs 4 H S
@@ -8,10 +8,38 @@ et al. 2022, PaLM, appendix B). A frozen weight needs no gradient of its own: 4 
 
 from __future__ import annotations
 
-from llmperf.accounting.parameters import ParameterCount, count_parameters
-from llmperf.types import FlopCount, FlopsPerToken, Model, Workload
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from llmperf.accounting.parameters import ParameterCount, count_parameters, lora_parameters
+from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
+from llmperf.types.result import Mfu
+
+if TYPE_CHECKING:
+    from llmperf.plugins.loading import Plugins
+
+HEADLINE = "nominal"
+"""The convention of the published tables."""
 ELEMENTWISE = "element-wise work: norms, softmax, positions, activations, residuals, loss, optimiser"
+
+
+def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
+    """What the FLOP count depends on besides the model; UserError for adapters on modules that the model lacks."""
+    return Workload(
+        seq_len=contract.seq_len,
+        gradient_checkpointing=tuning.gradient_checkpointing,
+        lora_parameters=None if contract.lora is None else lora_parameters(model, contract.lora),
+    )
+
+
+def flops_of(plugins: Plugins, model: Model, workload: Workload) -> FlopCount:
+    """The FLOP count of a loaded extension, or else of the core; `counted_by` says whose it is.
+
+    To repeat the count of a document, load what it names with `plugins_for` and compare `counted_by`: if they differ,
+    the extension that counted is missing here, and the figures cannot be checked. PluginError if an extension fails.
+    """
+    count, owner = plugins.first_answer("llmperf_count_flops", FlopCount, model=model, workload=workload)
+    return replace(count, counted_by=owner.name)
 
 
 def count_flops(model: Model, workload: Workload) -> FlopCount:
@@ -30,6 +58,39 @@ def count_flops(model: Model, workload: Workload) -> FlopCount:
         nominal_parameters=model.nominal_parameters,
         per_token=per_token,
     )
+
+
+def utilisation(
+    flops: FlopCount, tokens_per_second_per_device: float | None, peak: PeakFlops | None, share: float
+) -> tuple[Mfu, ...]:
+    """MFU under every convention: token/p/s x FLOPs per token / (peak x share).
+
+    `share` is the part of one probed device that one rank has, `tokens_per_second_per_device` counts per
+    rank. The value is None without a peak or a throughput: no default stands in for either. Chowdhery et al.
+    2022, appendix B.
+    """
+    available = None if peak is None else peak.flops_per_second * share
+    return tuple(
+        Mfu(
+            convention=entry.convention,
+            headline=entry.convention == HEADLINE,
+            flops_per_token=entry.flops,
+            formula=entry.formula,
+            leaves_out=entry.leaves_out,
+            peak_flops_per_second=available,
+            peak_dtype=None if peak is None else peak.dtype,
+            peak_source=None if peak is None else peak.source,
+            counted_by=flops.counted_by,
+            value=_value(entry.flops, tokens_per_second_per_device, available),
+        )
+        for entry in flops.per_token
+    )
+
+
+def _value(flops_per_token: float, throughput: float | None, available: float | None) -> float | None:
+    if throughput is None or not available:
+        return None
+    return throughput * flops_per_token / available
 
 
 def attention_forward(model: Model, seq_len: int) -> int:

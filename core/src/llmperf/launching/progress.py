@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from llmperf.accounting.mfu import HEADLINE, utilisation
+from llmperf.accounting.flops import HEADLINE, utilisation
 from llmperf.errors import UserError
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordTail

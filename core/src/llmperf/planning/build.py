@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.accounting.batch import batch_of
+from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
@@ -36,7 +37,7 @@ from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.launching import NodeRequest
-from llmperf.types.plan import FlopCount, Plan, Script, WorkerPlan, Workload
+from llmperf.types.plan import Plan, Script, WorkerPlan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
 
@@ -86,7 +87,7 @@ def resolve_request(request: Request) -> Resolved:
         spec=spec,
         machine=machine,
         plugins=plugins,
-        flops=plugins.answer("llmperf_count_flops", FlopCount, model=spec.model, workload=workload(spec)),
+        flops=flops_of(plugins, spec.model, workload_of(spec.model, spec.contract, spec.tuning)),
         arithmetic=arithmetic,
         problems=tuple(problems),
     )
@@ -174,18 +175,6 @@ def _shelf_with(shelf: Library, model: str) -> Library:
 
 def _available(machine: Machine) -> Available:
     return Available(machine.nodes, None if machine.divisible else len(machine.probe.devices))
-
-
-def workload(spec: RunSpec) -> Workload:
-    """What the FLOP count of a spec depends on besides its model."""
-    from llmperf.accounting.lora import lora_parameters
-
-    lora = spec.contract.lora
-    return Workload(
-        seq_len=spec.contract.seq_len,
-        gradient_checkpointing=spec.tuning.gradient_checkpointing,
-        lora_parameters=None if lora is None else lora_parameters(spec.model, lora),
-    )
 
 
 def _framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Problem]]:
@@ -281,7 +270,8 @@ def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
 def _state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
     from llmperf.accounting.memory import stage_state_bytes
 
-    trainable, update_bytes = workload(spec).lora_parameters, worker.update_bytes_per_parameter
+    trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
+    update_bytes = worker.update_bytes_per_parameter
     return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, update_bytes)
 
 

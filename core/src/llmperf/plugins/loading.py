@@ -145,6 +145,19 @@ class Plugins:
         given = self._asked(hook, arguments)
         return None if given is None else of_kind(self.owner(hook), hook, given, kind)
 
+    def first_answer(self, hook: str, kind: type[T], **arguments: Any) -> tuple[T, Found]:
+        """The first answer other than None, and who gave it; plugins are asked before the core. Checked as `answer`."""
+        self.owner(hook)
+        implementations = self._caller(hook).get_hookimpls()
+        for implementation in sorted(implementations, key=lambda item: item.plugin_name.startswith("core:")):
+            found = self._found[implementation.plugin_name]
+            call = cast(Callable[..., Any], implementation.function)
+            with blaming(found, hook):
+                given = call(**{name: arguments[name] for name in implementation.argnames})
+            if given is not None:
+                return of_kind(found, hook, given, kind), found
+        raise PluginError(f"{who(self.owner(hook))}: {hook} gave no answer")
+
     def peak(self, device_model: str, dtype: Precision) -> PeakFlops | str | None:
         """As `answer_or_none`, of `llmperf_peak_flops`; text is the reason, in one line, why there is none."""
         from llmperf.types.devices import PeakFlops

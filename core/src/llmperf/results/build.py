@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf_schemas import RESULT_SCHEMA
 
-from llmperf.accounting.mfu import utilisation
+from llmperf.accounting.flops import utilisation
 from llmperf.results import device_readings
 from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome

@@ -102,6 +102,8 @@ class FlopCount:
     """The round figure in the model's name."""
     per_token: tuple[FlopsPerToken, ...]
     """One entry for each convention."""
+    counted_by: str = "core"
+    """Name of the extension that counted, or `core`; set by the core."""
 
     def of(self, convention: str) -> FlopsPerToken:
         """The count under one convention; KeyError if it is not there."""

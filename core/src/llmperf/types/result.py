@@ -198,6 +198,8 @@ class Mfu:
     """With the figures filled in."""
     leaves_out: tuple[str, ...]
     """Terms that the device computes and this convention does not count."""
+    counted_by: str = "core"
+    """Name of the extension that counted the FLOPs, or `core`."""
     peak_flops_per_second: NonNegative | None
     """Of one rank's share of a device."""
     peak_dtype: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.errors import UserError
-from llmperf.types import FlopCount, Plan, Result, Workload
+from llmperf.types import FlopCount, Plan, Result
 from llmperf.types.spec import Contract, Model, Tuning
 from llmperf.validation.catalogue import Violation, rule
 from llmperf.validation.comparing import deviates, differs, figure
@@ -98,16 +98,9 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
 
 def count(model: Model, contract: Contract, tuning: Tuning) -> FlopCount | None:
     """The core's own FLOP count; None for adapters on modules that the model does not have."""
-    from llmperf.accounting.flops import count_flops
-    from llmperf.accounting.lora import lora_parameters
+    from llmperf.accounting.flops import count_flops, workload_of
 
     try:
-        adapters = None if contract.lora is None else lora_parameters(model, contract.lora)
+        return count_flops(model, workload_of(model, contract, tuning))
     except UserError:
         return None
-    workload = Workload(
-        seq_len=contract.seq_len,
-        gradient_checkpointing=tuning.gradient_checkpointing,
-        lora_parameters=adapters,
-    )
-    return count_flops(model, workload)

@@ -37,7 +37,7 @@ class RowFlops:
 def row_flops(row: PublishedRow) -> RowFlops:
     """The sequence length is the one that the row or its document prints; the model's facts are the library's."""
     from llmperf.accounting.flops import count_flops
-    from llmperf.accounting.lora import lora_parameters
+    from llmperf.accounting.parameters import lora_parameters
     from llmperf.errors import UserError
 
     model = shipped_model(row.model) if row.model else None

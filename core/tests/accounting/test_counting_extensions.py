@@ -1,0 +1,49 @@
+"""FLOP counts of extensions: in plans, in the list of models, and repeated for a document."""
+
+from __future__ import annotations
+
+import json
+
+from llmperf.accounting.flops import flops_of, utilisation
+from llmperf.cases.library import library
+from llmperf.cli.main import call
+from llmperf.plugins.loading import Plugins, plugins_for
+from llmperf.types import Workload
+
+COUNT = """
+from dataclasses import replace
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_count_flops(model, workload):
+    from llmperf.types import FlopCount, FlopsPerToken
+    if model.name != "llama_tiny":
+        return None
+    entry = FlopsPerToken(convention="nominal", flops=12.0, formula="6 x 2 active parameters")
+    return FlopCount(parameters=7, embedding_parameters=1, nominal_parameters=2, per_token=(entry,))
+"""
+
+
+def test_the_count_of_an_extension_is_named_in_plans_and_mfu(install, capsys):
+    install("llmperf-mixture", "mixture", COUNT, role="extension")
+    plan = ["plan", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--json"]
+    assert call([*plan, "--set", "model=llama_tiny"]) == 0
+    flops = json.loads(capsys.readouterr().out)["plan"]["flops"]
+    assert (flops["counted_by"], flops["parameters"]) == ("mixture", 7)
+    count = flops_of(plugins_for(), library().model("llama_tiny"), Workload(seq_len=8))
+    assert [mfu.counted_by for mfu in utilisation(count, None, None, 1.0)] == ["mixture"]
+
+
+def test_models_that_the_extension_does_not_know_are_counted_by_the_core(install):
+    install("llmperf-mixture", "mixture", COUNT, role="extension")
+    model, workload = library().model("llama_mini"), Workload(seq_len=8)
+    assert flops_of(plugins_for(), model, workload) == flops_of(Plugins(), model, workload)
+    assert flops_of(Plugins(), model, workload).counted_by == "core"
+
+
+def test_the_list_of_models_shows_the_parameters_that_the_extension_counts(install, capsys):
+    install("llmperf-mixture", "mixture", COUNT, role="extension")
+    assert call(["models", "--json"]) == 0
+    parameters = {model["name"]: model["parameters"] for model in json.loads(capsys.readouterr().out)}
+    assert parameters["llama_tiny"] == 7
+    assert parameters["llama2_7b"] == 6_738_415_616
