@@ -28,7 +28,7 @@ KNOWN_UPWARD = {
 }
 """Upward imports that are still to be removed: (importing file, imported module)."""
 
-PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"}
+PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.reporting"}
 """What plugins may import; vendors may also import `llmperf.vendorkit`, and tests `llmperf_testing`."""
 
 SHARED = {"llmperf_pytorch", "llmperf_zero"}

@@ -18,7 +18,7 @@ from llmperf.files import json_files
 from llmperf.reporting.cells import fix_hp
 from llmperf.reporting.exports import CsvReporter
 from llmperf.reporting.markdown import render_results
-from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.terminal import TerminalReporter, result_card
 from llmperf.types import Change, Result
 

@@ -14,7 +14,7 @@ from llmperf.cases.library import library
 from llmperf.files import json_files
 from llmperf.reporting.exports import CsvReporter, JsonReporter
 from llmperf.reporting.markdown import MarkdownReporter, render_results
-from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.terminal import TerminalReporter
 from llmperf.types import Result
 from llmperf_html.plugin import HtmlReporter

@@ -14,7 +14,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.files.json_files import convert
-from llmperf.reporting.result_sheet import contract_parts, result_sheet
+from llmperf.reporting.result_sheets import contract_parts, result_sheet
 from llmperf.results.device_readings import window
 from llmperf.results.groups import contract_differences
 from llmperf.results.series import curve_of, recorded_curves

@@ -37,8 +37,8 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
 
 def show(outcome: Outcome, as_json: bool) -> int:
     """Print a plan; exit code 2 if something does not fit together."""
+    from llmperf.cli.plan_text import plan_document, plan_text
     from llmperf.planning.states import Planned
-    from llmperf.reporting.plan_text import plan_document, plan_text
 
     say_what_was_left_out(outcome)
     if as_json:

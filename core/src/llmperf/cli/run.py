@@ -133,7 +133,7 @@ def repeat_line(result: Result, number: int, repeat: int) -> str:
 def show_repeats(results: list[tuple[Path, Result]]) -> None:
     """A table of repeats, the findings of each, and the spread; the folder of each run has its full report."""
     from llmperf.reporting.cells import printable, shown
-    from llmperf.reporting.result_sheet import figure_rows
+    from llmperf.reporting.result_sheets import figure_rows
     from llmperf.reporting.terminal import finding_text
     from llmperf.reporting.text_table import Column
 
@@ -157,7 +157,7 @@ def show_repeats(results: list[tuple[Path, Result]]) -> None:
 
 def say_spread(results: list[Result]) -> None:
     """The spread over repeats, or why there is none."""
-    from llmperf.results.spread import spread
+    from llmperf.results.groups import spread
 
     found = spread(results)
     if found is None:

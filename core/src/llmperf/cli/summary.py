@@ -113,7 +113,7 @@ def _with_baseline(groups: Sequence[Group], baseline: str | None) -> list[Compar
 
 
 def _document(group: Group, comparison: AnyComparison | None) -> dict[str, object]:
-    from llmperf.results.spread import disturbed
+    from llmperf.results.groups import disturbed
 
     runs = [result.run_id for result in group.results]
     uneven = [result.run_id for result in group.results if disturbed(result)]

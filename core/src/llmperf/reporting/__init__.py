@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.exports import sheet_values as sheet_values
     from llmperf.reporting.overview import model_text as model_text
     from llmperf.reporting.overview import ordered as ordered
-    from llmperf.reporting.result_sheet import result_sheet as result_sheet
+    from llmperf.reporting.result_sheets import result_sheet as result_sheet
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.terminal import finding_text as finding_text
     from llmperf.reporting.words import word as word
@@ -33,7 +33,7 @@ _NAMES = {
     "comparison": "COMPARED",
     "exports": "sheet_values",
     "overview": "model_text ordered",
-    "result_sheet": "result_sheet",
+    "result_sheets": "result_sheet",
     "terminal": "closing_lines finding_text",
     "words": "word",
 }

@@ -9,12 +9,11 @@ from statistics import median
 from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
-from llmperf.reporting.result_sheet import contract_parts, figure_rows
+from llmperf.reporting.result_sheets import contract_parts, figure_rows
 from llmperf.results.baselines import BaselineComparison
 from llmperf.results.comparison import Comparison
 from llmperf.results.comparison_side import Side, Sides, device_throughput
-from llmperf.results.groups import Group, Kind
-from llmperf.results.spread import shared, uneven
+from llmperf.results.groups import Group, Kind, shared, uneven
 from llmperf.types import Result, Row
 
 MAX_LINE = 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from llmperf.reporting.cells import markdown_text, printable, shown
 from llmperf.reporting.overview import COLUMNS, ordered, overview_cells
-from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.words import word
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Baseline, Result, Section, Sheet
 from llmperf.validation.check import Validator
 from llmperf.validation.reading_results import found_reportable

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from llmperf.reporting import cells
 from llmperf.reporting.comparison import disturbed_lines, kind_changes, kind_devices, kind_text
 from llmperf.reporting.overview import in_order, model_text
-from llmperf.reporting.result_sheet import result_sheet
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.text_table import Column
 from llmperf.results.baselines import AnyComparison, RunComparison
 from llmperf.results.comparison import Comparison

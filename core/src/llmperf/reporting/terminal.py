@@ -59,7 +59,7 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
 
 def result_card(result: Result, paint: Paint | None = None) -> str:
     """What `llmperf run` prints at the end of a run."""
-    from llmperf.reporting.result_sheet import result_sheet
+    from llmperf.reporting.result_sheets import result_sheet
 
     return card(result_sheet(result), paint=paint)
 

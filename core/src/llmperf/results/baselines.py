@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import inf, log
 
 from llmperf.results.comparison import Comparison, compare
-from llmperf.results.groups import Group, baseline_of
-from llmperf.results.spread import throughputs
+from llmperf.results.groups import Group, baseline_of, throughputs
 from llmperf.types.result import Result
 from llmperf.types.sheet import Baseline
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.results.comparison import Comparison, compare
-from llmperf.results.groups import Group, contract_differences, differing, grouped
-from llmperf.results.spread import disturbed
+from llmperf.results.groups import Group, contract_differences, differing, disturbed, grouped
 from llmperf.types.result import Result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmperf.results import device_readings, disturbance
+from llmperf.results import device_readings
 from llmperf.results.statistics import finite_mean, step_statistics
 from llmperf.runfolder.contents import RunRecords
 from llmperf.types.result import LossPoint, Metrics, RankMemory
@@ -43,10 +43,10 @@ def metrics(records: RunRecords) -> Metrics:
         joules_per_token=drawn.joules / tokens if drawn and tokens else None,
         tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
         throttling=device_readings.throttling(records),
-        other_cpu_share=disturbance.other_cpu_share(records),
+        other_cpu_share=device_readings.other_cpu_share(records),
         other_cpu_share_before=records.host.other_cpu_share if records.host else None,
         other_processes_before=records.host.other_processes if records.host else None,
-        other_processes=disturbance.other_processes(records),
+        other_processes=device_readings.other_processes(records),
         evaluation=evaluation(records),
     )
 

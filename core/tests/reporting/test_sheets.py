@@ -1,0 +1,100 @@
+"""Sheets: one set of labelled rows for every format, for reporters of plugins too."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.reporting import COMPARED, leaves, result_sheet, shown
+from llmperf.reporting.exports import CsvReporter, JsonReporter
+from llmperf.reporting.markdown import MarkdownReporter
+from llmperf.reporting.terminal import TerminalReporter, card
+from llmperf.types import Result
+
+REPORTER = """
+from llmperf import hookimpl
+from llmperf.reporting import ordered, shown
+
+class Lines:
+    name = "lines"
+    def render(self, sheets, language):
+        return "".join(f"{sheet.name}: {shown(sheet.cell('model'))} {sheet.figure}\\n" for sheet in ordered(sheets))
+
+@hookimpl
+def llmperf_reporters():
+    return [Lines()]
+"""
+
+
+def figures(sheet):
+    """The compared figures of a sheet by key."""
+    rows = [*sheet.overview, *(row for section in sheet.sections for row in section.rows)]
+    return {row.key: row for row in leaves(rows) if row.key in COMPARED}
+
+
+@pytest.fixture
+def sheet(example):
+    """Of a result whose figures do not end after a few digits."""
+    for name, value in example["metrics"].items():
+        if isinstance(value, float):
+            example["metrics"][name] = value + 1 / 3
+    example["metrics"] |= {"power_watts": 123.456789, "energy_joules": 100 / 3, "joules_per_token": 1 / 300}
+    example["metrics"] |= {"tokens_per_joule": 300.0, "energy_source": "counter"}
+    for mfu in example["mfu"]:
+        mfu["value"] = 1 / 3
+    return result_sheet(json_files.convert(example, Result, "result"), Path("runs/x/result.json"))
+
+
+def test_a_figure_has_the_same_digits_in_every_format(sheet):
+    texts = [card(sheet), MarkdownReporter().render([sheet], "en"), MarkdownReporter().render([sheet, sheet], "zh")]
+    known = {key: shown(row) for key, row in figures(sheet).items()}
+    assert set(known) == set(COMPARED)
+    for key, digits in known.items():
+        if key not in ("power_watts", "joules_per_token"):  # a document has them only together with the energy
+            assert all(digits in text for text in texts), key
+    table = TerminalReporter().render([sheet, sheet], "en")
+    for key in ("tokens_per_second_per_device", "mfu_nominal", "final_loss", "device_memory_used_bytes"):
+        assert known[key] in table, key
+
+
+def test_programs_get_exact_values(sheet):
+    (row,) = csv.DictReader(io.StringIO(CsvReporter().render([sheet], "en")))
+    (document,) = json.loads(JsonReporter().render([sheet], "en"))
+    for key, figure in figures(sheet).items():
+        assert float(row[key]) == document["rows"][0][key] == figure.value
+
+
+def test_a_format_of_an_extension_renders_runs_and_published_rows(install, run_folder, capsys):
+    install("llmperf-lines", "lines", REPORTER, role="extension")
+    published = Path(__file__).parents[3] / "published" / "llama2_7b_lora_a100"
+    assert call(["report", str(run_folder), str(published), "--format", "lines"]) == 0
+    run, *rows = sorted(capsys.readouterr().out.splitlines(), key=lambda line: line.startswith("llama2_7b_lora"))
+    assert run.endswith(": llama_mini 800.0")
+    assert [row.split(":")[:2] for row in rows] == [["llama2_7b_lora_a100.md", line] for line in ("65", "64")]
+
+
+def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, example, tmp_path, capsys):
+    install("llmperf-acme", "acme", REPORTER)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["report", str(path), "--format", "lines"]) == 2
+    assert "unknown format 'lines'" in capsys.readouterr().err
+    vendor = {"role": "vendor", "name": "acme", "distribution": "llmperf-acme", "version": "1.0", "source_hash": None}
+    path.write_text(json.dumps(example | {"plugins": [*example["plugins"], vendor]}))
+    assert call(["report", str(path), "--format", "lines"]) == 0
+    assert capsys.readouterr().out == f"{example['run_id']}: llama_mini 800.0\n"
+
+
+def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_folder, capsys):
+    install("llmperf-lines", "lines", REPORTER, role="extension")
+    install("llmperf-rows", "rows", REPORTER, role="extension")
+    assert call(["report", str(run_folder), "--format", "lines"]) == 2
+    error = capsys.readouterr().err
+    assert "two reporters are named 'lines'" in error
+    assert "llmperf-lines" in error
+    assert "llmperf-rows" in error
