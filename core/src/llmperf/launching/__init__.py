@@ -1,1 +1,1 @@
-"""Starting the ranks of a plan, watching them, ending them all."""
+"""Starts the ranks of a plan through a launcher, watches them, and ends them."""

@@ -1,6 +1,6 @@
-"""The node agent: `python -m llmperf.launching.agent` starts one node's ranks and reports how each ended.
+"""The node agent: `python -m llmperf.launching.agent` starts the ranks of one node and reports how each ended.
 
-It serves every framework and imports none. A rank that ends badly ends them all; whatever ends the agent ends them too.
+It works for every framework and imports none. If one rank fails, or the agent ends for any reason, all ranks end.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from llmperf.types.plan import Plan
 from llmperf.types.records import Phase, PhaseRecord
 
 GRACE_SECONDS = 1.5
-"""Between asking a rank to end and killing it."""
+"""Time between asking a rank to end and killing it."""
 STORE_BACKLOG = 1024
-"""Ranks that may knock before rank 0 opens its store."""
+"""Connections that may wait until rank 0 opens its store."""
 
 
 def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[str, ...]:
@@ -48,21 +48,21 @@ def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[
 
 
 def rank_module(plan: Plan) -> str:
-    """The module that is a rank's process: a trainer's worker, or the watcher of an external script."""
+    """The module that a rank runs: the worker around a trainer, or the watcher of an external script."""
     return "llmperf.measuring.worker" if plan.worker.script is None else "llmperf.measuring.watcher"
 
 
 def agent_argv() -> tuple[str, ...]:
-    """The argv of llmperf's own agent, for `WorkerPlan.agent`; the controller fills in what is in braces."""
-    options = ("run_dir", "node_rank", "master_addr", "master_port")
-    named = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in options]
-    return (*python_module("llmperf.launching.agent"), *(word for pair in named for word in pair))
+    """The argv of llmperf's own agent, for `WorkerPlan.agent`, with placeholders that the controller fills in."""
+    placeholders = ("run_dir", "node_rank", "master_addr", "master_port")
+    pairs = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in placeholders]
+    return (*python_module("llmperf.launching.agent"), *(word for pair in pairs for word in pair))
 
 
 def rank_environment(
     run: Path, plan: Plan, node_rank: int, local_rank: int, master_addr: str, master_port: int
 ) -> dict[str, str]:
-    """The variables of one rank beyond those the agent itself has."""
+    """The variables of one rank that the agent's own environment does not have."""
     per_node = plan.layout.devices_per_node
     values = {
         "rank": node_rank * per_node + local_rank,
@@ -91,7 +91,7 @@ def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
 
 
 class Agent:
-    """The ranks of one node, from their start to the report of their end."""
+    """Starts, watches and ends the ranks of one node."""
 
     def __init__(self, run: Path, plan: Plan, node_rank: int, master_addr: str, master_port: int) -> None:
         self._run = run
@@ -103,7 +103,7 @@ class Agent:
         self._logs: list[GrowingLog] = []
 
     def run(self, wakeup: Wakeup) -> int:
-        """Start all ranks and wait for them; 0 if all ended well, 1 if one did not, 128 + n after signal n."""
+        """Start all ranks and wait for them. Returns 0 if all succeeded, 1 if one failed, 128 + n after signal n."""
         try:
             self._start_all()
             while self._alive():
@@ -111,22 +111,24 @@ class Agent:
                 for log in self._logs:
                     log.trim()
                 self._reap()
-                if wakeup.signal is not None or any(one.bad for one in self._exits):
+                if wakeup.signal is not None or any(rank_exit.bad for rank_exit in self._exits):
                     self._stop(wakeup)
         finally:
             for process in self._processes:
                 if process.returncode is None:
                     send_group(process.pid, signal.SIGKILL)
             end_descendants()
-            for one in self._exits:
-                shorten(filenames.log_path(self._run, one.rank))
+            for rank_exit in self._exits:
+                shorten(filenames.log_path(self._run, rank_exit.rank))
         if wakeup.signal is not None:
             return 128 + wakeup.signal
-        return 1 if any(one.bad for one in self._exits) else 0
+        return 1 if any(rank_exit.bad for rank_exit in self._exits) else 0
 
     def _start_all(self) -> None:
-        """Start each rank. On a single node they may meet at a socket that is bound here and given to rank 0: no other
-        process can take its port, and it is not reached from other hosts.
+        """Start each rank.
+
+        On a single node, the agent binds the socket at which the ranks meet and passes it to rank 0: no other process
+        can take its port, and other hosts cannot reach it.
         """
         with ExitStack() as stack:
             store = None
@@ -139,12 +141,12 @@ class Agent:
     def _start(self, local_rank: int, store: socket.socket | None) -> None:
         rank = self._node_rank * self._plan.layout.devices_per_node + local_rank
         environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
-        handed_on: tuple[int, ...] = ()
+        passed_fds: tuple[int, ...] = ()
         if store is not None:
             environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname())
             if rank == 0:
                 environment["LLMPERF_STORE_FD"] = str(store.fileno())
-                handed_on = (store.fileno(),)
+                passed_fds = (store.fileno(),)
         with filenames.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
                 [*python_module(rank_module(self._plan), self._plan.interpreter), "--run-dir", str(self._run)],
@@ -153,7 +155,7 @@ class Agent:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=handed_on,
+                pass_fds=passed_fds,
                 preexec_fn=end_with_parent(signal.SIGKILL),
             )
         self._logs.append(GrowingLog(filenames.log_path(self._run, rank)))
@@ -164,13 +166,13 @@ class Agent:
         return any(process.returncode is None for process in self._processes)
 
     def _reap(self) -> None:
-        """Note the ranks that have ended since the last call, and end what they leave behind."""
+        """Record the ranks that have ended since the last call, and end the processes that they left."""
         before = list(self._exits)
         for index, process in enumerate(self._processes):
             if process.returncode is not None or not _has_ended(process):
                 continue
             at = time.time()
-            send_group(process.pid, signal.SIGKILL)  # before it is reaped, while the number is still its own
+            send_group(process.pid, signal.SIGKILL)  # before it is reaped: the id is not reused until then
             code = process.wait()
             name = signal.Signals(-code).name if code < 0 else None
             early = unfinished_phase(self._run, self._exits[index].rank) if code == 0 else None
@@ -181,7 +183,7 @@ class Agent:
             self._report()
 
     def _stop(self, wakeup: Wakeup) -> None:
-        """Ask all ranks to end; kill those that have not after the grace."""
+        """Ask all ranks to end, and kill those that still run after GRACE_SECONDS."""
         for index, process in enumerate(self._processes):
             if process.returncode is None:
                 self._exits[index] = replace(self._exits[index], stopped=True)
@@ -197,9 +199,9 @@ class Agent:
         self._reap_killed()
 
     def _reap_killed(self) -> None:
-        for index, one in enumerate(self._exits):
-            if one.at is None:
-                self._exits[index] = replace(one, at=time.time(), signal="SIGKILL")
+        for index, rank_exit in enumerate(self._exits):
+            if rank_exit.at is None:
+                self._exits[index] = replace(rank_exit, at=time.time(), signal="SIGKILL")
         self._report()
 
     def _report(self) -> None:
@@ -212,18 +214,18 @@ class Agent:
 
 
 def unfinished_phase(run: Path, rank: int) -> Phase | None:
-    """The phase that a rank which has ended was in; None where it was done."""
+    """The phase in which a rank has ended; None if it was done."""
     try:
         records = read_records(filenames.records_path(run, rank))
-    except UserError:  # the result says what is wrong with them
+    except UserError:  # the result reports the unreadable records
         return None
-    phases: list[Phase] = [one.phase for one in records if isinstance(one, PhaseRecord)]
+    phases: list[Phase] = [record.phase for record in records if isinstance(record, PhaseRecord)]
     phase = phases[-1] if phases else "starting"
     return None if phase == "done" else phase
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended, without reaping it where the system allows that."""
+    """Whether a process has ended; on Linux it is not reaped."""
     if sys.platform == "linux":
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return process.poll() is not None
@@ -236,18 +238,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--node-rank", type=int, required=True)
     parser.add_argument("--master-addr", required=True)
     parser.add_argument("--master-port", type=int, required=True)
-    given = parser.parse_args(arguments)
-    return guarded(lambda: _run(given))
+    options = parser.parse_args(arguments)
+    return guarded(lambda: _run(options))
 
 
-def _run(given: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
         try:
-            plan = json_files.load(given.run_dir / filenames.PLAN, Plan)
+            plan = json_files.load(options.run_dir / filenames.PLAN, Plan)
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
             return UserError.exit_code
-        return Agent(given.run_dir, plan, given.node_rank, given.master_addr, given.master_port).run(wakeup)
+        return Agent(options.run_dir, plan, options.node_rank, options.master_addr, options.master_port).run(wakeup)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starting a run's agents, watching them, and leaving nothing behind."""
+"""Starts the agents of a run, watches them, and ends every process that they leave."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ Observe = Callable[[Progress, Sequence[StepProgress]], None]
 
 TICK_SECONDS = 0.2
 GRACE_SECONDS = 4.0
-"""Between asking the agents to end, who then stop their ranks, and killing them."""
+"""Time between asking the agents to end, which then stop their ranks, and killing them."""
 
 KILL_SECONDS = 1.0
-"""For the guard of an agent to kill everything below it."""
+"""Time for the guard of an agent to kill everything below it."""
 STEPS_OF_PATIENCE = 3
-"""A run has hung when it is silent for this many times its longest step, if that is more than `Plan.stall_seconds`."""
+"""A run has hung if it is silent for this many times its longest step, and for `Plan.stall_seconds`."""
 
 TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 LOG_LINES = 200
 FIRST_START = "first-start"
-"""Folder of the logs and records of the start that failed, below the logs."""
+"""Folder below the logs with the logs and records of the start that failed."""
 
 Cause = Literal["ended", "hung", "interrupted"]
 
 
 class Patience(NamedTuple):
-    """How long no rank may move on until the run has hung, and where that comes from."""
+    """The time without progress after which a run has hung, and which limit that is."""
 
     seconds: float
     why: str
 
 
 class Controller:
-    """One run's processes on this machine."""
+    """The processes of one run on this machine."""
 
     def __init__(self, run: Path, plan: Plan, launcher: Launcher, tag: str, waiting_frames: Sequence[str]) -> None:
         self._run = run
@@ -70,11 +70,11 @@ class Controller:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong without ending the run."""
+        """Problems that did not end the run."""
         return (*self._notes, *((self._follower.problem,) if self._follower.problem else ()))
 
     def start_again(self) -> None:
-        """Start every agent a second time, once all have ended, with another port for the ranks to meet at."""
+        """Start every agent a second time, after all have ended, with another port for the ranks to meet at."""
         taken, self._port = self._port, free_port()
         self._notes = (
             f"a rank could not listen on its port, which was in use already: the ranks were started a second time, with"
@@ -87,7 +87,7 @@ class Controller:
         self.start()
 
     def start(self) -> None:
-        """Start every agent in a session of its own, bound to this process's life."""
+        """Start every agent in a session of its own; each ends when this process ends."""
         for command in self._commands:
             try:
                 self._agents.append(self._started(command))
@@ -108,7 +108,7 @@ class Controller:
             )
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
-        """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` then say more."""
+        """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` say more."""
         moved = time.monotonic()
         while True:
             wakeup.wait(TICK_SECONDS)
@@ -131,12 +131,12 @@ class Controller:
         return self._follower.progress(), self._follower.take_steps()
 
     def _over(self) -> bool:
-        """Whether all agents have ended, or one has badly."""
+        """Whether all agents have ended, or one has failed."""
         codes = [agent.poll() for agent in self._agents]
         return all(code == 0 for code in codes) or any(codes)
 
     def _patience(self) -> Patience:
-        """How long the ranks may be silent now."""
+        """How long the ranks may be silent in this phase."""
         plan, longest = self._plan, self._follower.longest_step_seconds
         if self._follower.stepping or self._follower.ending:
             if STEPS_OF_PATIENCE * longest > plan.stall_seconds:
@@ -152,9 +152,9 @@ class Controller:
         self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
-        """End whatever still runs, by asking, then by killing; the agents' exit codes.
+        """End all processes that still run, first by SIGTERM, then by SIGKILL; returns the agents' exit codes.
 
-        A further signal in `wakeup` cuts the asking short.
+        A further signal in `wakeup` skips the wait for SIGTERM.
         """
         for agent in self._agents:
             if agent.poll() is None:
@@ -174,7 +174,7 @@ class Controller:
         return codes
 
     def _kill(self) -> None:
-        """End the agents that do not end: their guards, asked again, kill all that is below; then the guards too."""
+        """Kill the agents that did not end: a second SIGTERM makes each guard kill everything below it."""
         late = [agent for agent in self._agents if agent.poll() is None]
         for agent in late:
             send(agent.pid, signal.SIGTERM)
@@ -189,28 +189,28 @@ class Controller:
             time.sleep(0.05)
 
     def _without_guard(self) -> bool:
-        """Whether an agent still lives whose guard was killed: it is ending what is below it, and has to get there."""
+        """Whether an agent whose guard was killed still runs: it must have time to end the processes below it."""
         groups = {agent.pid for agent in self._agents if agent.poll() == -signal.SIGKILL}
         return bool(groups) and any(group_of(pid) in groups for pid in tagged(self._tag))
 
 
 def port_was_taken(run: Path, plan: Plan) -> bool:
-    """Whether a rank failed before the first step since it could not listen on its port."""
+    """Whether a rank failed before the first step because it could not listen on its port."""
     ranks = range(plan.layout.world_size)
     try:
-        records = [one for rank in ranks for one in read_records(filenames.records_path(run, rank))]
+        records = [record for rank in ranks for record in read_records(filenames.records_path(run, rank))]
     except UserError:
         return False
-    if any(isinstance(one, StepRecord) for one in records):
+    if any(isinstance(record, StepRecord) for record in records):
         return False
-    failures = [one for one in records if isinstance(one, FailureRecord)]
-    if any(TAKEN.search(one.message) or TAKEN.search(one.traceback) for one in failures):
+    failures = [record for record in records if isinstance(record, FailureRecord)]
+    if any(TAKEN.search(failure.message) or TAKEN.search(failure.traceback) for failure in failures):
         return True
     return any(TAKEN.search(line) for rank in ranks for line in log_tail(filenames.log_path(run, rank), LOG_LINES))
 
 
 def set_aside(run: Path) -> None:
-    """Move what the first start has written out of the way of the second."""
+    """Move the files of the first start away, so that the second start does not append to them."""
     folder = run / filenames.LOGS / FIRST_START
     folder.mkdir()
     for parent in (filenames.RECORDS, filenames.LOGS):

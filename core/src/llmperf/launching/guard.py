@@ -1,7 +1,7 @@
-"""The process above a node's agent: when the agent has ended, however it ended, nothing of the run is left on the node.
+"""The process above a node's agent: after the agent has ended, for any reason, it ends all processes of the run.
 
-A process that a rank starts may have cleared its environment and have a session of its own. When its parent ends, the
-nearest process above that adopts orphans becomes its parent: the agent, and after the agent's end this one.
+A process that a rank started may have cleared its environment and run in a session of its own. When its parent ends,
+its new parent is the nearest ancestor that adopts orphans: the agent, and after the end of the agent, the guard.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Do the work in a child process and return its exit code, or end by the signal that ended it.
+    """Run `work` in a child process and return its exit code, or end by the signal that ended it.
 
-    The first of the signals that ask to end is passed on to the child; a second one kills everything. Where the system
-    is not Linux, the work is done in this process.
+    The first signal that asks to end is passed on to the child; a second one kills everything. On systems other than
+    Linux, `work` runs in this process.
     """
     if not sys.platform.startswith("linux"):
         return work()
@@ -76,8 +76,8 @@ def _code(child: int) -> int:
 
 
 def _end_by(number: signal.Signals, mask: set[int | signal.Signals]) -> NoReturn:
-    """End as the child did, so that the controller sees how."""
-    with suppress(OSError, ValueError):  # SIGKILL has no handler to take away
+    """End by the signal that ended the child, so that the controller sees it."""
+    with suppress(OSError, ValueError):  # SIGKILL has no handler to reset
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask - {number})
     os.kill(os.getpid(), number)

@@ -1,4 +1,4 @@
-"""Which rank is it that hangs, when none of them goes on?"""
+"""Finds the rank that hangs, when no rank makes progress."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from llmperf.runfolder.endings import read_reports
 
 LOOP = "llmperf/measuring/loop.py"
 STEPPING = MeasuredLoop._steps.__name__
-"""Where the loop calls for steps; elsewhere it only waits for those that the device has not finished."""
+"""The function of the loop that calls the trainer; in its other functions the loop waits for the device."""
 INNERMOST_FRAMES = 4
 DUMP_SECONDS = 1.0
-"""How long the ranks have to write their stacks."""
+"""Time for the ranks to write their stacks."""
 MAX_DUMP_BYTES = 256 * 1024
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
@@ -26,10 +26,11 @@ _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
 
 
 def find_hanging(run: Path, finished_steps: Sequence[int], waiting: Sequence[str]) -> tuple[int | None, str]:
-    """Have all ranks dump their stacks into their logs; then the rank that hangs, or None, and why it is that one.
+    """The rank that hangs, or None if that is unknown, and the reason; all ranks write their stacks to their logs.
 
-    It is the one with the fewest finished steps; if several have, the one of those that does not wait for others, or
-    the only one that does not answer (a stopped process, a call into a driver that never returns).
+    It is the rank with the fewest finished steps. Among several such ranks, it is the one that does not wait for
+    others, or the only one that does not answer (a stopped process, a driver call that never returns). `waiting` is
+    `Facts.waiting_frames`.
     """
     dumps = dump_stacks(run)
     fewest = min(finished_steps)
@@ -53,12 +54,12 @@ def _doing(dump: str) -> str:
 
 
 def dump_stacks(run: Path) -> dict[int, str]:
-    """What each living rank adds to its log when it is asked for its stacks; empty text if it does not answer."""
-    asked = [one for report in read_reports(run) for one in report.ranks if one.at is None]
-    logs = {one.rank: filenames.log_path(run, one.rank) for one in asked}
+    """What each running rank writes to its log when it is asked for its stacks; empty text if it does not answer."""
+    running = [process for report in read_reports(run) for process in report.ranks if process.at is None]
+    logs = {process.rank: filenames.log_path(run, process.rank) for process in running}
     before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
-    for one in asked:
-        send(one.pid, signal.SIGUSR1)
+    for process in running:
+        send(process.pid, signal.SIGUSR1)
     dumps: dict[int, str] = {}
     deadline = time.monotonic() + DUMP_SECONDS
     while time.monotonic() < deadline:
@@ -90,7 +91,7 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
 
 
 def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
-    """Whether the main thread waits for other ranks or for the device, as far as its innermost frames tell."""
+    """Whether the main thread waits for other ranks or for the device, judged by its innermost frames."""
     stack = main_stack(dump)
     frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
     return any(mark in frame for frame in frames for mark in waiting) or _waits_in_loop(stack)
@@ -99,7 +100,7 @@ def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
 def _waits_in_loop(stack: Sequence[tuple[str, str]]) -> bool:
     """Whether the measured loop waits for the device.
 
-    So it does on a rank whose device waits for others in a collective: the host runs ahead of it, then waits.
+    This is so on a rank whose device waits for others in a collective: the host runs ahead of it, then waits.
     """
     for depth, (file, function) in enumerate(stack):
         if file.endswith(LOOP):

@@ -1,4 +1,4 @@
-"""The host of the controller, for the record."""
+"""The description of the controller's host that a run records."""
 
 from __future__ import annotations
 

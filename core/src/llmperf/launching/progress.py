@@ -1,4 +1,4 @@
-"""How far a run has come, read from its records as they grow."""
+"""The progress of a run, read from its records while they grow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Rank:
     steps: int = 0
     failed: bool = False
     moved: float | None = None
-    """When its last record was seen, by the controller's monotonic clock."""
+    """Time of its last record, by the controller's monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Step:
 
 
 class Follower:
-    """Reads what the ranks and the sampler have written since the last look."""
+    """Reads the records that the ranks and the sampler have written since the last look."""
 
     def __init__(self, run: Path, plan: Plan) -> None:
         world = plan.layout.world_size
@@ -59,15 +59,15 @@ class Follower:
         self._memory_used: int | None = None
         self._first_step_seconds = self._later_step_seconds = 0.0
         self.problem: str | None = None
-        """A record that could not be read."""
+        """Why a record could not be read."""
 
     def look(self) -> bool:
-        """Take in new records; whether any rank has moved on since the last look."""
+        """Read new records; returns whether any rank has written one since the last look."""
         try:
-            for one in self._memory.new():
-                if isinstance(one, MemorySample):
-                    used = [device.memory_used_bytes for device in one.devices]
-                    self._memory_used = max((n for n in used if n is not None), default=None)
+            for sample in self._memory.new():
+                if isinstance(sample, MemorySample):
+                    used = [device.memory_used_bytes for device in sample.devices]
+                    self._memory_used = max((size for size in used if size is not None), default=None)
             return any([self._take(rank, tail) for rank, tail in enumerate(self._tails)])
         except (UserError, OSError) as error:
             self.problem = str(error)
@@ -78,23 +78,23 @@ class Follower:
         state = self._ranks[rank]
         if records:
             self._time(state, records)
-        for one in records:
-            if isinstance(one, PhaseRecord):
-                state.phase = one.phase
-            elif isinstance(one, StepRecord):
-                state.steps = one.step
-                self._add(one)
-            elif isinstance(one, FailureRecord):
+        for record in records:
+            if isinstance(record, PhaseRecord):
+                state.phase = record.phase
+            elif isinstance(record, StepRecord):
+                state.steps = record.step
+                self._add(record)
+            elif isinstance(record, FailureRecord):
                 state.failed = True
-            elif isinstance(one, RankRecord):
+            elif isinstance(record, RankRecord):
                 state.phase = "evaluating"
         return bool(records)
 
     def _time(self, state: _Rank, records: Sequence[Record]) -> None:
-        """Note how long a rank was silent before the records that have come, if a step is among them."""
+        """Record how long a rank was silent before these records, if one of them is a step."""
         now, before = time.monotonic(), state.moved
         state.moved = now
-        if before is None or not any(isinstance(one, StepRecord) for one in records):
+        if before is None or not any(isinstance(record, StepRecord) for record in records):
             return
         if state.steps:
             self._later_step_seconds = max(self._later_step_seconds, now - before)
@@ -103,9 +103,9 @@ class Follower:
 
     @property
     def longest_step_seconds(self) -> float:
-        """The longest that any rank took for a step so far, the first left out once there are others: it may compile.
+        """The longest time of a step on any rank so far. The first step, which may compile, counts until the second.
 
-        By the controller's clock: what a script says of its steps need not be so.
+        It is measured by the controller's clock, since a script may report wrong times.
         """
         return self._later_step_seconds or self._first_step_seconds
 
@@ -144,13 +144,13 @@ class Follower:
 
     @property
     def stepping(self) -> bool:
-        """Whether steps are what comes next: after the first step, until a rank's last."""
+        """Whether ranks are in the middle of their steps: after the first step, before the last."""
         begun = any(rank.steps for rank in self._ranks)
         return begun and any(rank.steps < self._plan.spec.contract.steps for rank in self._ranks)
 
     @property
     def ending(self) -> bool:
-        """Whether a rank has said its last: the others should follow."""
+        """Whether a rank is done: the others should follow."""
         return any(rank.phase == "done" for rank in self._ranks)
 
     @property
@@ -159,23 +159,23 @@ class Follower:
         return tuple(rank.steps for rank in self._ranks)
 
     def progress(self) -> Progress:
-        """What is known now."""
-        steps, step = self._plan.spec.contract.steps, min(self.finished_steps)
-        seconds = sum(one.seconds for one in self._recent)
-        tokens = sum(one.tokens for one in self._recent)
+        """The present state."""
+        steps, finished = self._plan.spec.contract.steps, min(self.finished_steps)
+        seconds = sum(step.seconds for step in self._recent)
+        tokens = sum(step.tokens for step in self._recent)
         pace = tokens / seconds / len(self._ranks) if seconds > 0 else None
         return Progress(
             phase=min((rank.phase for rank in self._ranks), key=PHASES.index),
-            step=step,
+            step=finished,
             steps=steps,
             loss=self._loss,
             tokens_per_second_per_device=pace,
             mfu=self._mfu(pace),
             memory_used_bytes=self._memory_used,
-            seconds_left=seconds / len(self._recent) * (steps - step) if self._recent else None,
+            seconds_left=seconds / len(self._recent) * (steps - finished) if self._recent else None,
         )
 
     def _mfu(self, pace: float | None) -> float | None:
         plan = self._plan
         figures = utilisation(plan.flops, pace, plan.peak, plan.device_share)
-        return next((one.value for one in figures if one.convention == HEADLINE), None)
+        return next((figure.value for figure in figures if figure.convention == HEADLINE), None)

@@ -1,4 +1,4 @@
-"""Waiting that a signal or the end of a child cuts short."""
+"""A wait that ends early when a signal comes or a child process ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from llmperf.plugins.asking import new_request
 
 
 class Wakeup:
-    """While entered, the given signals are noted instead of ending the process, and wake `wait` at once.
+    """While entered, the given signals are recorded instead of ending the process, and end `wait` early.
 
-    So does the end of a child process. Outside the main thread, where Python lets no one handle signals, it only waits.
+    The end of a child process ends `wait` early too. Outside the main thread, where Python allows no signal handlers,
+    it only waits.
     """
 
     def __init__(self, *signals: signal.Signals) -> None:
@@ -24,12 +25,12 @@ class Wakeup:
         self._previous_descriptor = -1
         self._read, self._write = os.pipe()
         self.signal: int | None = None
-        """The first of the signals that came."""
+        """The first signal that came."""
         self.count = 0
-        """How many came."""
+        """How many signals came."""
 
     def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or sooner if something happened."""
+        """Return after `seconds`, or earlier after a signal or the end of a child."""
         if select.select([self._read], [], [], seconds)[0]:
             os.read(self._read, 4096)
 
@@ -43,9 +44,9 @@ class Wakeup:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         if threading.current_thread() is threading.main_thread():
-            for one in self._signals:
-                if signal.getsignal(one) is not signal.SIG_IGN:  # nohup stays nohup
-                    self._previous[one] = signal.signal(one, self._note)
+            for number in self._signals:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup is respected
+                    self._previous[number] = signal.signal(number, self._note)
             self._previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
             self._previous_descriptor = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
@@ -55,7 +56,7 @@ class Wakeup:
     ) -> None:
         if self._previous:
             signal.set_wakeup_fd(self._previous_descriptor)
-        for one, handler in self._previous.items():
-            signal.signal(one, handler if handler is not None else signal.SIG_DFL)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         os.close(self._read)
         os.close(self._write)

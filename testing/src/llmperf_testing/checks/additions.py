@@ -56,6 +56,7 @@ def _items(subject: Subject, hook: str, **arguments: Any) -> list[Any]:
 def launchers_give_commands(subject: Subject) -> None:
     """Each launcher that it adds has a name of its own and gives commands to start, as argv."""
     for one in _added(subject, "llmperf_launchers", "commands"):
+        require(callable(getattr(one, "nodes", None)), f"llmperf_launchers: {one.name!r} has no method nodes")
         try:
             given = one.commands(AGENTS)
         except Exception as error:
