@@ -80,7 +80,7 @@ def test_memory_is_hbm_where_there_is_any(tool, use, used, total):
 
 
 def test_two_chips_of_one_npu(tool):
-    # as npu-smi 25.5 shows them, with Phy-ID; power stands on the first chip alone
+    # as npu-smi 25.5 shows them, with Phy-ID; power is shown on the first chip only
     second = "| 0     Ascend910 | OK | -  34  0    / 0 |\n| 1     1 | 0000:9F:00.0 | 0  0    / 0  2874 / 65536 |\n"
     tool(rows(name="Ascend910"), second)
     answer = probe()

@@ -1,4 +1,4 @@
-"""The measured peak: measured once, kept, and never believed when the file is bad."""
+"""The measured peak: measured once, kept, and measured again if the file is bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `xpu_smi` shows, believed only where it is plausible."""
+"""Cards as `xpu_smi` shows them; rows that are not plausible are left out."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_many_bad_rows_are_not_many_lines(machines, card):
     assert answer.problems[-1] == "4992 more rows of `xpu_smi -m` do not fit"
 
 
-def test_one_number_twice_is_believed_once(machines, card):
+def test_a_device_number_counts_once(machines, card):
     machines.print(["Driver Version: 4.23"], [card().row(0), card().row(0)])
     answer = probe()
     assert len(answer.devices) == 1

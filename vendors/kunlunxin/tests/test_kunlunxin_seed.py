@@ -45,7 +45,7 @@ def test_the_overlay_is_for_eight_cards(planned):
     assert planned("global_batch=16", on="R300:2x8").spec.contract.seq_len == 4096
 
 
-def test_a_user_can_keep_the_case_as_it_stands(planned):
+def test_a_user_can_keep_the_case_unchanged(planned):
     plan = planned("seq_len=4096", "global_batch=8", "micro_batch=1")
     assert [device.path for device in plan.spec.changes] == ["contract.dataset"]
 
@@ -62,7 +62,7 @@ def test_variables_of_the_published_case(planned):
     assert "XDNN_FC_GEMM_DTYPE" not in planned(on="P800:1x8").env
 
 
-def test_what_the_user_has_set_stands(planned, monkeypatch):
+def test_a_variable_that_the_user_has_set_wins(planned, monkeypatch):
     monkeypatch.setenv("XDNN_FC_GEMM_DTYPE", "int16")
     monkeypatch.setenv("XPU_FC_AUTOTUNE_FILE", "/data/fc_autotune_fp16.log")
     env = planned().env

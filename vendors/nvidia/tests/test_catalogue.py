@@ -20,7 +20,7 @@ SPARSE = (
     ("A40", 299.4, 149.7),
     ("B200", 4500, 2250),
 )
-"""What datasheets print with sparsity, and what an MFU is held against, bf16 TFLOP/s."""
+"""The figure that a datasheet prints with sparsity, and the dense one that is used, in bf16 TFLOP/s."""
 
 
 def peak(model: str, dtype: str = "bf16") -> PeakFlops | None:
@@ -49,7 +49,7 @@ def test_h800_by_its_published_names_is_marked_as_uncertain(name: str) -> None:
     "name",
     ["A100", "H100", "H8000", "NVIDIA H800 PCIe", "NVIDIA A100-SXM4-160GB", "L4S", "NVIDIA H20-3e", "", "NVIDIA"],
 )
-def test_a_neighbour_never_stands_in(name: str) -> None:
+def test_the_figure_of_a_similar_gpu_is_never_used(name: str) -> None:
     assert peak(name) is None
 
 

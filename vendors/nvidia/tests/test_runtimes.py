@@ -125,7 +125,7 @@ def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here: Any) -> None:
     }
 
 
-def test_without_either_and_where_nothing_can_be_told_there_is_no_problem(here: Any) -> None:
+def test_without_either_or_without_facts_there_is_no_problem(here: Any) -> None:
     here()
     assert runtimes.runtime_problems(A100, "580.65.06") == {}
     here(("2.15.0+cu132", "13.2"))

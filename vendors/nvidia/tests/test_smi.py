@@ -69,7 +69,7 @@ def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monk
         ("#!/no/such/shell\n", "nvidia-smi"),
     ],
 )
-def test_a_broken_tool_is_told(
+def test_a_broken_tool_is_a_problem(
     no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     install(tmp_path, text, monkeypatch)
@@ -77,7 +77,7 @@ def test_a_broken_tool_is_told(
     assert message in problem
 
 
-def test_it_stands_in_for_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_replaces_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, OF_TODAY, monkeypatch)
     answer = ask("llmperf_probe")
     (device,) = answer.devices  # the other is of another model

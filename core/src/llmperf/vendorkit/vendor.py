@@ -118,20 +118,20 @@ def probe_of(
     was applied; where none is left, a line says whether there were none or the variable hides them.
     """
     devices, others = of_one_model(allowed, variable)
-    told = [*problems, *others]
+    lines = [*problems, *others]
     if shown and not devices:
-        told.append(f"{variable} hides all devices that are shown ({shown})")
-    elif not shown and not told:
-        told.append("the management tool shows no device")
+        lines.append(f"{variable} hides all devices that are shown ({shown})")
+    elif not shown and not lines:
+        lines.append("the management tool shows no device")
     if not devices:
-        return Probe(vendor=vendor, devices=(), offers=offers(None), problems=tuple(told))
+        return Probe(vendor=vendor, devices=(), offers=offers(None), problems=tuple(lines))
     return Probe(
         vendor=vendor,
         devices=devices,
         offers=offers(devices[0]),
         driver=driver,
         simulated=simulated,
-        problems=tuple(told),
+        problems=tuple(lines),
     )
 
 

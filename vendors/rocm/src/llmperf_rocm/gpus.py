@@ -81,18 +81,18 @@ ROCM_SMI = JsonCommand(
 )
 
 
-def believed(cells: Mapping[str, object]) -> Reading:
-    """A reading in which a figure that cannot be true is unknown: missing sensors show the largest number there is."""
+def plausible_reading(cells: Mapping[str, object]) -> Reading:
+    """A reading in which implausible figures are unknown, since missing sensors show the largest possible number."""
     return Reading.from_cells(cells, strict=False)
 
 
-AMD_SMI = CommandReader(STATIC, METRIC, readings=(METRIC,), read=believed)
-OLD_SMI = CommandReader(ROCM_SMI, read=believed)
+AMD_SMI = CommandReader(STATIC, METRIC, readings=(METRIC,), read=plausible_reading)
+OLD_SMI = CommandReader(ROCM_SMI, read=plausible_reading)
 
 
 def from_library() -> Inventory:
     """Every GPU through the Python module `amdsmi`; OSError where it cannot be used."""
-    return read_rows(library.rows(), "amdsmi", believed)
+    return read_rows(library.rows(), "amdsmi", plausible_reading)
 
 
 SOURCES = ((from_library, from_library), (AMD_SMI.inventory, AMD_SMI.readings), (OLD_SMI.inventory, OLD_SMI.inventory))
