@@ -1,0 +1,152 @@
+"""The statements of docs/training-contract.md: what torch computes here against the NumPy reference of the kit."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import llmperf
+import numpy as np
+import pytest
+import torch
+from llmperf.cases.library import whole_library
+from llmperf.types import Model, Optimizer
+from llmperf_pytorch.baichuan import Baichuan
+from llmperf_pytorch.llama import Llama as TorchLlama
+from llmperf_pytorch.losses import StepSums, mean_cross_entropy
+from llmperf_pytorch.norms import rms_norm
+from llmperf_pytorch.optimizers import adamw, set_learning_rate
+from llmperf_pytorch.rotary import Rotary, rotate
+from llmperf_pytorch.weights import count_parameters, fill_weights
+from llmperf_testing import reference
+
+PAGE = Path(__file__).parents[3] / "docs" / "training-contract.md"
+ADAM = Optimizer(lr=0.01, weight_decay=0.1, clip_norm=0.5, warmup_steps=4, schedule="cosine", min_lr=0.001)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Model:
+    return replace(whole_library().model("llama_tiny"), layers=1)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_names_shapes_and_values_of_initial_weights_are_the_references(tiny, tied):
+    model = replace(tiny, tied_embeddings=tied)
+    built = TorchLlama(model, "eager", False)
+    fill_weights(built, model, 7)
+    expected = reference.Llama(model, seed=7).weights
+    found = dict(built.named_parameters())
+    assert sorted(found) == sorted(expected)
+    assert ("lm_head.weight" in found) is not tied
+    for name, parameter in found.items():
+        np.testing.assert_array_equal(parameter.detach().numpy(), expected[name].astype(np.float32))
+    assert count_parameters(built) == sum(weight.size for weight in expected.values())
+
+
+def test_a_fused_weight_of_the_checkpoint_is_drawn_whole_under_its_name(tiny):
+    model = replace(tiny, family="baichuan", kv_heads=tiny.attention_heads)
+    built = Baichuan(model, "eager", False)
+    fill_weights(built, model, 7)
+    name, width = "model.layers.0.self_attn.W_pack.weight", model.hidden_size
+    drawn = llmperf.initial_normal(7, name, (3 * width, width), model.initializer_std)
+    np.testing.assert_array_equal(dict(built.named_parameters())[name].detach().numpy(), drawn)
+
+
+def test_the_example_of_a_fused_weight_runs_and_is_made_of_the_parts():
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(example, scope)
+    up = llmperf.initial_normal(1234, "model.layers.0.mlp.up_proj.weight", (12, 8), 0.02)
+    np.testing.assert_array_equal(scope["gate_up"][12:], up)
+
+
+def test_a_step_clips_decays_and_updates_as_the_reference(tiny):
+    built = TorchLlama(tiny, "eager", False)
+    fill_weights(built, tiny, 7)
+    weights = reference.Llama(tiny, seed=7).weights
+    ours, theirs = adamw(built, ADAM, torch.device("cpu")), reference.AdamW(weights, ADAM, steps=20)
+    drawn = np.random.default_rng(1)
+    for step in range(1, 4):
+        gradients = {name: drawn.normal(size=weight.shape) for name, weight in weights.items()}
+        for name, parameter in built.named_parameters():
+            parameter.grad = torch.from_numpy(gradients[name]).float()
+        torch.nn.utils.clip_grad_norm_(built.parameters(), ADAM.clip_norm)
+        set_learning_rate(ours.param_groups, llmperf.learning_rate(ADAM, step, 20))
+        ours.step()
+        theirs.update(gradients)
+    for name, parameter in built.named_parameters():
+        np.testing.assert_allclose(parameter.detach().numpy(), weights[name], atol=2e-6, err_msg=name)
+
+
+def test_norm_weights_do_not_decay_and_all_others_do(tiny):
+    weights = reference.Llama(tiny, seed=7).weights
+    before = {name: weight.copy() for name, weight in weights.items()}
+    reference.AdamW(weights, replace(ADAM, warmup_steps=0, clip_norm=None), steps=20).update(
+        {name: np.zeros_like(weight) for name, weight in weights.items()}
+    )
+    for name, weight in weights.items():
+        kept = 1.0 if llmperf.is_norm(name) else 1 - ADAM.lr * ADAM.weight_decay
+        np.testing.assert_allclose(weight, kept * before[name], err_msg=name)
+
+
+def test_clipping_adds_an_epsilon_to_the_norm():
+    weights = {"w": np.zeros(1)}
+    gradient = torch.nn.Parameter(torch.zeros(1))
+    gradient.grad = torch.full((1,), 1e-6)
+    torch.nn.utils.clip_grad_norm_([gradient], 1e-6)
+    assert gradient.grad.item() == pytest.approx(1e-6 * 1e-6 / (1e-6 + 1e-6), rel=1e-3)
+    clipped = reference.AdamW(weights, replace(ADAM, clip_norm=1e-6, weight_decay=0.0, eps=1.0, warmup_steps=0), 20)
+    clipped.update({"w": np.full(1, 1e-6)})
+    assert weights["w"][0] == pytest.approx(-ADAM.lr * 0.5e-6, rel=1e-3)
+
+
+def test_rope_rotates_halves_as_the_reference():
+    states = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
+    turned = rotate(states, *Rotary(8, 10000.0)(5, torch.float32))
+    np.testing.assert_allclose(turned.numpy(), reference._turned(states.double().numpy(), 10000.0, 1), atol=1e-6)
+    angle = 4 * 10000.0 ** (-2 * 1 / 8)
+    low, high = float(states[0, 0, 4, 1]), float(states[0, 0, 4, 5])
+    assert float(turned[0, 0, 4, 1]) == pytest.approx(low * math.cos(angle) - high * math.sin(angle), abs=1e-6)
+
+
+def test_the_norm_has_its_epsilon_inside_the_root():
+    states = torch.tensor([[3e-3, -4e-3]])
+    expected = states / torch.sqrt((states * states).mean() + 1e-5) * 2
+    torch.testing.assert_close(rms_norm(states, torch.full((2,), 2.0), 1e-5), expected)
+
+
+def test_the_loss_of_a_padded_step_is_the_mean_over_its_learnt_tokens():
+    logits = torch.randn(3, 4, 11, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([[1, 2, 3, 4], [5, -100, -100, -100], [6, 7, -100, -100]])
+    sums = StepSums()
+    for rows in (slice(0, 1), slice(1, 3)):
+        learnt = int((labels[rows] >= 0).sum())
+        sums.add(mean_cross_entropy(logits[rows], labels[rows]), learnt, learnt / 3.5)
+    torch.testing.assert_close(sums.mean_loss(), mean_cross_entropy(logits, labels))
+
+
+def test_the_schedule_is_the_pages():
+    rates = [llmperf.learning_rate(ADAM, step, 8) for step in range(1, 9)]
+    assert rates[:5] == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01])
+    share = (1 + math.cos(math.pi * (8 - 1 - 4) / (8 - 4))) / 2
+    assert rates[-1] == pytest.approx(0.001 + 0.009 * share)
+    assert rates[-1] > ADAM.min_lr
+    assert llmperf.learning_rate(replace(ADAM, schedule="constant"), 8, 8) == ADAM.lr
+
+
+def test_a_steps_samples_are_the_same_for_every_layout():
+    from llmperf.tokens.sample_order import position
+
+    def samples(micro_batch, accumulation, ranks):
+        batch = SimpleNamespace(micro_batch=micro_batch, data_parallel=ranks, global_batch=8)
+        return sorted(
+            position(batch, 3, micro, rank, row)
+            for micro in range(accumulation)
+            for rank in range(ranks)
+            for row in range(micro_batch)
+        )
+
+    assert samples(2, 4, 1) == samples(2, 1, 4) == samples(1, 4, 2) == list(range(24, 32))
