@@ -16,10 +16,11 @@ from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call, extra_commands
 from llmperf.files.json_files import convert, save
+from llmperf.measuring.script_output import LineParser
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
-from llmperf.types import Plan
+from llmperf.types import LoggedFacts, LoggedStep, Plan
 
 ROOT = Path(__file__).parents[1]
 GUIDES = (ROOT / "docs" / "vendors.md", ROOT / "docs" / "extending.md")
@@ -96,6 +97,20 @@ def test_the_vendor_of_the_authors_guide_is_a_valid_plugin():
     assert plugins.ask("llmperf_peak_flops", device_model="Acme A1", dtype="bf16").flops_per_second == 100e12
     assert plugins.ask("llmperf_peak_flops", device_model="Acme A2", dtype="bf16") is None
     assert len(plugins.ask("llmperf_query_memory", devices=(0, 1))) == 2
+
+
+def test_the_script_framework_of_the_authors_guide_reads_the_lines_that_it_shows():
+    lines = block("text", "step 1 | loss")
+    module = ModuleType("llmperf_abacus")
+    exec(compile(block("python", "llmperf_parse_log"), "plugin.py", "exec"), module.__dict__)
+    plugins = Plugins()
+    plugins.register(module, Found("abacus", "framework", "abacus", "llmperf-abacus", "1.0"))
+    parser = LineParser(plugins)
+    assert [parser.parse(line) for line in ("loading data", *lines.splitlines())] == [
+        (),
+        (LoggedStep(step=1, loss=10.4021, tokens=8192), LoggedFacts(peak_memory_bytes=1_610_612_736)),
+        (LoggedStep(step=2, loss=10.1930, tokens=8192), LoggedFacts(peak_memory_bytes=1_717_986_918)),
+    ]
 
 
 def test_the_overlay_of_the_authors_guide_applies(tmp_path):
