@@ -1,21 +1,28 @@
-"""The published schemas are what the dataclasses say."""
+"""The committed schemas and reference pages are rendered from the dataclasses, hooks and docstrings."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import llmperf_schemas
 import pytest
+from llmperf.cases import fields
 from llmperf.files import json_files
 from llmperf.types import Case, Model, Plan, Result, StepRecord
-from llmperf.validation.rendering.documents import render, target
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from rendering import fields as rendering_fields
+from rendering.documents import render
 
 
-@pytest.mark.parametrize("name", llmperf_schemas.names())
-def test_committed_schema_is_in_step_with_the_dataclasses(name):
-    rendered = json_files.encode_pretty(render(name)).decode()
-    committed = target(name).read_text()
-    assert committed == rendered, "run: uv run python -m llmperf.validation.rendering"
+def test_committed_schemas_and_pages_are_those_of_the_code():
+    """In a process of its own: what other tests load must not reach the pages."""
+    script = Path(__file__).parents[1] / "docs" / "render.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"run: uv run python docs/render.py\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize(
@@ -33,3 +40,7 @@ def test_bounds_choices_and_none_reach_the_schema():
     assert properties["sharding_stage"]["enum"] == [0, 1, 2, 3]
     assert render("result")["$defs"]["Metrics"]["properties"]["first_loss"]["type"] == ["number", "null"]
     assert "None" not in json_files.encode(render("result")).decode()
+
+
+def test_the_largest_integer_of_settings_is_that_of_the_schemas():
+    assert fields.LARGEST_INTEGER == rendering_fields.LARGEST_INTEGER

@@ -1,4 +1,4 @@
-"""For maintainers: the published JSON Schemas, rendered from the dataclasses of `llmperf.types`.
+"""Renders the JSON Schemas and the reference pages from dataclasses, hooks and their docstrings.
 
-`python -m llmperf.validation.rendering` writes them; with `--check` it only says whether they are in step.
+`uv run python docs/render.py` writes them; with `--check` it only lists the files that are out of date.
 """

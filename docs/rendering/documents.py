@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
+from llmperf.types import plan, records, result, spec, submission
 from llmperf_published.types import document
 
-from llmperf.types import plan, records, result, spec, submission
-from llmperf.validation.rendering.docstrings import class_description
-from llmperf.validation.rendering.fields import Definitions, Schema
+from rendering.docstrings import class_description
+from rendering.fields import Definitions, Schema
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS: dict[str, type] = {

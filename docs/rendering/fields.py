@@ -8,7 +8,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from llmperf.types.units import Minimum
-from llmperf.validation.rendering.docstrings import class_description, field_descriptions
+
+from rendering.docstrings import class_description, field_descriptions
 
 LARGEST_INTEGER = 2**53 - 1
 """What every JSON reader keeps exactly (RFC 8259, section 6)."""

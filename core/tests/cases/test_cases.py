@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf.cases import fields
 from llmperf.cases.library import Library, library, read_named, whole_library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
@@ -17,7 +16,6 @@ from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.toml_file import read_toml
 from llmperf.types.spec import Case, Model
-from llmperf.validation.rendering import fields as rendering_fields
 
 HERE = Available(1, None)
 """One node whose device can be divided at will."""
@@ -210,7 +208,6 @@ def test_a_number_that_a_result_could_not_keep_is_refused_in_a_case_file(tmp_pat
     path = case_file(tmp_path, source.replace("[contract]", f"[contract]\nseed = {2**53}").encode())
     with pytest.raises(UserError, match=r"mine\.toml: contract\.seed: expected at most 9007199254740991, found 90"):
         read_named(path, Case)
-    assert fields.LARGEST_INTEGER == rendering_fields.LARGEST_INTEGER
 
 
 def test_a_wrong_type_in_a_model_file_names_file_and_place(tmp_path):

@@ -1,0 +1,153 @@
+"""Reference pages of what core and the plugins of this project bring: models, cases, overlays, reporters and the like."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from llmperf.cases.library import library, read_named
+from llmperf.cases.overlays import CONDITIONS, Facts
+from llmperf.files.toml_file import read_toml
+from llmperf.hookspecs import OWNERS
+from llmperf.plugins.discovery import discover
+from llmperf.plugins.loading import Plugins
+from llmperf.types.spec import Case, Model
+
+from rendering.docstrings import field_descriptions
+from rendering.reference import page, table
+
+
+@cache
+def plugins() -> tuple[Plugins, ...]:
+    """Core, and each installed plugin of this project by itself."""
+    ours = [found for found in discover() if found.distribution.startswith("llmperf-")]
+    return (Plugins(), *(Plugins([found]) for found in ours))
+
+
+def files(shelf: str) -> Iterator[tuple[str, Any]]:
+    """Each file of a shelf with the package that ships it."""
+    for owner, folder in library(*plugins()).folders:
+        for path in sorted((folder / shelf).glob("*.toml")):
+            yield package(owner), path
+
+
+def package(owner: str) -> str:
+    """`vendor:nvidia` as it is shown; everything of core is `core`."""
+    role, _, name = owner.partition(":")
+    return "core" if role == "core" else f"{role} {name}"
+
+
+def models_page() -> str:
+    """Every model."""
+    rows = []
+    for owner, path in files("models"):
+        model = read_named(path, Model)
+        rows.append(
+            (f"`{model.name}`", model.title, model.family, f"{model.nominal_parameters:,}", owner, model.source)
+        )
+    columns = ("Name", "Title", "Family", "Nominal parameters", "From", "Source")
+    return page(
+        "Models", "`--set model=NAME` chooses one. [Keys of a model file](model-files.md).", table(columns, rows)
+    )
+
+
+def cases_page() -> str:
+    """Every case."""
+    rows = []
+    for owner, path in files("cases"):
+        case = read_named(path, Case)
+        rows.append((f"`{case.name}`", case.title, case.description, f"`{case.contract.model}`", owner, case.source))
+    columns = ("Name", "Title", "Description", "Model", "From", "Source")
+    return page("Cases", "`llmperf run NAME` runs one. [Keys of a case file](case-files.md).", table(columns, rows))
+
+
+def overlays_page() -> str:
+    """Every overlay, and the conditions of `[when]`."""
+    rows = []
+    for owner, path in files("overlays"):
+        tables = read_toml(path)
+        when = "; ".join(f"{key} = {value}" for key, value in tables.pop("when").items())
+        settings = ", ".join(f"`{name}.{key}`" for name, inner in tables.items() for key in inner)
+        rows.append((f"`{path.stem}`", when, settings, owner))
+    conditions = [(f"`{name}`", field_descriptions(Facts)[name]) for name in CONDITIONS]
+    text = (
+        "An overlay is a file `overlays/NAME.toml` in a folder that `llmperf_resources` gives. Its `[when]` has conditions,"
+        " all of which must hold; a list holds if one of its values does. The other tables (`contract`, `tuning`, `framework`,"
+        " `data`) have [settings](settings.md). [How to write one](../own-files.md)."
+    )
+    return page(
+        "Overlays", text, table(("Condition", "Meaning"), conditions), table(("Name", "When", "Sets", "From"), rows)
+    )
+
+
+HOOKS = {
+    "llmperf_launchers": ("Launchers", "What starts one agent on each node.", ()),
+    "llmperf_document_kinds": ("Kinds of document", "What `llmperf validate` and `llmperf report` read.", ("title",)),
+    "llmperf_reporters": ("Reporters", "`llmperf report --format NAME` chooses one.", ()),
+    "llmperf_rules": (
+        "Rules",
+        "What documents are held to; pages of core's are in [rules](../rules/).",
+        ("severity", "title"),
+    ),
+}
+"""Hooks whose answers have names, and what is shown of each answer."""
+
+
+def doors_page() -> str:
+    """Launchers, kinds of document, reporters and rules."""
+    parts = []
+    for hook, (title, text, attributes) in HOOKS.items():
+        if hook not in OWNERS:
+            continue
+        arguments = {"kind": None} if hook == "llmperf_rules" else {}
+        rows = {
+            (label(item), *described(item, attributes), package(owner))
+            for loaded in plugins()
+            for owner, item in loaded.collect_items(hook, **arguments)
+        }
+        names = [name.capitalize() for name in attributes] or ["Meaning"]
+        parts += [f"## {title}", f"{text} Hook: [`{hook}`](hooks.md#{hook})."]
+        parts += [table(("Name", *names, "From"), sorted(rows))] if rows else []
+    return page("Launchers, kinds of document, reporters, rules", *parts)
+
+
+def label(item: Any) -> str:
+    """The code or the name of an item."""
+    return f"`{getattr(item, 'code', None) or item.name}`"
+
+
+def described(item: Any, attributes: tuple[str, ...]) -> list[str]:
+    """Some attributes of an item, or the first line of the docstring of its class."""
+    if attributes:
+        return [str(getattr(item, name)) for name in attributes]
+    return [(inspect.getdoc(type(item)) or "").partition("\n")[0]]
+
+
+def contents_page() -> str:
+    """The list of pages."""
+    titles = {
+        "settings": "every path of `--set`: type, unit, default, meaning",
+        "models": "the models",
+        "cases": "the cases",
+        "overlays": "the tuning overlays and their conditions",
+        "model-files": "keys of a model file",
+        "case-files": "keys of a case file",
+        "hooks": "what a plugin can answer, with an example of each",
+        "types": "the dataclasses and protocols of the contract",
+        "doors": "launchers, kinds of document, reporters, rules",
+    }
+    lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]
+    rest = "- [rules](../rules/): a page for each rule\n- [own files](../own-files.md): writing a model, a case and an overlay"
+    return page("Reference", "\n".join(lines) + "\n" + rest)
+
+
+PAGES = {
+    "models": models_page,
+    "cases": cases_page,
+    "overlays": overlays_page,
+    "doors": doors_page,
+    "README": contents_page,
+}
+"""Name of each page without `.md`, and what renders it."""

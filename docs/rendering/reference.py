@@ -1,0 +1,175 @@
+"""Reference pages of what core defines: settings, hooks, types."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+import llmperf.types
+from llmperf import hookspecs
+from llmperf.cases.fields import dataclass_in, hints
+from llmperf.cases.settings import describe
+from llmperf.types.spec import Case, Contract, DataSource, Model, Tuning
+
+from rendering.docstrings import class_description, field_descriptions
+
+NOTE = "<!-- Rendered by `uv run python docs/render.py`; edit the docstrings, not this page. -->"
+UNITS = {
+    "seconds": "s",
+    "bytes": "bytes",
+    "gib": "GiB",
+    "watts": "W",
+    "joules": "J",
+    "percent": "%",
+    "tokens": "tokens",
+    "steps": "steps",
+    "seq_len": "tokens",
+    "global_batch": "sequences",
+    "micro_batch": "sequences",
+}
+"""Units by the end of a field's name."""
+
+
+def page(title: str, *parts: str) -> str:
+    """A page of Markdown with its title."""
+    return "\n\n".join([NOTE, f"# {title}", *parts]) + "\n"
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown; pipes and line breaks in cells are escaped."""
+    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in [columns, *rows]]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + " --- |" * len(cells[0]), *lines[1:]])
+
+
+def unit(name: str) -> str:
+    """The unit of a field by its name; empty if it has none."""
+    return next((unit for end, unit in UNITS.items() if name == end or name.endswith(f"_{end}")), "")
+
+
+def default(field: Field[Any]) -> str:
+    """The default of a field, as it is written in TOML."""
+    if field.default is not MISSING:
+        value = field.default
+    elif field.default_factory is not MISSING:
+        value = field.default_factory()
+    else:
+        return "required"
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"`{list(value) if isinstance(value, tuple) else value}`" if not is_dataclass(value) else ""
+
+
+def setting_rows(kind: type, prefix: str = "") -> Iterator[list[str]]:
+    """Path, type, unit, default and meaning of each field below a dataclass that can be set."""
+    described = field_descriptions(kind)
+    for field in fields(kind):
+        annotation = hints(kind)[field.name]
+        inner = dataclass_in(annotation)
+        if inner is None:
+            meaning = described.get(field.name, "").replace("null", "none")
+            yield [f"`{prefix}{field.name}`", describe(annotation), unit(field.name), default(field), meaning]
+        else:
+            yield from setting_rows(inner, f"{prefix}{field.name}.")
+
+
+def settings_page() -> str:
+    """Every path of `--set`."""
+    columns = ("Path", "Type", "Unit", "Default", "Meaning")
+    parts = [
+        "`llmperf run CASE --set PATH=VALUE` and `llmperf plan CASE --set PATH=VALUE` take these paths, and so do the tables of"
+        " an overlay. A path may leave out its beginning where it stays unambiguous: `--set micro_batch=4`. `none` unsets an"
+        " optional value. Paths below `framework.` belong to the framework plugin, which checks them."
+    ]
+    for kind, prefix in ((Contract, "contract."), (Tuning, "tuning."), (DataSource, "data.")):
+        parts += [f"## {prefix[:-1]}", class_description(kind), table(columns, setting_rows(kind, prefix))]
+    return page("Settings", *parts)
+
+
+def file_page(title: str, kind: type, text: str) -> str:
+    """The fields of a TOML file that becomes a dataclass."""
+    return page(title, text, table(("Key", "Type", "Unit", "Default", "Meaning"), setting_rows(kind)))
+
+
+def hooks_page() -> str:
+    """Every hook, in the order of a run."""
+    parts = [
+        "The contract is `llmperf.hookspecs`, in the order of a run. A plugin is a module of functions with these names, each"
+        " marked `@llmperf.hookimpl`. It may leave out arguments that it does not use."
+    ]
+    for name, owners in hookspecs.OWNERS.items():
+        function = getattr(hookspecs, name)
+        signature = str(inspect.signature(function)).replace("'", "")
+        text, _, example = (inspect.getdoc(function) or "").partition(">>> ")
+        parts += [
+            f"## {name}",
+            f"```python\ndef {name}{signature}\n```",
+            f"Answered by: {', '.join(owners)}.",
+            text.strip(),
+        ]
+        if example:
+            parts.append(
+                "```python\n" + re.sub(r"^(>>>|\.\.\.) ?", "", f">>> {example}", flags=re.MULTILINE).strip() + "\n```"
+            )
+    return page("Hooks", *parts)
+
+
+def types_page() -> str:
+    """Every public type, by module."""
+    parts = ["What `llmperf.types` makes public. Optional values are `None` if they are unknown, never 0 or a guess."]
+    modules: dict[str, list[str]] = {}
+    for name in llmperf.types.__all__:
+        value = getattr(llmperf.types, name)
+        if inspect.isclass(value):
+            modules.setdefault(value.__module__, []).append(name)
+    for module, names in sorted(modules.items()):
+        parts += [f"## {module}", (inspect.getdoc(import_module(module)) or "").strip()]
+        for name in names:
+            parts += type_parts(getattr(llmperf.types, name))
+    return page("Types", *parts)
+
+
+def type_parts(kind: type) -> Iterator[str]:
+    """The heading, docstring and members of one type."""
+    yield f"### {kind.__name__}"
+    yield (inspect.getdoc(kind) or "").strip()
+    if is_dataclass(kind):
+        described = field_descriptions(kind)
+        rows = [
+            (f"`{field.name}`", f"`{field.type}`", default(field), described.get(field.name, ""))
+            for field in fields(kind)
+        ]
+        yield table(("Field", "Type", "Default", "Meaning"), rows)
+    else:
+        members = [
+            (f"`{name}`", inspect.getdoc(member.fget if isinstance(member, property) else member) or "")
+            for name, member in vars(kind).items()
+            if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+        ]
+        if members:
+            yield table(("Member", "Meaning"), members)
+
+
+PAGES = {
+    "settings": settings_page,
+    "case-files": lambda: file_page(
+        "Case files",
+        Case,
+        "A case is a file `cases/NAME.toml` in a folder that `llmperf_resources` gives, or any file that is named on the"
+        " command line: `llmperf plan my_case.toml`. [How to write one](../own-files.md).",
+    ),
+    "model-files": lambda: file_page(
+        "Model files",
+        Model,
+        "A model is a file `models/NAME.toml` in a folder that `llmperf_resources` gives. [How to write one](../own-files.md).",
+    ),
+    "hooks": hooks_page,
+    "types": types_page,
+}
+"""Name of each page without `.md`, and what renders it."""

@@ -1,0 +1,28 @@
+"""The package of docs/own-files.md: its model, case and overlay are planned with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from llmperf.cli.main import call
+
+TEXT = (Path(__file__).parents[1] / "docs" / "own-files.md").read_text()
+BLOCKS = dict(re.findall(r"```(?:toml|python)\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+
+
+def test_the_files_of_the_guide_are_planned_with(install, tmp_path, capsys, monkeypatch):
+    install("llmperf-mine", "mine", BLOCKS["plugin.py"], role="extension")
+    for name, text in BLOCKS.items():
+        if "/" in name:
+            path = tmp_path / "data" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    monkeypatch.chdir(tmp_path / "data" / "cases")
+    assert call(["models"]) == 0
+    assert "my_llama" in capsys.readouterr().out
+    for case in ("my_pretrain", "./my_pretrain.toml"):
+        assert call(["plan", case]) == 0
+        shown = capsys.readouterr().out
+        assert "my_llama, 1,705,600 parameters" in shown
+        assert "tuning.micro_batch 2 -> 1 (overlay my_pretrain_cpu.toml)" in shown
