@@ -25,7 +25,9 @@ from llmperf.types import LoggedFacts, LoggedStep, Plan
 ROOT = Path(__file__).parents[1]
 GUIDES = (ROOT / "docs" / "vendors.md", ROOT / "docs" / "extending.md")
 """Their commands need the packages that they build: tests/test_vendor_guide.py and tests/test_extending.py."""
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OWN_FILES = ROOT / "docs" / "own-files.md"
+"""Its commands need its files: tests/test_own_files.py."""
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
 FOLDERS = ("zero", "ddp", "megatron", "submission")
