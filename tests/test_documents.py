@@ -23,10 +23,8 @@ from llmperf.results.build import build_result
 from llmperf.types import LoggedFacts, LoggedStep, Plan
 
 ROOT = Path(__file__).parents[1]
-GUIDES = (ROOT / "docs" / "vendors.md", ROOT / "docs" / "extending.md")
+GUIDES = tuple(ROOT / "docs" / name for name in ("vendors.md", "extending.md", "own-files.md"))
 """Their commands need the packages that they build: tests/test_vendor_guide.py and tests/test_extending.py."""
-OWN_FILES = ROOT / "docs" / "own-files.md"
-"""Its commands need its files: tests/test_own_files.py."""
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
