@@ -19,13 +19,7 @@ FLOORS = (
 
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "py.typed"}
 
-KNOWN_UPWARD = {
-    ("validation/check.py", "llmperf.submissions.archives"),
-    ("validation/check.py", "llmperf.submissions.manifest"),
-    ("validation/finding_files.py", "llmperf.submissions.archives"),
-    ("validation/finding_files.py", "llmperf.submissions.rendered"),
-    ("validation/typed.py", "llmperf.submissions.archives"),
-}
+KNOWN_UPWARD: set[tuple[str, str]] = set()
 """Upward imports that are still to be removed: (importing file, imported module)."""
 
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.reporting"}

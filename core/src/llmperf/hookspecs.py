@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         DeviceSample,
         DocumentKind,
         Facts,
-        Finding,
         FlopCount,
         Launcher,
         LoggedFacts,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         Precision,
         Probe,
         Reporter,
-        Result,
         Rule,
         RunSpec,
         Trainer,
@@ -62,7 +60,6 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
     "llmperf_parse_log": ("framework",),
-    "llmperf_check_result": ("vendor", "framework", "extension", "core"),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
@@ -268,20 +265,6 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     ...     if words[:1] == ["step"]:
     ...         return LoggedStep(step=int(words[1]), loss=float(words[2]))
     ...     return None
-    """
-    raise NotImplementedError
-
-
-@hookspec
-def llmperf_check_result(result: Result) -> Iterable[Finding]:
-    """Called in the controller when a result is made or validated, for semantic rules beyond the core's.
-
-    Any plugin may answer; all answers are collected.
-
-    >>> @llmperf.hookimpl
-    ... def llmperf_check_result(result):
-    ...     if result.hardware.driver is None:
-    ...         yield Finding(code="ACME1", severity="warning", path="/hardware/driver", message="no driver version")
     """
     raise NotImplementedError
 

@@ -39,7 +39,7 @@ from llmperf import hookimpl
 # IMPORT
 
 @hookimpl
-def llmperf_check_result(result):
+def llmperf_rules(kind):
     # RULE
     return []
 
@@ -287,7 +287,7 @@ def test_a_plugin_that_swallows_a_signal_is_ended_all_the_same(asked):
     process.send_signal(signal.SIGTERM)
     _, shown = process.communicate(timeout=20)
     assert process.returncode == 143
-    assert shown == "llmperf: extension 'bad' (llmperf-bad): llmperf_check_result: gave no answer to SIGTERM in 5 s\n"
+    assert shown == "llmperf: extension 'bad' (llmperf-bad): llmperf_rules: gave no answer to SIGTERM in 5 s\n"
     assert not Path(f"/proc/{child}").exists()
 
 

@@ -86,6 +86,7 @@ def test_the_share_of_others_is_what_the_run_has_not_had(samples, share):
 
 def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(stub_plan, tmp_path, stranger):
     """As `llmperf run` does it: one line before the start, two figures and a finding afterwards."""
+    from llmperf.validation.catalogue import Catalogue
     from llmperf.validation.check import findings
 
     told, plugins = [], load_for("stub", "stub")
@@ -99,7 +100,7 @@ def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_resul
     assert f" {100 * result.metrics.other_cpu_share_before:.0f} % of the host's cores" in told[0]
     assert result.metrics.other_cpu_share > least / 2
     if result.metrics.other_cpu_share > 0.1:
-        assert "LP409" in [one.code for one in findings(result, plugins)]
+        assert "LP409" in [one.code for one in findings("result", result, Catalogue(plugins))]
 
 
 def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, monkeypatch):

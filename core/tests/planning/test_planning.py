@@ -19,7 +19,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
 from llmperf.running.launched import find_launcher
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
-from llmperf.validation import devices
+from llmperf.validation.catalogue import forget_catalogues
 from llmperf.vendorkit.peaks import normalised
 
 VENDOR = """
@@ -241,12 +241,9 @@ def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, s
 @pytest.fixture
 def looked_again():
     """The validator keeps what it saw of the vendors for the whole process."""
-    kept = (devices.installed, devices.installed_vendors, devices._asked)
-    for one in kept:
-        one.cache_clear()
+    forget_catalogues()
     yield
-    for one in kept:
-        one.cache_clear()
+    forget_catalogues()
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)

@@ -342,7 +342,7 @@ def test_missing_run_and_unknown_format(tmp_path, example, capsys):
     assert call(["report", str(tmp_path / "none")]) == 2
     assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert "No such file" in first
+    assert "no such file or folder" in first
     assert "did you mean 'markdown'?" in second
 
 

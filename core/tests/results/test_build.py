@@ -118,9 +118,9 @@ def test_skipped_steps_are_counted_apart(folder):
     assert figures.tokens_per_second == 3 * tokens / 5.0
     (note,) = [one for one in result.notes if "no update" in one]
     assert note.startswith("2 of the measured steps had gradients that were not finite")
-    assert [one.code for one in findings(result) if one.code == "LP202"] == []
+    assert [one.code for one in findings("result", result) if one.code == "LP202"] == []
     wrong = replace(result, metrics=replace(figures, skipped_steps=0))
-    assert [one.code for one in findings(wrong) if one.code == "LP202"] == ["LP202"]
+    assert [one.code for one in findings("result", wrong) if one.code == "LP202"] == ["LP202"]
     assert not [one for one in recorded_findings(folder.run) if "measured_tokens" in one.message]
 
 

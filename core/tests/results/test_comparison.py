@@ -140,7 +140,7 @@ def test_runs_without_a_throughput_are_said(folder, tmp_path, capsys):
     assert "expected a complete run with a throughput, found none in 1 results" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert call(["summary", str(tmp_path / "empty")]) == 2
-    assert "no result, plan, records" in capsys.readouterr().err
+    assert "no document in this folder" in capsys.readouterr().err
 
 
 def test_summary_groups_repeats_and_fails_below(folder, capsys):

@@ -15,6 +15,7 @@ from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
 from llmperf.types import PhaseRecord, StepRecord
 from llmperf.types.plan import Script
+from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
 
@@ -93,7 +94,7 @@ def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     assert result.status == "complete"
     assert result.metrics.window_seconds < 5
     assert any("step times sum to 54 s" in note for note in result.notes)
-    assert "LP206" in [one.code for one in findings(result, load_for("stub", "stub"))]
+    assert "LP206" in [one.code for one in findings("result", result, Catalogue(load_for("stub", "stub")))]
 
 
 @pytest.mark.parametrize("oddity", ["odd", "child", "torn"])

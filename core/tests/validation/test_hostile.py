@@ -103,7 +103,7 @@ def test_any_number_in_the_place_of_any_number(data):
         result = json_files.convert(document, Result, "result")
     except Exception:
         return  # a truth value or a choice was replaced: that is the schema's to say
-    assert all("\n" not in finding.message for finding in findings(result))
+    assert all("\n" not in finding.message for finding in findings("result", result))
 
 
 EXAMPLE = llmperf_schemas.example("result")
@@ -138,7 +138,7 @@ def test_one_figure_changed_is_found(path, factor):
         result = json_files.convert(changed(EXAMPLE, path, new), Result, "result")
     except Exception:
         return  # out of the schema's choices
-    assert findings(result)
+    assert findings("result", result)
 
 
 @QUICK

@@ -22,7 +22,7 @@ def told(example, losses, *, lr=1e-3, tokens=1024, **contract):
     example["contract"] |= {"steps": len(losses), **contract}
     example["contract"]["optimizer"]["lr"] = lr
     example["batch"]["tokens_per_step"] = tokens
-    return {one.code for one in findings(convert(example, Result, "result"))} & CODES
+    return {one.code for one in findings("result", convert(example, Result, "result"))} & CODES
 
 
 def scattered(level, steps, spread=0.01):

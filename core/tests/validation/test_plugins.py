@@ -1,10 +1,13 @@
-"""Rules that an installed extension adds: found when a document is validated and when a result is made."""
+"""Rules and kinds of document of installed packages: used when documents are validated and when results are made."""
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
+import llmperf
+import llmperf_schemas
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
@@ -14,32 +17,51 @@ from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running.measure import check
 from llmperf.types import Result
+from llmperf.validation.catalogue import forget_catalogues
 
 RULES = """
 import llmperf
-from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
-from llmperf.types import Finding
+from llmperf.types import Rule
+
+def driver_is_known(result):
+    if result.hardware.driver is None:
+        yield "/hardware/driver", "no driver version"
 
 @llmperf.hookimpl
-def llmperf_check_result(result):
-    if result.hardware.driver is None:
-        yield Finding(code="ACME1", severity="error", path="/hardware/driver", message="no driver version")
+def llmperf_rules():
+    yield Rule(code="ACME1", severity="error", title="The driver is known", check=driver_is_known,
+               page="# ACME1: The driver is known\\n\\nAsk acme-smi.")
 """
 
 
 @pytest.fixture
-def acme_site(tmp_path_factory, monkeypatch):
-    """An extension `acme_rules`, installed for this process."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "acme_rules-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rules\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\nacme_rules = acme_rules\n")
-    (site / "acme_rules.py").write_text(RULES)
-    monkeypatch.syspath_prepend(str(site))
-    yield site
-    sys.modules.pop("acme_rules", None)
+def install(tmp_path_factory, monkeypatch):
+    """Install a package of one module for this process."""
+    installed = []
+
+    def add(name, group, source):
+        site = tmp_path_factory.mktemp("site")
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[llmperf.{group}.v1]\n{name} = {name}\n")
+        (site / f"{name}.py").write_text(source)
+        monkeypatch.syspath_prepend(str(site))
+        installed.append(name)
+        forget_catalogues()
+        return site
+
+    yield add
+    for name in installed:
+        sys.modules.pop(name, None)
+    monkeypatch.undo()
+    forget_catalogues()
+
+
+@pytest.fixture
+def acme_site(install):
+    """An extension `acme_rules`."""
+    return install("acme_rules", "extension", RULES)
 
 
 def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, capsys):
@@ -51,13 +73,20 @@ def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, caps
     assert second.startswith(f"{path}:/files: LP705 note ")
 
 
-def test_an_installed_rule_is_chosen_by_its_code(acme_site, tmp_path, example, capsys):
+def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_site, tmp_path, example, capsys):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path), "--select", "acme"]) == 1
     assert "ACME1" in capsys.readouterr().out
     assert call(["validate", str(path), "--ignore", "ACME1"]) == 0
     assert call(["validate", str(path), "--select", "LP9999"]) == 2
+    assert call(["validate", str(path), "--select", "ACME2"]) == 2
+    assert "unknown rule 'ACME2'; did you mean 'ACME1'?" in capsys.readouterr().err
+    assert call(["validate", "--explain", "acme1"]) == 0
+    assert capsys.readouterr().out == "# ACME1: The driver is known\n\nAsk acme-smi.\n"
+    assert call(["validate", "--rules"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ACME1"))
+    assert row.split() == ["ACME1", "error", "The", "driver", "is", "known", "result", "acme-rules"]
 
 
 def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
@@ -69,18 +98,153 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
 
 
 @pytest.mark.parametrize(
-    ("told", "cause"),
+    ("piece", "instead", "cause"),
     [
-        ("1", "expected a Finding of llmperf_check_result, found int"),
-        ("Finding(code='ACME1', severity=7, path='', message='x')", "Expected `str`, got `int`"),
+        ('yield "/hardware/driver", "no driver version"', "yield 1", "ACME1: expected pairs of a JSON pointer and a"),
+        ('yield "/hardware/driver", "no driver version"', "1 / 0", "ACME1 of extension 'acme_rules' (acme-rules) was"),
+        ('severity="error"', 'severity="bad"', "ACME1: expected a severity of error, warning, note, found 'bad'"),
+        ('code="ACME1"', 'code="acme"', "expected a code such as ACME1, found 'acme'"),
+        (
+            'code="ACME1"',
+            'code="LP201"',
+            "two rules have the code LP201, of core 'core' (llmperf-core) and of ext",
+        ),
+        ("yield Rule", "raise KeyError('x')\n    yield Rule", "llmperf_rules raised KeyError: 'x'"),
     ],
 )
-def test_an_extension_that_tells_no_finding_is_a_warning(acme_site, run_folder, told, cause):
-    (acme_site / "acme_rules.py").write_text(RULES.replace("yield Finding", f"yield {told}\n        yield Finding"))
+def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, run_folder, piece, instead, cause):
+    (acme_site / "acme_rules.py").write_text(RULES.replace(piece, instead))
     result = json_files.load(run_folder / filenames.RESULT, Result)
     (finding,) = check(result, run_folder, load_for(None, None)).findings
-    assert (finding.severity, cause in finding.message, "acme_rules" in finding.message) == ("warning", True, True)
+    assert (finding.code, finding.severity, "acme_rules" in finding.message) == ("LP901", "warning", True)
+    assert cause in finding.message
     assert json_files.load(run_folder / filenames.RESULT, Result).findings == (finding,)
+
+
+VENDOR = """
+import llmperf
+from pathlib import Path
+from llmperf.types import DeviceInfo, Offers, PeakFlops, Probe, Rule
+
+@llmperf.hookimpl
+def llmperf_probe():
+    offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    device = DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34)
+    return Probe(vendor="acme_chips", devices=(device,), offers=offers)
+
+@llmperf.hookimpl
+def llmperf_rules():
+    yield Rule(code="CHIP7", severity="warning", title="The chip is cool", page=Path("CHIP7.md"),
+               check=lambda result: [("/hardware", "expected a cool chip")])
+    yield Rule(code="CHIP8", severity="warning", title="Plans name a driver", kinds=("plan",),
+               check=lambda plan: [("/vendor", "a plan")])
+
+@llmperf.hookimpl
+def llmperf_resources():
+    return [Path(__file__).parent / "shelf"]
+"""
+
+
+def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, capsys):
+    install("acme_chips", "vendor", VENDOR)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["validate", str(path)]) == 0
+    assert "CHIP7" not in capsys.readouterr().out
+    example["hardware"]["vendor"] = "acme_chips"
+    path.write_text(json.dumps(example))
+    assert call(["validate", str(path), "--select", "CHIP"]) == 0
+    assert capsys.readouterr().out == f"{path}:/hardware: CHIP7 warning expected a cool chip\n"
+    plan = llmperf_schemas.example("plan") | {"vendor": "acme_chips"}
+    path.with_name("plan.json").write_text(json.dumps(plan))
+    assert call(["validate", str(path.with_name("plan.json")), "--select", "CHIP"]) == 0
+    assert "plan.json:/vendor: CHIP8 warning a plan" in capsys.readouterr().out
+    assert call(["validate", "--explain", "CHIP8"]) == 0
+    assert capsys.readouterr().out.startswith("# CHIP8: Plans name a driver\n\nSeverity: warning. Applies to: plan.")
+
+
+def test_fix_hp_is_checked_against_the_case_of_an_installed_plugin(install, tmp_path, example, capsys):
+    site = install("acme_chips", "vendor", VENDOR)
+    (site / "shelf" / "cases").mkdir(parents=True)
+    default = Path(llmperf.__file__).parent / "data" / "cases" / "default.toml"
+    (site / "shelf" / "cases" / "acme_case.toml").write_text(
+        default.read_text().replace('name = "default"', 'name = "acme_case"')
+    )
+    example["case"] = "acme_case"
+    example["fix_hp"][0]["case_value"] = 99
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    forget_catalogues()
+    assert call(["validate", str(path), "--select", "LP64"]) == 1
+    assert 'LP640 error expected 30 ("contract.steps" in case acme_case), found 99' in capsys.readouterr().out
+
+
+KIND = """
+import llmperf
+from llmperf.types import DocumentKind, Fingerprint, Rule, Verdict
+
+OUTCOMES = ("wrong", "agrees")
+
+def read(path, named):
+    lines = path.read_text().splitlines()
+    return lines if len(lines) > 1 else None
+
+@llmperf.hookimpl
+def llmperf_document_kinds():
+    yield DocumentKind(
+        name="acme-log", title="a log of acme-smi", suffixes=(".acme",), read=read,
+        recognise=lambda path, beginning, named: beginning().startswith("ACME"),
+        plugins=lambda lines: [("vendor", "acme_chips")],
+        fingerprints=lambda lines: [Fingerprint(pointer="/0", figures=tuple(lines))],
+        line_of=lambda lines, pointer: int(pointer[1:]) + 1 if pointer else None,
+        verdicts=lambda lines, findings: [Verdict(line=1, outcome=OUTCOMES[not findings], why=("acme-smi",))],
+        closing=lambda verdicts: f"{len(verdicts)} logs of acme-smi",
+    )
+
+@llmperf.hookimpl
+def llmperf_rules(kind):
+    yield Rule(code="LOG1", severity="error", title="No line is hot", kinds=("acme-log",),
+               check=lambda lines: [(f"/{n}", "hot") for n, line in enumerate(lines) if "hot" in line])
+"""
+
+
+def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
+    install("acme_logs", "extension", KIND)
+    for name, text in {"a.acme": "ACME\n70 hot\n", "b.acme": "ACME\n20\n", "c.acme": "x\n", "d.acme": "ACME"}.items():
+        (tmp_path / name).write_text(text)
+    assert call(["validate", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path}/a.acme:2:/1: LOG1 error hot\n"
+    assert err.splitlines() == [
+        f"{tmp_path}/a.acme: line 1: wrong: acme-smi",
+        f"{tmp_path}/b.acme: line 1: agrees: acme-smi",
+        "2 files: 1 error, 0 warnings (ruleset 4)",
+        "2 logs of acme-smi",
+    ]
+    assert call(["validate", str(tmp_path / "d.acme")]) == 2
+    assert "d.acme: LP001 error expected a log of acme-smi, found none" in capsys.readouterr().out
+    (tmp_path / "copy.acme").write_text("ACME\n20\n")
+    assert call(["validate", str(tmp_path / "b.acme"), str(tmp_path / "copy.acme")]) == 0
+    assert f"copy.acme:1:/0: LP631 warning expected figures of its own, found those of {tmp_path}/b.acme" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_kind_of_document_that_fails_names_its_package(install, tmp_path, capsys):
+    install("acme_logs", "extension", KIND.replace("lines = path.read_text()", "lines = 1 / 0 + path.read_text()"))
+    (tmp_path / "a.acme").write_text("ACME\n1\n")
+    assert call(["validate", str(tmp_path)]) == 2
+    assert "LP001 error extension 'acme_logs' (acme-logs): acme-log raised ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_second_kind_of_one_name_is_left_out(install, tmp_path, capsys):
+    install("acme_logs", "extension", KIND)
+    install("acme_more", "extension", KIND.replace("LOG1", "LOG2"))
+    (tmp_path / "b.acme").write_text("ACME\n20\n")
+    assert call(["validate", str(tmp_path)]) == 0
+    assert "left out: two kinds of document are called 'acme-log', of extension 'acme_logs' (acme-logs) and of ext" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site, tmp_path, example, capsys):

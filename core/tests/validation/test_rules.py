@@ -8,21 +8,15 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from llmperf.cases.library import library
-from llmperf.errors import PluginError
 from llmperf.files import json_files
-from llmperf.types import Finding, Plan, Result
-from llmperf.validation.catalogue import catalogue, rules_for
-from llmperf.validation.check import findings, plan_findings, published_findings
+from llmperf.types import Plan, Result
+from llmperf.validation.catalogue import open_catalogue
+from llmperf.validation.check import findings
+from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.schema import schema_findings
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
-from llmperf_published.types.document import Published
 
 PAGES = Path(__file__).parents[3] / "docs" / "rules"
-DOCUMENT = PAGES / "example.md"
-KNOWN = Known.of(library())
-RULES = {rule.code: rule for rule in catalogue()}
+RULES = {owned.rule.code: owned.rule for owned in open_catalogue().all_rules() if owned.by_core}
 
 
 def put(document, values):
@@ -37,19 +31,7 @@ def put(document, values):
 
 
 def judged(document):
-    return findings(json_files.convert(document, Result, "result"))
-
-
-def judged_document(values):
-    """The example document with other text in places, and what is imported of it with values at JSON pointers."""
-    text = DOCUMENT.read_text()
-    for piece, instead in values.items():
-        if not piece.startswith("/"):
-            assert text.count(piece) == 1, piece
-            text = text.replace(piece, instead)
-    imported = json.loads(json_files.encode(import_document(text.encode(), "example.md", KNOWN)))
-    put(imported, {pointer: value for pointer, value in values.items() if pointer.startswith("/")})
-    return published_findings(json_files.convert(imported, Published, "published"))
+    return findings("result", json_files.convert(document, Result, "result"))
 
 
 def blocks(text):
@@ -79,23 +61,7 @@ def test_page_and_index_give_title_and_severity(code):
     assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in (PAGES / "README.md").read_text()
 
 
-def of_published(code):
-    return "published" in RULES[code].subjects
-
-
-@pytest.mark.parametrize("code", [code for code in RULES if of_published(code)])
-def test_page_shows_what_breaks_the_rule_in_a_published_document(code):
-    (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
-    told = [one for one in judged_document(json.loads(wrong)) if one.code == code]
-    assert line.strip() in [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
-    assert code not in [one.code for one in judged_document(json.loads(right))]
-
-
-def test_the_example_document_breaks_no_rule():
-    assert judged_document({}) == ()
-
-
-@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and not of_published(code)])
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and code != "LP904"])
 def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
     (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
     told = [one for one in judged(put(example, json.loads(wrong))) if one.code == code]
@@ -107,7 +73,7 @@ def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
 
 def test_the_example_result_and_plan_break_no_rule(example):
     assert judged(example) == ()
-    assert plan_findings(json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")) == ()
+    assert findings("plan", json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")) == ()
 
 
 @pytest.mark.parametrize(
@@ -132,8 +98,8 @@ def test_the_example_result_and_plan_break_no_rule(example):
 )
 def test_rules_hold_for_plans_too(code, values):
     plan = put(llmperf_schemas.example("plan"), values)
-    assert code in [one.code for one in plan_findings(json_files.convert(plan, Plan, "plan"))]
-    assert code in [rule.code for rule in rules_for("plan")]
+    assert code in [one.code for one in findings("plan", json_files.convert(plan, Plan, "plan"))]
+    assert code in [rule.code for rule in open_catalogue().rules_for("plan")]
 
 
 def test_a_cpu_is_no_device_of_another_vendors_catalogue(example):
@@ -190,21 +156,10 @@ def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
     assert told == [(path, message)]
 
 
-@pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "+Infinity", "∞", "**NaN** (diverged)"])
-def test_a_published_loss_that_is_no_number_is_an_error(text):
-    told = [(one.code, one.severity) for one in judged_document({"| 4.65 |": f"| {text} |"})]
-    assert ("LP508", "error") in told
-
-
-def test_a_published_cell_of_words_is_no_error():
-    told = {(one.code, one.severity) for one in judged_document({"| 4.65 |": "| nancy |"})}
-    assert told == {("LP214", "warning"), ("LP617", "note")}
-
-
 def test_a_result_cannot_be_passed_off_as_imported(example):
     """Published tables are documents of their own kind; a result is held to its plan and records always."""
     example["provenance"] = "imported"
-    assert [one.code for one in schema_findings("result", example)] == ["LP014"]
+    assert [one.code for one in schema_findings(named_schema("result"), example)] == ["LP014"]
 
 
 def test_a_failed_run_is_held_to_what_it_did(example):
@@ -216,19 +171,3 @@ def test_a_failed_run_is_held_to_what_it_did(example):
     for mfu in example["mfu"]:
         mfu["value"] = None
     assert judged(example) == ()
-
-
-def test_a_plugin_adds_its_findings_and_a_broken_one_is_a_warning(example):
-    class Speaking:
-        def collect_items(self, hook, **arguments):
-            assert hook == "llmperf_check_result"
-            path = "/hardware/driver"
-            yield "acme", Finding(code="ACME1", severity="error", path=path, message="no driver version")
-            raise PluginError("extension 'acme': llmperf_check_result raised ZeroDivisionError: in acme")
-
-        def who(self, owner):
-            return f"extension {owner!r}"
-
-    told = findings(json_files.convert(example, Result, "result"), Speaking())
-    assert [(one.code, one.severity) for one in told] == [("ACME1", "error"), ("LP901", "warning")]
-    assert "ZeroDivisionError: in acme" in told[1].message

@@ -21,8 +21,9 @@ from llmperf.results.series import curve_of, recorded_curves
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import read_run
 from llmperf.types import DeviceSample, Lora, MemorySample, Optimizer, Result
+from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import Validator
-from llmperf.validation.typed import read_published, read_result
+from llmperf.validation.reading_documents import read_document, read_result
 from llmperf_html.page import embedded
 from llmperf_html.page import html as page_of
 from llmperf_published.reporting.sheets import published_sheets
@@ -63,7 +64,7 @@ def html(results, language, documents=()):
 def published(name):
     """A document of the repository."""
     path = Path(__file__).parents[3] / "published" / name / "published.json"
-    return [(path, read_published(path))]
+    return [(path, read_document(open_catalogue().kinds["published"], path))]
 
 
 def data_of(page):

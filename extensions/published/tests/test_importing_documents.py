@@ -22,6 +22,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
 from llmperf_published.reporting.sheets import published_sheets
 from llmperf_published.rules.identity import document_is_that_of_its_text
+from llmperf_schemas import load
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated_documents as generated
@@ -49,9 +50,9 @@ def checked(text):
         published = read(text)
     except UserError:
         return None
-    assert schema_findings("published", json.loads(json_files.encode(published))) == []
+    assert schema_findings(load("published"), json.loads(json_files.encode(published))) == []
     if published.rows:
-        assert list(document_is_that_of_its_text(published)) == []
+        assert list(document_is_that_of_its_text.check(published)) == []
     reporters = (TerminalReporter(), MarkdownReporter(), CsvReporter(), JsonReporter())
     reporter, language = reporters[len(text) % 4], ("en", "zh")[len(text) // 4 % 2]
     sheets = list(published_sheets(published, Path("published.json"), ()))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from llmperf.cases.library import library
 from llmperf.cli.main import cli
 from llmperf.files import json_files
-from llmperf.validation.reading_results import found_published
+from llmperf.validation.reading_documents import found_documents
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
@@ -79,8 +79,8 @@ def test_what_is_shipped_is_what_is_imported(path, imported):
 
 
 def test_what_is_shipped_is_valid_and_all_there_is():
-    result = found_published(SHIPPED)
-    assert [path.parent.name for path, _ in result] == NAMES
+    documents = found_documents([SHIPPED], lambda kind: kind.name == "published")
+    assert [read.path.parent.name for read in documents] == NAMES
     message = CliRunner().invoke(cli, ["validate", str(SHIPPED), "--format", "json"])
     assert message.exit_code in (0, 1)  # findings may be deserved; what cannot be read may not
     assert not [item for file in json.loads(message.stdout) for item in file["findings"] if item["code"] < "LP100"]

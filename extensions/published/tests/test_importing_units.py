@@ -7,7 +7,7 @@ import json
 import pytest
 from llmperf.cases.library import library
 from llmperf.cli.main import call
-from llmperf.validation.check import published_findings
+from llmperf.validation.check import findings
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 
@@ -42,7 +42,7 @@ def values(document, name="mfu"):
 
 
 def result(document, *codes):
-    return [item.code for item in published_findings(document) if item.code in codes]
+    return [item.code for item in findings("published", document) if item.code in codes]
 
 
 @pytest.mark.parametrize("header", ["MFU", "HFU"])

@@ -7,7 +7,7 @@ import re
 import pytest
 from llmperf.cases.library import library
 from llmperf.cli.main import call
-from llmperf.validation.check import published_findings
+from llmperf.validation.check import findings
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 
@@ -41,7 +41,7 @@ def read():
 
 
 def codes(document):
-    return {item.code for item in published_findings(document)}
+    return {item.code for item in findings("published", document)}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_vendor_is_that_of_title_accelerator_or_rows(read, changes, vendor):
 def test_one_label_for_machine_and_accelerator(read):
     document = read(accelerator="机器、加速卡型号: NVIDIA_A100-SXM4-40GB")
     assert document.rows[0].hardware.device_model == "NVIDIA_A100-SXM4-40GB"
-    message = [item.message for item in published_findings(document) if item.code == "LP614"]
+    message = [item.message for item in findings("published", document) if item.code == "LP614"]
     assert not [message for message in message if "the accelerator" in message]
 
 

@@ -10,9 +10,9 @@ import pytest
 from llmperf.cases.library import library
 from llmperf.files import json_files
 from llmperf.reporting.findings import github, sarif, text
-from llmperf.validation.catalogue import rules_for
-from llmperf.validation.check import Validator, published_findings
-from llmperf.validation.typed import read_published
+from llmperf.validation.catalogue import open_catalogue
+from llmperf.validation.check import Validator, findings
+from llmperf.validation.reading_documents import read_document
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published
@@ -51,7 +51,7 @@ def imported(text):
 
 
 def told(published):
-    return [(one.code, one.path, one.message) for one in published_findings(published)]
+    return [(one.code, one.path, one.message) for one in findings("published", published)]
 
 
 def test_all_documents_are_here():
@@ -61,7 +61,7 @@ def test_all_documents_are_here():
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_published_document_gets_the_findings_it_deserves_and_no_other(name):
-    found = told(read_published(ROOT / "published" / name / "published.json"))
+    found = told(read_document(open_catalogue().kinds["published"], ROOT / "published" / name / "published.json"))
     assert [(code, path) for code, path, _ in found] == [(code, path) for code, path, _ in FOUND[name]]
     for (_, _, message), (_, _, words) in zip(found, FOUND[name], strict=True):
         assert words in message
@@ -360,7 +360,9 @@ RARE = {"LP213", "LP312", "LP616"}
 
 
 def test_every_rule_over_published_documents_is_shown_to_catch_its_fault():
-    assert {one.code for one in rules_for("published")} == FAULTS.keys() | IMPORTED_FAULTS.keys() | RARE | {"LP314"}
+    assert {
+        one.code for one in open_catalogue().rules_for("published")
+    } == FAULTS.keys() | IMPORTED_FAULTS.keys() | RARE | {"LP314"}
     assert {case.values[0] for case in CASES} == set(FAULTS)
 
 

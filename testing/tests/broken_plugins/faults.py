@@ -62,7 +62,7 @@ ANY = {
     "reporters-give-text": fault(
         end(adds("reporter", "def render(self, results, language): return {'en': 'fine'}[language]"))
     ),
-    "rules-give-findings": fault(end("@hookimpl\ndef llmperf_check_result(result):\n    return ['too slow']")),
+    "rules-give-findings": fault(end("@hookimpl\ndef llmperf_rules(kind):\n    return ['too slow']")),
     "environment-is-text": fault(first("llmperf_worker_env(plan)", 'return {"OTHER": 1}')),
     "environment-leaves-the-ranks-own-alone": fault(first("llmperf_worker_env(plan)", 'return {"RANK": "0"}')),
     "environment-repeats": fault(

@@ -58,7 +58,7 @@ def command(
     """
     from llmperf.errors import UserError
     from llmperf.results.alignment import FROM_STEP, MEAN_LIMIT, align
-    from llmperf.validation.typed import read_run_result
+    from llmperf.validation.reading_documents import read_run_result
 
     if len(runs) < 2:
         raise UserError("llmperf align: expected one run or more and the reference, found one path")

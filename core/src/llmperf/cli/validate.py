@@ -14,13 +14,13 @@ import click
 from llmperf.cli.colour import painted_severities, warn
 
 if TYPE_CHECKING:
-    from llmperf_published.rules.verdicts import Verdict
-
-    from llmperf.plugins.loading import Plugins
-    from llmperf.validation.check import FileFindings
+    from llmperf.types import FileFindings, Verdict
+    from llmperf.validation.catalogue import Catalogue
 
 SEVERITIES = ("error", "warning")
-"""Those that are counted in the last line."""
+"""Severities that the last line counts."""
+SHOWN_LINES = 12
+"""Line numbers that one line on rows names."""
 
 EXAMPLES = """\b
 Examples:
@@ -31,6 +31,7 @@ Examples:
   llmperf validate cases/mine.toml models/mine.toml
   llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
   llmperf validate --json runs/ | jq '.[].findings[].code'
+  llmperf validate --rules                     all rules, also those of installed plugins
   llmperf validate --explain LP301
 \b
 Each line is  path:/json/pointer: CODE severity message, of Markdown with the line before the pointer
@@ -38,46 +39,73 @@ Each line is  path:/json/pointer: CODE severity message, of Markdown with the li
 
 
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
+    """Print the page of a rule of the core or of any installed plugin."""
     if code is None or ctx.resilient_parsing:
         return
-    from llmperf.validation.pages import page
+    click.echo(_whole_catalogue().page(code, "--explain"), nl=False)
+    ctx.exit()
 
-    click.echo(page(code), nl=False)
+
+def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print every rule of the core and of all installed plugins."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    from llmperf.cli.output import print_table
+
+    rows = [
+        (owned.rule.code, owned.rule.severity, owned.rule.title, ", ".join(owned.rule.kinds), owned.owner.distribution)
+        for owned in _whole_catalogue().all_rules()
+    ]
+    print_table(("code", "severity", "rule", "checks", "package"), rows)
     ctx.exit()
 
 
 @click.command("validate", epilog=EXAMPLES)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "wanted", type=click.Choice(["text", "json", "github", "sarif", "junit"]), default="text",
-              show_default=True, help="Of the findings.")  # fmt: skip
+              show_default=True, help="Format of the findings.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @click.option("--select", metavar="CODE", multiple=True, help="Only rules whose code begins so; may be repeated.")
 @click.option("--ignore", metavar="CODE", multiple=True, help="Not rules whose code begins so; may be repeated.")
+@click.option("--rules", is_flag=True, is_eager=True, expose_value=False, callback=_list_rules,
+              help="List all rules, also those of installed plugins.")  # fmt: skip
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
               help="Show the page of a rule, with a wrong and a right example.")  # fmt: skip
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[Path, ...], wanted: str, select: tuple[str, ...], ignore: tuple[str, ...]
 ) -> None:
-    """Check results, run folders, submissions, published documents, plans, records, cases and models.
+    """Check results, run folders, submissions, plans, records, cases, models, and documents that extensions read.
 
-    First their schema, then whether their figures agree; a result in its run folder is computed again from its
-    records. In a folder and below it all of these are found, but for documents in .txt, which have to be named; hidden
+    First comes the schema, then whether the figures agree; a result in its run folder is computed again from its
+    records. Folders are searched for all of these, except for documents in .txt files, which have to be named; hidden
     folders and links are passed over.
 
-    The rows of a published document are each told to agree, to be wrong, or not to be checked and why; no error is not
-    yet a check.
+    For published tables, each row gets a verdict: it agrees, it is wrong, or it was not checked and why. A row without
+    an error may not have been checked.
 
     Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
+    from llmperf.validation.catalogue import forget_catalogues, open_catalogue
     from llmperf.validation.check import Validator
 
-    plugins = _plugins()
-    select, ignore = _codes(select, "--select", plugins), _codes(ignore, "--ignore", plugins)
-    validator = Validator(plugins)
+    forget_catalogues()  # packages may have been installed since this process looked last
+    catalogue = open_catalogue()
+    kinds = catalogue.kinds
+    for fault in catalogue.faults:
+        warn(f"left out: {fault}")
+    select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
+    validator = Validator(catalogue)
     judged = _timed(file for path in paths for file in validator.validated(path))
-    found = (_chosen(file, select, ignore) for file in judged)
-    ctx.exit(_told(found) if wanted == "text" else _rendered(list(found), wanted))
+    files = (_chosen(file, select, ignore) for file in judged)
+    if wanted == "text":
+        code, verdicts = _print_text(files)
+        for kind, rows in verdicts.items():
+            if kind in kinds and (closing := kinds[kind].closing) is not None:
+                click.echo(closing(rows), err=True)
+    else:
+        code = _print_document(list(files), wanted)
+    ctx.exit(code)
 
 
 def _timed(files: Iterable[FileFindings]) -> Iterator[FileFindings]:
@@ -88,49 +116,48 @@ def _timed(files: Iterable[FileFindings]) -> Iterator[FileFindings]:
         begin = perf_counter()
 
 
-def _rendered(files: list[FileFindings], wanted: str) -> int:
-    """Print a document of all findings; the exit code."""
+def _print_document(files: list[FileFindings], wanted: str) -> int:
+    """Print all findings as one document; returns the exit code."""
     from llmperf.reporting.findings import FORMATS
 
     click.echo(FORMATS[wanted](files), nl=False)
     return max((_code(file) for file in files), default=0)
 
 
-def _told(files: Iterable[FileFindings]) -> int:
-    """Print findings as they come, keeping none of them, and how many there were; the exit code."""
+def _print_text(files: Iterable[FileFindings]) -> tuple[int, dict[str, list[Verdict]]]:
+    """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
     from llmperf.reporting.findings import text
-    from llmperf.validation.catalogue import RULESET
-    from llmperf.validation.counting import counted
+    from llmperf.validation.catalogue import RULESET, counted
 
-    number, code, told = 0, 0, Counter[str]()
-    rows: list[Verdict] = []
+    number, code, counts = 0, 0, Counter[str]()
+    verdicts: dict[str, list[Verdict]] = {}
     for file in files:
         click.echo(painted_severities(text([file])), nl=False)
         number, code = number + 1, max(code, _code(file))
-        told.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
-        rows += file.verdicts
-        _tell_rows(file)
-    counts = ", ".join(_counted(told[severity], severity) for severity in SEVERITIES)
-    click.echo(f"{_counted(number, 'file')}: {counts} (ruleset {RULESET})", err=True)
-    if rows:
-        from llmperf_published.rules.verdicts import closing
-
-        click.echo(closing(rows), err=True)
-    return code
+        counts.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
+        if file.verdicts:
+            verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
+            for line in _by_outcome(file.verdicts):
+                click.echo(f"{file.path}: {line}", err=True)
+    listed = ", ".join(_plural(counts[severity], severity) for severity in SEVERITIES)
+    click.echo(f"{_plural(number, 'file')}: {listed} (ruleset {RULESET})", err=True)
+    return code, verdicts
 
 
-def _tell_rows(file: FileFindings) -> None:
-    """On standard error, which rows of a published document agree, are wrong, or were not checked and why."""
-    if file.verdicts:
-        from llmperf_published.rules.verdicts import by_outcome
+def _by_outcome(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """One line for each outcome and reason, with the lines of the rows."""
+    from llmperf.validation.reading import printable
 
-        from llmperf.validation.reading import printable
+    grouped: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for verdict in verdicts:
+        grouped.setdefault((verdict.outcome, verdict.why), []).append(verdict.line)
+    for (outcome, why), lines in grouped.items():
+        more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
+        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:SHOWN_LINES]))}{more}"
+        yield printable(f"{where}: {outcome}: {'; '.join(why)}")
 
-        for line in by_outcome(file.verdicts):
-            click.echo(printable(f"{file.path}: {line}"), err=True)
 
-
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -138,41 +165,36 @@ def _code(file: FileFindings) -> int:
     return 2 if file.unreadable else 1 if file.failed else 0
 
 
-def _codes(typed: Sequence[str], option: str, plugins: Plugins | None) -> tuple[str, ...]:
-    """Beginnings of codes; UserError for what is the beginning of none."""
+def _codes(typed: Sequence[str], option: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """Beginnings of codes; UserError for one with which no code of an installed rule begins."""
+    from llmperf.errors import UserError
+
     if not typed:
         return ()
-    from llmperf.validation.codes import beginnings
+    try:
+        return catalogue.prefixes(typed, option)
+    except UserError:
+        return _whole_catalogue().prefixes(typed, option)
 
-    others = plugins is None or bool(plugins.left_out) or plugins.answers("llmperf_check_result")
-    return beginnings(typed, option, others)
+
+def _whole_catalogue() -> Catalogue:
+    """The rules of the core and of every installed plugin."""
+    from llmperf.validation.catalogue import forget_catalogues, installed_pairs, open_catalogue
+
+    forget_catalogues()
+    return open_catalogue(installed_pairs())
 
 
 def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:
-    """Without the findings that were not asked for; what cannot be read is always told."""
+    """Without the findings that were not asked for; that a file cannot be read is always reported."""
+    from llmperf.types.documents import UNREADABLE
+
     if not select and not ignore:
         return file
-    kept = [one for one in file.findings if one.code == "LP001" or _wanted(one.code, select, ignore)]
+    kept = [found for found in file.findings if found.code == UNREADABLE or _wanted(found.code, select, ignore)]
     return replace(file, findings=tuple(kept))
 
 
 def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
     code = code.upper()
     return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
-
-
-def _plugins() -> Plugins | None:
-    """Installed extensions; a broken one does not keep documents from being checked."""
-    from llmperf.errors import PluginError
-    from llmperf.plugins.loading import load_for
-    from llmperf.validation.devices import installed
-
-    installed.cache_clear()  # more may have been installed since this process looked last
-    try:
-        plugins = load_for(None, None, installed())
-    except PluginError as error:
-        warn(f"rules of extensions are not applied: {error}")
-        return None
-    for line in plugins.left_out:
-        warn(f"left out: {line}")
-    return plugins

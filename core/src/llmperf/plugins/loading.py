@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmperf import API_VERSION, hookspecs
-from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated, unknown
+from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportError, Terminated, unknown
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking, fault_of, supervised
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
@@ -30,6 +31,8 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_count_flops": ("llmperf.accounting.hooks",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
+    "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
+    "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
 }
 """The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.
@@ -189,14 +192,27 @@ class Plugins:
 
     def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """Every answer to a collecting hook with the key of who gave it: the core's first, then by key."""
+        for key, call in self._calls(hook, arguments):
+            with blaming(self._found[key], hook):
+                answer = call()
+            yield key, answer
+
+    def collect_sound(self, hook: str, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
+        """As `collect_items`, but a plugin that fails ends only its own answer, with a line in `faults`."""
+        for key, call in self._calls(hook, arguments):
+            try:
+                with blaming(self._found[key], hook):
+                    answer = call()
+                yield from ((key, item) for item in blamed_items(self._found[key], hook, answer))
+            except LlmperfError as error:
+                faults.append(str(error))
+
+    def _calls(self, hook: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """The key of each plugin that answers a collecting hook, and the call: the core's first, then by key."""
         implementations = self._caller(hook).get_hookimpls()
         for implementation in sorted(implementations, key=lambda item: item.plugin_name):
-            call = cast(Callable[..., Any], implementation.function)
             given = {name: arguments[name] for name in implementation.argnames}
-            found = self._found[implementation.plugin_name]
-            with blaming(found, hook):
-                answer = call(**given)
-            yield implementation.plugin_name, answer
+            yield implementation.plugin_name, partial(cast(Callable[..., Any], implementation.function), **given)
 
     def collect_items(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """Each item in the answers to a collecting hook, with the key of who gave it."""

@@ -7,17 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmperf.types import Finding
-from llmperf.validation.counting import counted
+from llmperf.types import FileFindings, Finding, Rule
+from llmperf.validation.catalogue import counted
 from llmperf.validation.reading import encodable, printable
 
-if TYPE_CHECKING:
-    from llmperf.validation.catalogue import Rule
-    from llmperf.validation.check import FileFindings
-
-Files = Sequence["FileFindings"]
+Files = Sequence[FileFindings]
 LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 """Severities as SARIF calls them."""
 COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -69,10 +65,11 @@ def _escaped(value: str, beside: str = "") -> str:
 
 def sarif(files: Files) -> str:
     """SARIF 2.1.0 (OASIS), for code-scanning services and editors."""
-    used = {one.code for _, one in _all(files)}
+    used = {finding.code for _, finding in _all(files)}
+    rules = [_rule(rule) for rule in _rules() if rule.code in used]
     run = {
-        "tool": {"driver": {"name": "llmperf", "rules": [_rule(one) for one in _catalogue() if one.code in used]}},
-        "results": [_sarif_result(file, one, line) for file, one, line in _placed(files)],
+        "tool": {"driver": {"name": "llmperf", "rules": rules}},
+        "results": [_sarif_result(file, finding, line) for file, finding, line in _placed(files)],
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
@@ -156,10 +153,11 @@ def _placed(files: Files) -> Iterator[tuple[FileFindings, Finding, int | None]]:
             yield file, one, lines.get(one.path)
 
 
-def _catalogue() -> Sequence[Rule]:
-    from llmperf.validation.catalogue import catalogue
+def _rules() -> list[Rule]:
+    """Every rule of the core and of the installed plugins."""
+    from llmperf.validation.catalogue import installed_pairs, open_catalogue
 
-    return catalogue()
+    return [owned.rule for owned in open_catalogue(installed_pairs()).all_rules()]
 
 
 FORMATS: Mapping[str, Callable[[Files], str]] = {

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.reporting.result_sheets import result_sheet
-from llmperf.types import Baseline, Result, Section, Sheet
+from llmperf.plugins.loading import Plugins
+from llmperf.types import Baseline, DocumentKind, Result, Section, Sheet
+from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 from llmperf.validation.check import Validator
-from llmperf.validation.reading_results import found_reportable
+from llmperf.validation.finding_files import package_of
+from llmperf.validation.reading_documents import found_documents
 
 
 def read_sheets(
@@ -21,46 +22,57 @@ def read_sheets(
     Findings are made here: those that a document lists are not trusted. UserError if there is nothing to report, or for
     a file that cannot be read; files in a folder that cannot be read are passed to `left_out`, if given.
     """
-    results, published = found_reportable(paths, left_out)
-    plugins = plugins_for({(plugin.role, plugin.name) for _, result in results for plugin in result.plugins})
-    validator = Validator(plugins)
-    sheets = [result_sheet(result, path, tuple(validator.of_result(result, path))) for path, result in results]
-    if published:
-        from llmperf_published.reporting.sheets import published_sheets
-
-        for path, document in published:
-            rows = list(published_sheets(document, path, tuple(validator.of_published(document, path))))
+    forget_catalogues()  # packages may have been installed since this process looked last
+    documents = found_documents(paths, _has_sheets, left_out)
+    named = {pair for read in documents if read.kind.plugins for pair in read.kind.plugins(read.document)}
+    validator = Validator()
+    sheets: list[Sheet] = []
+    for kind in {read.kind.name: read.kind for read in documents}.values():
+        for read in (read for read in documents if read.kind.name == kind.name):
+            file = validator.checked(kind, read.path, read.document)
+            rows = list(kind.sheets(read.document, read.path, file.findings)) if kind.sheets else []
             if not rows and left_out is not None:
-                left_out(UserError(f"{path}: no rows to report"))
+                left_out(UserError(f"{read.path}: no rows to report"))
             sheets += rows
     if not sheets:
         raise UserError(f"{paths[0]}: expected results or published rows, found documents without rows")
-    return sheets, plugins
+    return sheets, open_catalogue(named).plugins
+
+
+def _has_sheets(kind: DocumentKind) -> bool:
+    return kind.sheets is not None
 
 
 def read_results(path: Path) -> tuple[tuple[Path, Result], ...]:
     """The results at a path, each with its file; empty if there are only documents of other kinds."""
-    return found_reportable([path])[0]
+    documents = found_documents([path], _has_sheets)
+    return tuple((read.path, read.document) for read in documents if read.kind.name == "result")
 
 
 def read_baselines(name: str) -> tuple[str, list[Baseline]]:
-    """The figures at a path, or those that the kind of document with this name ships; and the name of the kind."""
-    from llmperf_published.baselines import SHIPPED, published_baselines
+    """The figures at a path, or those that the kind of document with this name ships; and the name of the kind.
 
-    path = SHIPPED if name == "published" else Path(name)
-    if not path.exists():
-        raise UserError(f"{name}: no such file or folder")
-    _, published = found_reportable([path])
-    figures = [baseline for file, document in published for baseline in published_baselines(document, file)]
-    if not figures:
+    UserError if there are none, which names the package that reads such documents where that is not installed.
+    """
+    kinds = open_catalogue().kinds
+    path = Path(name)
+    if name in kinds and (shipped := kinds[name].shipped) is not None:
+        path = shipped
+    elif not path.exists():
+        raise UserError(package_of(name) or f"{name}: no such file or folder")
+    figures: dict[str, list[Baseline]] = {}
+    for read in found_documents([path], lambda kind: kind.baselines is not None or kind.sheets is not None):
+        if read.kind.baselines is not None:
+            figures.setdefault(read.kind.name, []).extend(read.kind.baselines(read.document, read.path))
+    first = next((kind for kind, found in figures.items() if found), None)
+    if first is None:
         raise UserError(f"{path}: expected imported documents (llmperf import), found none")
-    return "published", figures
+    return first, figures[first]
 
 
 def summaries(paths: Sequence[Path]) -> Iterator[Section]:
     """A summary for each kind of document at some paths that has one."""
-    _, published = found_reportable(paths)
-    if published:
-        from llmperf_published.reporting.summary import summary
-
-        yield summary(published)
+    documents = found_documents(paths, lambda kind: kind.summary is not None or kind.sheets is not None)
+    for kind in {read.kind.name: read.kind for read in documents}.values():
+        if kind.summary is not None:
+            yield kind.summary([(read.path, read.document) for read in documents if read.kind.name == kind.name])

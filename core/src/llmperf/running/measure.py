@@ -62,10 +62,11 @@ def check(result: Result, folder: Path, plugins: Plugins) -> Result:
     They are those that `validate` gives on the same folder, of the records too.
     """
     from llmperf.reporting.markdown import render_results
+    from llmperf.validation.catalogue import Catalogue
     from llmperf.validation.check import findings
     from llmperf.validation.run_folder import recorded_findings
 
-    checked = replace(result, findings=(*findings(result, plugins), *recorded_findings(folder)))
+    checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded_findings(folder)))
     save(folder / RESULT, checked)
     write_bytes(folder / REPORT, render_results([checked]).encode())
     return checked

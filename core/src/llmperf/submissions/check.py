@@ -1,32 +1,81 @@
-"""An unpacked submission against its manifest."""
+"""Submissions: the rules over them, and the findings of an archive and of what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from llmperf.errors import UserError
 from llmperf.files.json_files import convert, read_bytes, sha256
 from llmperf.runfolder import filenames
-from llmperf.submissions.members import README, configured_files, is_packed
-from llmperf.types import Finding
+from llmperf.submissions.archives import unpacked
+from llmperf.submissions.members import MANIFEST, README, configured_files, is_packed
+from llmperf.submissions.rendered import differences
+from llmperf.types import Finding, Rule
+from llmperf.types.documents import FileFindings, Severity
 from llmperf.types.submission import Manifest
 from llmperf.validation.catalogue import MAX_VIOLATIONS
-from llmperf.validation.finding_files import MANIFEST
+from llmperf.validation.check import Validator, unreadable
+from llmperf.validation.core_kinds import named_schema
+from llmperf.validation.finding_files import documents_in
 from llmperf.validation.reading import parse_json, pointer, shown
-from llmperf.validation.rules.documents import REPEATED_KEY
-from llmperf.validation.rules.submission import (
-    ALTERED,
-    EXTRA,
-    MISSING,
-    NO_MANIFEST,
-    NOT_RENDERED,
-    RUNS,
-    UNDATED,
-    UNEXPECTED,
-)
+from llmperf.validation.rules.reading import REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import schema_findings
+
+
+def _rule(code: str, severity: Severity, title: str) -> Rule:
+    return Rule(code=code, severity=severity, title=title, kinds=())
+
+
+NO_MANIFEST = _rule("LP801", "error", "A submission has a manifest")
+MISSING = _rule("LP802", "error", "The files of the manifest are in the submission")
+ALTERED = _rule("LP803", "error", "The files of a submission are those that were packed")
+EXTRA = _rule("LP804", "warning", "A submission has no files beside those of its manifest")
+UNEXPECTED = _rule("LP806", "error", "A submission has only the files that llmperf pack writes")
+RUNS = _rule("LP807", "error", "The runs of a manifest are the folders with a result")
+NOT_RENDERED = _rule("LP808", "error", "The README and the reports of a submission are those of its results")
+UNDATED = _rule("LP809", "error", "A manifest says when it was packed")
+
+NOT_OPENED = ("manifest", "archive")
+"""Kinds of document that are skipped in an archive: its manifest is checked first, archives have to be unpacked."""
+
+
+def judged_archive(archive: Path, validator: Validator) -> Iterator[FileFindings]:
+    """The manifest of an archive, then the documents in it; UserError if it cannot be unpacked."""
+    with unpacked(archive) as folder:
+        for file in _submission(folder, validator.inside(folder, archive)):
+            findings = (
+                replace(finding, message=finding.message.replace(str(folder), str(archive)))
+                for finding in file.findings
+            )
+            yield replace(file, path=archive / file.path.relative_to(folder), findings=tuple(findings))
+
+
+def judged_manifest(manifest: Path, _: Validator) -> Iterator[FileFindings]:
+    """A manifest against the files beside it."""
+    yield FileFindings(path=manifest, kind="manifest", findings=tuple(manifest_findings(manifest.parent)))
+
+
+def _submission(folder: Path, validator: Validator) -> Iterator[FileFindings]:
+    try:
+        findings = tuple(manifest_findings(folder))
+    except UserError as error:
+        findings = (UNREADABLE.finding("", str(error)),)
+    yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=findings)
+    try:
+        edited = set()
+        for path, (line, message) in differences(folder) if (folder / MANIFEST).is_file() else ():
+            finding = NOT_RENDERED.finding("", f"{message}, line {line}")
+            edited.add(path)
+            yield FileFindings(path=path, kind="readme", findings=(finding,), lines={finding.path: line})
+        for document in documents_in(folder, validator.catalogue):
+            if not (document.kind and document.kind.name in NOT_OPENED) and document.path not in edited:
+                yield from validator.judged(document)
+    except UserError as error:
+        yield unreadable(folder, None, error)
 
 
 def manifest_findings(folder: Path) -> Iterator[Finding]:
@@ -40,7 +89,7 @@ def manifest_findings(folder: Path) -> Iterator[Finding]:
     parsed = parse_json(read_bytes(path), MANIFEST)
     for key in parsed.repeated:
         yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
-    broken = schema_findings("manifest", parsed.value)
+    broken = schema_findings(named_schema("manifest"), parsed.value)
     yield from broken
     if not broken and not parsed.repeated:
         manifest = convert(parsed.value, Manifest, MANIFEST)
@@ -92,15 +141,6 @@ def _run_findings(manifest: Manifest, present: set[str]) -> Iterator[Finding]:
         yield RUNS.finding("/runs", "expected at least one run, found none")
     elif len(set(manifest.runs)) < len(manifest.runs):
         yield RUNS.finding("/runs", "expected each run once, found one twice")
-
-
-def rendering_findings(folder: Path) -> Iterator[tuple[Path, int, Finding]]:
-    """Where a README or a report is not what llmperf writes of the results: file, line, finding."""
-    from llmperf.submissions.rendered import differences
-
-    if (folder / MANIFEST).is_file():
-        for path, (line, message) in differences(folder):
-            yield path, line, NOT_RENDERED.finding("", f"{message}, line {line}")
 
 
 def _date_findings(manifest: Manifest) -> Iterator[Finding]:

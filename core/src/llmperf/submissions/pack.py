@@ -13,10 +13,9 @@ from llmperf import __version__
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
 from llmperf.runfolder import filenames
-from llmperf.submissions.members import README, SINGLE, configured_files, is_packed
+from llmperf.submissions.members import MANIFEST, README, SINGLE, configured_files, is_packed
 from llmperf.types.result import Result
 from llmperf.types.submission import Manifest
-from llmperf.validation.finding_files import MANIFEST
 
 FOLDERS = (filenames.RECORDS, filenames.FILES)
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -51,7 +50,7 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
     """One line for each run that failed or was simulated: part of the story, but no figure to hand in."""
-    from llmperf.validation.typed import read_run_result
+    from llmperf.validation.reading_documents import read_run_result
 
     for run in runs:
         result = read_run_result(run)
@@ -63,7 +62,7 @@ def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
 
 def _checked(run: Path) -> Result:
     from llmperf.validation.check import Validator
-    from llmperf.validation.typed import read_run_result
+    from llmperf.validation.reading_documents import read_run_result
 
     if not (run / filenames.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {filenames.RESULT}, found none")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llmperf.types.documents import FileFindings as FileFindings
     from llmperf.types.documents import Fingerprint as Fingerprint
     from llmperf.types.documents import Rule as Rule
+    from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
     from llmperf.types.facts import Facts as Facts
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
-    "documents": "DocumentKind FileFindings Fingerprint Rule Verdict Violation",
+    "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
     "facts": "HostCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmperf.types.result import Finding
-from llmperf.types.sheet import Baseline, Sheet
+from llmperf.types.sheet import Baseline, Section, Sheet
 
 Severity = Literal["error", "warning", "note"]
 Violation = tuple[str, str]
@@ -117,9 +117,9 @@ class DocumentKind:
     judge: Callable[[Path, Any], Iterable[FileFindings]] | None = None
     """Validates a file on its own; the second argument is the `llmperf.validation.Validator`. UserError for a file that
     cannot be read."""
-    read: Callable[[Path], Any] | None = None
-    """Reads a file that is not JSON into the document. None: the file is no such document after all. UserError
-    for a file that cannot be read."""
+    read: Callable[[Path, bool], Any] | None = None
+    """Reads a file that is not JSON into the document. Arguments: its path, and whether the user named the file. None:
+    the file is no such document after all. UserError for a file that cannot be read."""
     values: Callable[[Path], Any] | None = None
     """Reads a file that is not JSON into the plain values that the schema describes."""
     schema: Callable[[], Mapping[str, Any]] | None = None
@@ -145,3 +145,7 @@ class DocumentKind:
     """The runs that a document describes, for reports; None for a kind that cannot be reported."""
     baselines: Callable[[Any, Path], Iterable[Baseline]] | None = None
     """The figures of a document with which runs can be compared."""
+    shipped: Path | None = None
+    """A folder of documents of this kind that the package ships: `--baseline NAME` stands for it."""
+    summary: Callable[[Sequence[tuple[Path, Any]]], Section] | None = None
+    """A table of many documents, each with its file, for `llmperf summary`."""

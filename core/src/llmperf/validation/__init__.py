@@ -1,1 +1,57 @@
-"""Schema check and semantic rules."""
+"""Validation: rules over documents, the kinds of document, and the engine that applies the rules.
+
+The names below are public: packages that bring rules or a kind of document build on them. They are imported when they
+are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmperf.validation.catalogue import Catalogue as Catalogue
+    from llmperf.validation.catalogue import open_catalogue as open_catalogue
+    from llmperf.validation.check import Validator as Validator
+    from llmperf.validation.check import findings as findings
+    from llmperf.validation.check import judgement as judgement
+    from llmperf.validation.installed import VendorCatalogue as VendorCatalogue
+    from llmperf.validation.installed import about as about
+    from llmperf.validation.installed import flops_of as flops_of
+    from llmperf.validation.installed import installed_vendors as installed_vendors
+    from llmperf.validation.installed import known_case as known_case
+    from llmperf.validation.installed import known_model as known_model
+    from llmperf.validation.installed import vendor_catalogue as vendor_catalogue
+    from llmperf.validation.installed import vendor_trouble as vendor_trouble
+    from llmperf.validation.installed import vendors_calling as vendors_calling
+    from llmperf.validation.reading import pointer as pointer
+    from llmperf.validation.reading import printable as printable
+    from llmperf.validation.reading import shown as shown
+    from llmperf.validation.reading_documents import read_document as read_document
+    from llmperf.validation.violations import Check as Check
+    from llmperf.validation.violations import close as close
+    from llmperf.validation.violations import deviates as deviates
+    from llmperf.validation.violations import differs as differs
+    from llmperf.validation.violations import figure as figure
+    from llmperf.validation.violations import rule as rule
+    from llmperf.validation.violations import rules_in as rules_in
+
+_NAMES = {
+    "catalogue": "Catalogue open_catalogue",
+    "check": "Validator findings judgement",
+    "installed": "VendorCatalogue about flops_of installed_vendors known_case known_model vendor_catalogue"
+    " vendor_trouble vendors_calling",
+    "reading": "pointer printable shown",
+    "reading_documents": "read_document",
+    "violations": "Check close deviates differs figure rule rules_in",
+}
+_HOMES = {name: f"llmperf.validation.{home}" for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+    raise AttributeError(f"module 'llmperf.validation' has no attribute {name!r}")

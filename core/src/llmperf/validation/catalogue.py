@@ -1,109 +1,270 @@
-"""Every rule there is: its code, its severity, what it says. Its page is `docs/rules/CODE.md`."""
+"""The rules and the kinds of document of the core and of loaded plugins, as the hooks give them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import islice
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
-from llmperf.types import Finding
-from llmperf.validation.counting import with_the_rest
+from llmperf.errors import LlmperfError, PluginError, UserError
+from llmperf.files.json_files import read_bytes
+from llmperf.plugins.faults import blamed_items, blaming, who
+from llmperf.plugins.loading import plugins_for
+from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
+from llmperf.types.result import Finding
+from llmperf.validation.installed import installed
+from llmperf.validation.reading import printable
+from llmperf.validation.rules.reading import RULE_FAILED
 
+if TYPE_CHECKING:
+    from llmperf.hookspecs import Role
+    from llmperf.plugins.discovery import Found
+    from llmperf.plugins.loading import Plugins
+
+RULESET = 4
+"""Version of the core's rules. Raised when a document that passed before may fail."""
 MAX_VIOLATIONS = 20
-"""Of one rule in one document; the last of them says how many more there are."""
-RULESET = 3
-"""Raised when a rule is added or changed so that a document that passed would no longer."""
-
-Severity = Literal["error", "warning", "note"]
-Violation = tuple[str, str]
-"""JSON pointer, and one line that says what was found and what was expected."""
-Check = Callable[[Any], Iterable[Violation]]
-
-_MODULES = (
-    "documents",
-    "parallelism",
-    "throughput",
-    "utilisation",
-    "memory",
-    "loss",
-    "learning",
-    "identity",
-    "shipped",
-    "files",
-    "submission",
-    "devices",
-)
-_OF_PUBLISHED = tuple(f"llmperf_published.rules.{name}" for name in ("layout", "figures", "mfu", "devices", "identity"))
+"""Violations of one rule that are listed for one document; the last of them gives the number of the others."""
+MAX_COUNTED = 100_000
+"""Violations of one rule that are counted in one document."""
+OURS = "LP"
+"""Prefix of the project's own codes."""
+_CODE = re.compile(r"[A-Z][A-Z0-9_-]{0,30}[0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule. `check` is None where the rule is applied while a document is read."""
+class OwnedRule:
+    """A rule and the package that it comes from."""
 
-    code: str
-    severity: Severity
-    title: str
-    subjects: tuple[str, ...] = ()
-    """`result`, `plan`, `published`: what `check` takes."""
-    check: Check | None = None
+    rule: Rule
+    owner: Found
 
-    def finding(self, path: str, message: str) -> Finding:
-        """A violation of this rule."""
-        return Finding(code=self.code, severity=self.severity, path=path, message=message)
+    @property
+    def by_core(self) -> bool:
+        """Whether it is a rule of the core."""
+        return self.owner.role == "core"
 
-    def findings(self, document: Any) -> Iterator[Finding]:
-        """What this rule has to say of a document."""
-        yield from self.told(self.check(document) if self.check else ())
+    def violations(self, document: Any) -> list[Violation]:
+        """The violations in a document, at most `MAX_COUNTED`; LlmperfError if a plugin's rule fails."""
+        check = self.rule.check
+        if check is None:
+            return []
+        if self.by_core:
+            return list(islice(check(document), MAX_COUNTED))
+        with blaming(self.owner, self.rule.code):
+            answer = check(document)
+        return [self._checked(item) for item in islice(blamed_items(self.owner, self.rule.code, answer), MAX_COUNTED)]
 
-    def told(self, violations: Iterable[Violation]) -> list[Finding]:
-        """Violations of this rule as findings, the last of which says how many more there are."""
-        left = iter(violations)
-        shown = [self.finding(path, message) for path, message in islice(left, MAX_VIOLATIONS)]
-        return with_the_rest(shown, sum(1 for _ in left))
+    def _checked(self, item: Any) -> Violation:
+        if isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item):
+            return item
+        expected = "expected pairs of a JSON pointer and a message"
+        raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {type(item).__name__}")
 
-
-_RULES: dict[str, Rule] = {}
-
-
-def register(made: Rule) -> Rule:
-    """Enter a rule; each code belongs to one."""
-    if made.code in _RULES:
-        raise ValueError(f"two rules have the code {made.code}")
-    _RULES[made.code] = made
-    return made
-
-
-def rule(code: str, severity: Severity, title: str, *subjects: str) -> Callable[[Check], Check]:
-    """Enter a predicate over a document: it yields what breaks the rule, nothing when all is well."""
-
-    def enter(check: Check) -> Check:
-        register(Rule(code=code, severity=severity, title=title, subjects=subjects or ("result",), check=check))
-        return check
-
-    return enter
+    def page(self) -> str:
+        """What the rule means, as Markdown."""
+        page = self.rule.page
+        if isinstance(page, str):
+            return page if page.endswith("\n") else f"{page}\n"
+        path = page or Path("data", "rules", f"{self.rule.code}.md")
+        package = import_module(self.owner.module.partition(".")[0])
+        inside = not path.is_absolute() and ".." not in path.parts
+        if inside and package.__file__ and (file := Path(package.__file__).parent / path).is_file():
+            return read_bytes(file).decode()
+        kinds = ", ".join(self.rule.kinds) or "what is read"
+        return f"# {self.rule.code}: {self.rule.title}\n\nSeverity: {self.rule.severity}. Applies to: {kinds}.\n"
 
 
-def reading_rule(code: str, severity: Severity, title: str) -> Rule:
-    """Enter a rule that is applied while a document is read."""
-    return register(Rule(code=code, severity=severity, title=title))
+class Catalogue:
+    """The rules and kinds of document of the core and of some loaded plugins.
+
+    A rule or a kind that is invalid, or whose code or name is taken, is refused with a line in `faults`.
+    """
+
+    def __init__(self, plugins: Plugins) -> None:
+        self.plugins = plugins
+        self.faults: list[str] = list(plugins.left_out)
+        """One line for each plugin, rule or kind that is left out."""
+        self.broken: list[str] = []
+        """One line for each framework plugin that documents name and that cannot be loaded."""
+        self._schemas: dict[str, Mapping[str, Any] | None] = {}
+        self._rules: dict[str | None, tuple[tuple[OwnedRule, ...], tuple[str, ...]]] = {}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, DocumentKind]:
+        """Every kind of document by name, the core's first."""
+        return {name: kind for name, (kind, _) in self._owned_kinds.items()}
+
+    @cached_property
+    def _owned_kinds(self) -> Mapping[str, tuple[DocumentKind, Found]]:
+        kinds: dict[str, tuple[DocumentKind, Found]] = {}
+        for owner, kind in self._answers("llmperf_document_kinds", self.faults):
+            if not isinstance(kind, DocumentKind):
+                found = type(kind).__name__
+                self.faults.append(f"{who(owner)}: expected a DocumentKind of llmperf_document_kinds, found {found}")
+            elif kind.name in kinds:
+                rivals = f"{who(kinds[kind.name][1])} and of {who(owner)}"
+                self.faults.append(
+                    f"two kinds of document are called {kind.name!r}, of {rivals}; the second is left out"
+                )
+            else:
+                kinds[kind.name] = kind, owner
+        return kinds
+
+    def schema_of(self, kind: DocumentKind) -> Mapping[str, Any] | None:
+        """The JSON Schema of a kind, loaded once; None for a kind without one."""
+        if kind.name not in self._schemas:
+            self._schemas[kind.name] = kind.schema() if kind.schema else None
+        return self._schemas[kind.name]
+
+    def owner_of(self, kind: DocumentKind) -> Found:
+        """The package that brings a kind of document."""
+        return self._owned_kinds[kind.name][1]
+
+    def all_rules(self) -> tuple[OwnedRule, ...]:
+        """Every rule: the core's by code, then those of plugins."""
+        return self._for(None)[0]
+
+    def rules_for(self, kind: str) -> tuple[Rule, ...]:
+        """The rules over a kind of document, in the order in which they are applied."""
+        return tuple(owned.rule for owned in self._for(kind)[0])
+
+    def _for(self, kind: str | None) -> tuple[tuple[OwnedRule, ...], tuple[str, ...]]:
+        """The rules over a kind of document, or all for None, by code; and why others were refused."""
+        if kind not in self._rules:
+            faults: list[str] = []
+            rules: dict[str, OwnedRule] = {}
+            for owner, rule in self._answers("llmperf_rules", faults, kind=kind):
+                if problem := _problem(rule):
+                    faults.append(f"{who(owner)}: llmperf_rules: {problem}")
+                elif rule.code in rules:
+                    rivals = f"{who(rules[rule.code].owner)} and of {who(owner)}"
+                    faults.append(f"two rules have the code {rule.code}, of {rivals}; the second is left out")
+                else:
+                    rules[rule.code] = OwnedRule(rule=rule, owner=owner)
+            ordered = sorted(rules.values(), key=lambda owned: (not owned.by_core, owned.rule.code))
+            chosen = (owned for owned in ordered if kind is None or kind in owned.rule.kinds)
+            self._rules[kind] = tuple(chosen), tuple(faults)
+        return self._rules[kind]
+
+    def _answers(self, hook: str, faults: list[str], **arguments: Any) -> Iterator[tuple[Found, Any]]:
+        """Each item of each answer, the core's first; what a plugin's error ends is listed in `faults`."""
+        for key, item in self.plugins.collect_sound(hook, faults, **arguments):
+            yield self.plugins.found(key), item
+
+    def applied(self, kind: str, document: Any) -> tuple[list[Finding], list[Finding]]:
+        """The findings of every rule over a document: those that are listed, and all.
+
+        A plugin's rule that fails, and one that is refused, is a warning that names the rule and the package.
+        """
+        rules, faults = self._for(kind)
+        listed: list[Finding] = []
+        whole: list[Finding] = []
+        for owned in rules:
+            try:
+                violations = owned.violations(document)
+            except LlmperfError as error:
+                of = "" if owned.by_core else f" of {who(owned.owner)}"
+                failed = RULE_FAILED.finding("", printable(f"{owned.rule.code}{of} was not applied: {error}")[:300])
+                listed.append(failed)
+                whole.append(failed)
+                continue
+            findings = [owned.rule.finding(path, message) for path, message in violations]
+            whole += findings
+            listed += with_rest(findings[:MAX_VIOLATIONS], len(findings) - MAX_VIOLATIONS)
+        refused = [RULE_FAILED.finding("", printable(fault)[:300]) for fault in (*self.broken, *faults)]
+        return listed + refused, whole + refused
+
+    def page(self, code: str, option: str) -> str:
+        """The page of a rule; UserError with the nearest code if there is none."""
+        for owned in self.all_rules():
+            if owned.rule.code == code.upper():
+                return owned.page()
+        raise self._unknown(code, option)
+
+    def prefixes(self, typed: Sequence[str], option: str) -> tuple[str, ...]:
+        """Beginnings of codes in upper case; UserError for one with which no code begins.
+
+        Where a plugin is broken, codes that are not the project's may be its own and are not checked.
+        """
+        codes = [owned.rule.code for owned in self.all_rules()]
+        for prefix in typed:
+            code = prefix.upper()
+            known = code and any(one.startswith(code) for one in codes)
+            if not known and (not code or code.startswith(OURS) or not self.faults):
+                raise self._unknown(prefix, option)
+        return tuple(prefix.upper() for prefix in typed)
+
+    def _unknown(self, typed: str, option: str) -> UserError:
+        codes = [owned.rule.code for owned in self.all_rules()]
+        nearest = get_close_matches(typed.upper(), codes, n=1, cutoff=0)
+        return UserError(f"{option}: unknown rule {typed[:80]!r}; did you mean {nearest[0]!r}?")
 
 
-def catalogue() -> tuple[Rule, ...]:
-    """Every rule of the core, by code."""
-    _load((*_MODULES, *_OF_PUBLISHED))
-    return tuple(_RULES[code] for code in sorted(_RULES))
+def open_catalogue(named: Iterable[tuple[str, str]] = ()) -> Catalogue:
+    """The catalogue of the core, every installed extension, and the named vendors and frameworks that are installed.
 
-
-def _load(modules: Iterable[str]) -> None:
-    for module in modules:
-        import_module(module if "." in module else f"llmperf.validation.rules.{module}")
+    `named` are pairs of role and name, such as `("vendor", "acme")`, from a document or from `installed_pairs`.
+    """
+    return _opened(frozenset(named) & installed_pairs())
 
 
 @cache
-def rules_for(subject: str) -> tuple[Rule, ...]:
-    """The semantic rules over a kind of document."""
-    _load(_OF_PUBLISHED if subject == "published" else _MODULES)
-    return tuple(_RULES[code] for code in sorted(_RULES) if subject in _RULES[code].subjects)
+def _opened(pairs: frozenset[tuple[Role, str]]) -> Catalogue:
+    opened = Catalogue(plugins_for(sorted(pairs), installed()))
+    for pair in sorted(pairs):
+        if pair[0] == "framework":
+            alone = [found for found in installed() if (found.role, found.name) == pair]
+            opened.broken += plugins_for([pair], alone).left_out
+    return opened
+
+
+def forget_catalogues() -> None:
+    """Look again at what is installed."""
+    from llmperf.validation.installed import refresh
+
+    refresh()
+    _opened.cache_clear()
+
+
+def installed_pairs() -> frozenset[tuple[Role, str]]:
+    """Role and name of every installed vendor and framework."""
+    return frozenset((found.role, found.name) for found in installed() if found.role in ("vendor", "framework"))
+
+
+def with_rest(listed: Sequence[Finding], rest: int, what: str = "of this kind", least: bool = False) -> list[Finding]:
+    """Findings, the last of which says how many more there are; with `least`, that there may be even more."""
+    from dataclasses import replace
+
+    if rest <= 0:
+        return list(listed)
+    message = f"{listed[-1].message}; and {'at least ' if least else ''}{rest} more {what}"
+    return [*listed[:-1], replace(listed[-1], message=message, more=rest)]
+
+
+def counted(findings: Iterable[Finding], *severities: str) -> int:
+    """The number of findings of these severities, also those that are not listed."""
+    return sum(1 + finding.more for finding in findings if finding.severity in severities)
+
+
+def _problem(rule: Any) -> str | None:
+    """Why a plugin's rule cannot be used; None where it can."""
+    if not isinstance(rule, Rule):
+        return f"expected a Rule, found {type(rule).__name__}"
+    if not isinstance(rule.code, str) or not _CODE.fullmatch(rule.code):
+        return f"expected a code such as ACME1, found {rule.code!r:.80}"
+    if rule.severity not in get_args(Severity):
+        return f"{rule.code}: expected a severity of {', '.join(get_args(Severity))}, found {rule.severity!r:.80}"
+    if not isinstance(rule.kinds, tuple) or not all(isinstance(kind, str) for kind in rule.kinds):
+        return f"{rule.code}: expected a tuple of names of kinds of document, found {rule.kinds!r:.80}"
+    if not isinstance(rule.title, str) or not (rule.check is None or callable(rule.check)):
+        return f"{rule.code}: expected a title and a function that takes a document"
+    if not (rule.page is None or isinstance(rule.page, (str, Path))):
+        return f"{rule.code}: expected a page of Markdown text or a path, found {type(rule.page).__name__}"
+    return None

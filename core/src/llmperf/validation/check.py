@@ -1,299 +1,164 @@
-"""Everything the validator has to say: of a result, of a file, of a folder."""
+"""The engine: findings of a document, of a file, and of every document in a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmperf.errors import PluginError, UserError
+from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import convert, read_bytes
-from llmperf.submissions.archives import unpacked
-from llmperf.types import Case, Finding, Model, Plan, Result
-from llmperf.validation.catalogue import rules_for
-from llmperf.validation.finding_files import MANIFEST, NONE_FOUND, Document, Kind, documents_in
-from llmperf.validation.reading import Parsed, from_toml, parse_json, printable, shown
-from llmperf.validation.record_files import record_file_findings
-from llmperf.validation.repeated import Seen
-from llmperf.validation.rules.documents import MISNAMED, REPEATED_KEY, UNREADABLE
-from llmperf.validation.rules.files import BROKEN_VENDOR, PLUGIN_FAILED
+from llmperf.plugins.faults import blaming
+from llmperf.types import Finding
+from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint, Verdict
+from llmperf.validation.catalogue import Catalogue, open_catalogue
+from llmperf.validation.finding_files import Document, documents_in, none_found
+from llmperf.validation.reading import Parsed, parse_json, shown
+from llmperf.validation.rules.reading import REPEATED_KEY, REPEATED_RESULT, UNREADABLE
 from llmperf.validation.schema import schema_findings, strict_findings
-
-if TYPE_CHECKING:
-    from llmperf_published.rules.verdicts import Verdict
-    from llmperf_published.types.document import Published
-
-    from llmperf.plugins.loading import Plugins
-
-_TYPES: dict[Kind, type] = {"result": Result, "plan": Plan, "case": Case, "model": Model}
-
-_OF_PUBLISHED_FORM = ("config_name", "fix_hp")
-"""Columns that tables about other matters do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileFindings:
-    """What the validator has to say of one file."""
+class Judgement:
+    """What the rules say about one document."""
 
-    path: Path
-    kind: Kind | None = None
-    """None where the file could not be told or read."""
     findings: tuple[Finding, ...]
+    """At most 20 of each rule."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of a published document: what is known of each row."""
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """Of a published document: the line that each finding's pointer stands for."""
-    seconds: float | None = None
-    """Time that judging took; None where nobody measured it."""
-
-    @property
-    def unreadable(self) -> bool:
-        """Whether the file could not be judged at all."""
-        return any(one.code == UNREADABLE.code for one in self.findings)
-
-    @property
-    def failed(self) -> bool:
-        """Whether any finding is an error."""
-        return any(one.severity == "error" for one in self.findings)
+    """One for each row, for kinds with rows."""
 
 
-def findings(result: Result, plugins: Plugins | None = None) -> tuple[Finding, ...]:
-    """Every semantic rule over a result: the core's, then those of the given plugins."""
-    told = [*_applied("result", result), *_vendor_findings(result.hardware.vendor, "/hardware/vendor")]
-    if plugins is not None:
-        from llmperf.validation.plugin_rules import plugin_findings
+def judgement(kind: str, document: Any, catalogue: Catalogue | None = None) -> Judgement:
+    """What every rule over this kind says about a document.
 
-        told += plugin_findings(result, plugins)
-    return tuple(told)
-
-
-def plan_findings(plan: Plan) -> tuple[Finding, ...]:
-    """Every semantic rule over a plan."""
-    return (*_applied("plan", plan), *_vendor_findings(plan.vendor, "/vendor"))
-
-
-def published_findings(published: Published) -> tuple[Finding, ...]:
-    """Every semantic rule over an imported document."""
-    from llmperf_published.rules.verdicts import judged
-
-    return judged(published)[0]
+    `catalogue` is that of the installed extensions and of the vendors and frameworks that the document names, unless
+    another is given.
+    """
+    of = catalogue or open_catalogue()
+    definition = of.kinds[kind]
+    if catalogue is None and definition.plugins:
+        of = open_catalogue(definition.plugins(document))
+    listed, whole = of.applied(kind, document)
+    verdicts = definition.verdicts(document, whole) if definition.verdicts else ()
+    return Judgement(findings=tuple(listed), verdicts=tuple(verdicts))
 
 
-def _vendor_findings(vendor: str, path: str) -> Iterator[Finding]:
-    """That an installed plugin is broken: it publishes nothing, and nothing was held against what it publishes."""
-    from llmperf.validation.devices import vendor_trouble
-
-    if (why := vendor_trouble(vendor)) is not None:
-        expected = "expected a plugin that says what it publishes; its devices were not checked"
-        yield BROKEN_VENDOR.finding(path, f"{expected}: {printable(why)[:200]}")
-
-
-def _applied(subject: str, document: Any) -> Iterator[Finding]:
-    """What the core's rules say; a vendor plugin that raises when a rule asks it spoils that rule alone."""
-    for rule in rules_for(subject):
-        try:
-            yield from rule.findings(document)
-        except PluginError as error:
-            yield PLUGIN_FAILED.finding("", printable(f"{rule.code} was not applied: {error}")[:300])
+def findings(kind: str, document: Any, catalogue: Catalogue | None = None) -> tuple[Finding, ...]:
+    """The findings of every rule over this kind in a document, as `judgement` gives them."""
+    return judgement(kind, document, catalogue).findings
 
 
 @dataclass
 class Validator:
-    """Judges documents one after the other, and knows which results it has seen."""
+    """Checks files one after the other, and knows the figures of those that it has seen."""
 
-    plugins: Plugins | None = None
-    """Those whose rules are applied beside the core's."""
+    catalogue: Catalogue = field(default_factory=open_catalogue)
+    """The kinds of document. Rules of vendors and frameworks are added for the documents that name them."""
     submitted: bool = False
-    """Whether results are handed in, and so have to lie in their run folders."""
-    seen: Seen = field(default_factory=Seen)
-    verdicts: tuple[Verdict, ...] = ()
-    """On the rows of the document that was judged last; empty where it was no published one."""
-    _unpacked: tuple[Path, Path] | None = None
-    """While an archive is judged: the folder it was unpacked to, and the archive."""
+    """Whether results are submitted, so that they have to lie in their run folders."""
+    shown_path: Callable[[Path], Path] = lambda path: path
+    """The path that messages give for a file, such as its place in an archive."""
+    seen: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Hash of figures (64 bits, another in each process) to what had them first: its identity, and its place for
+    messages. 10,000 results take 4 MB at most."""
 
     def validated(self, path: Path) -> Iterator[FileFindings]:
-        """A file, or every document in a folder and below it, each as soon as it is judged.
+        """The findings of a file, or of every document in a folder and below it, each as soon as it is checked.
 
         Links out of the folder are not followed.
         """
-        judged = 0
+        count = 0
         try:
-            for document in documents_in(path):
-                for file in self._files_of(document):
-                    judged += 1
+            for document in documents_in(path, self.catalogue):
+                for file in self.judged(document):
+                    count += 1
                     yield file
-            if not judged:
-                raise UserError(NONE_FOUND)
+            if not count:
+                raise UserError(none_found(self.catalogue))
         except UserError as error:
-            yield _unreadable(path, None, error)
+            yield unreadable(path, None, error)
 
-    def _files_of(self, document: Document) -> Iterator[FileFindings]:
-        """The document, or what is in it where it is an archive."""
-        if document.kind != "archive":
-            yield from self._judged(document)
+    def judged(self, document: Document) -> Iterator[FileFindings]:
+        """The findings of one document; nothing for a file in a folder that turns out to be no document."""
+        kind, path = document.kind, document.path
+        if kind is None:
+            yield unreadable(path, None, document.refusal)
             return
         try:
-            with unpacked(document.path) as folder:
-                self._unpacked = folder, document.path
-                yield from [_renamed(file, folder, document.path) for file in self._submission(folder)]
-        except UserError as error:
-            yield _unreadable(document.path, "archive", error)
-        finally:
-            self._unpacked = None
+            with blaming(self.catalogue.owner_of(kind), kind.name):
+                files = list(self._files(kind, document))
+        except LlmperfError as error:
+            files = [unreadable(path, kind.name, error)]
+        yield from files
 
-    def _submission(self, folder: Path) -> Iterator[FileFindings]:
-        """The manifest of an unpacked archive, then the documents in it; archives in archives are not opened."""
-        try:
-            from llmperf.submissions.manifest import manifest_findings
-
-            told = tuple(manifest_findings(folder))
-        except UserError as error:
-            told = (UNREADABLE.finding("", str(error)),)
-        yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=told)
-        try:
-            edited = {file.path: file for file in _rendering(folder)}
-            yield from edited.values()
-            for document in documents_in(folder):
-                if document.kind not in ("manifest", "archive") and document.path not in edited:
-                    yield from self._judged(document)
-        except UserError as error:
-            yield _unreadable(folder, None, error)
-
-    def _judged(self, document: Document) -> Iterator[FileFindings]:
-        """Findings of one document; nothing for Markdown in a folder that is no published document."""
-        if document.kind == "unread":
-            yield _unreadable(document.path, None, document.refusal)
-            return
-        try:
-            if document.kind == "readme":
-                yield from self._readme(document)
-            else:
-                self.verdicts = ()
-                told = tuple(self._document_findings(document))
-                yield FileFindings(path=document.path, kind=document.kind, findings=told, verdicts=self.verdicts)
-        except UserError as error:
-            yield _unreadable(document.path, document.kind, error)
-
-    def _readme(self, document: Document) -> Iterator[FileFindings]:
-        """A published document; of other Markdown nothing, unless somebody named it, which is a UserError."""
-        from llmperf_published.rules.imported import line_of, read_readme
-
-        published = read_readme(document.path)
-        if published.rows and (document.named or _is_handed_in(published)):
-            told = tuple(self.of_published(published, document.path))
-            lines = {one.path: line for one in told if (line := line_of(published, one.path))}
-            verdicts = self.verdicts
-            yield FileFindings(path=document.path, kind=document.kind, findings=told, lines=lines, verdicts=verdicts)
+    def _files(self, kind: DocumentKind, document: Document) -> Iterator[FileFindings]:
+        """The findings of a document of a known kind; LlmperfError if it cannot be read."""
+        if kind.judge is not None:
+            yield from kind.judge(document.path, self)
+        elif kind.read is None:
+            yield self._from_values(kind, document.path)
+        elif (value := kind.read(document.path, document.named)) is not None:
+            yield self.checked(kind, document.path, value)
         elif document.named:
-            raise UserError("expected a table of results (throughput, memory, ...), found none")
+            raise UserError(f"expected {kind.title}, found none")
 
-    def _document_findings(self, document: Document) -> Iterator[Finding]:
-        if document.kind == "record":
-            yield from record_file_findings(document.path)
-            return
-        parsed = _parsed(document)
-        for key in parsed.repeated:
-            yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
-        broken = schema_findings(document.kind, parsed.value)
-        yield from broken
-        if not broken and not parsed.repeated:
-            yield from self._semantic_findings(document, parsed.value)
-
-    def _semantic_findings(self, document: Document, value: Any) -> Iterator[Finding]:
+    def _from_values(self, kind: DocumentKind, path: Path) -> FileFindings:
+        """The findings of a document that is read by its schema."""
+        parsed = Parsed(kind.values(path)) if kind.values else parse_json(read_bytes(path), str(path))
+        listed = [REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object") for key in parsed.repeated]
+        schema = self.catalogue.schema_of(kind)
+        if schema is not None:
+            listed += schema_findings(schema, parsed.value)
+        if listed:
+            return FileFindings(path=path, kind=kind.name, findings=tuple(listed))
         try:
-            typed: Any = convert(value, _type_of(document.kind), str(document.path))
+            document = convert(parsed.value, kind.type(), str(path)) if kind.type else parsed.value
         except UserError:
-            told = strict_findings(document.kind, value)
-            if not told:
+            strict = strict_findings(schema, parsed.value) if schema is not None else []
+            if not strict:
                 raise
-            yield from told
-            return
-        if isinstance(typed, Result):
-            yield from self.of_result(typed, document.path)
-        elif isinstance(typed, Plan):
-            yield from self.of_plan(typed, document.path)
-        elif document.kind == "published":
-            yield from self.of_published(typed, document.path)
-        elif typed.name != document.path.stem:
-            message = f"expected {shown(document.path.stem)}, as the file is called, found {shown(typed.name)}"
-            yield MISNAMED.finding("/name", message)
+            return FileFindings(path=path, kind=kind.name, findings=tuple(strict))
+        return self.checked(kind, path, document)
 
-    def of_result(self, result: Result, path: Path) -> Iterator[Finding]:
-        """Every finding of a result that was read from `path`, also what the plan and the records beside it tell."""
-        from llmperf.validation.run_folder import run_folder_findings
+    def checked(self, kind: DocumentKind, path: Path, document: Any) -> FileFindings:
+        """The findings of a document that could be read: of the rules, in its place, and of what is repeated."""
+        rules = judgement(kind.name, document, None if kind.plugins else self.catalogue)
+        listed = list(rules.findings)
+        if kind.in_place is not None:
+            listed += kind.in_place(document, path, self.submitted)
+        if kind.fingerprints is not None:
+            listed += self._repeated(kind.fingerprints(document), path)
+        lines = {}
+        if kind.line_of is not None:
+            of = kind.line_of
+            lines = {finding.path: line for finding in listed if (line := of(document, finding.path))}
+        return FileFindings(path=path, kind=kind.name, findings=tuple(listed), verdicts=rules.verdicts, lines=lines)
 
-        yield from findings(result, self.plugins)
-        yield from run_folder_findings(result, path.parent, self.submitted or self._unpacked is not None)
-        yield from self.seen.of_result(result, self._place(path))
+    def _repeated(self, fingerprints: Iterable[Fingerprint], path: Path) -> Iterator[Finding]:
+        """That an earlier document, or another row, has the same figures."""
+        place = self.shown_path(path)
+        reported: set[str] = set()
+        for fingerprint in fingerprints:
+            identity = fingerprint.identity or str(place.resolve())
+            entry = identity, f"{place}{fingerprint.place}"
+            first, where = self.seen.setdefault(hash(fingerprint.figures), entry)
+            if first != identity and fingerprint.pointer not in reported:
+                reported.add(fingerprint.pointer)
+                message = f"expected figures of its own, found those of {where}"
+                yield REPEATED_RESULT.finding(fingerprint.pointer, message)
 
-    def of_plan(self, plan: Plan, path: Path) -> Iterator[Finding]:
-        """Every finding of a plan, also that the run it was made for has left no result beside it."""
-        from llmperf.validation.run_folder import plan_folder_findings
-
-        yield from plan_findings(plan)
-        yield from plan_folder_findings(path.parent)
-
-    def of_published(self, published: Published, path: Path) -> Iterator[Finding]:
-        """Every finding of an imported document."""
-        from llmperf_published.rules.verdicts import judged
-
-        told, self.verdicts = judged(published)
-        yield from told
-        yield from self.seen.of_published(published, self._place(path))
-
-    def _place(self, path: Path) -> Path:
-        """Where a document stands for whoever reads of it: in its archive, not where that was unpacked to."""
-        if self._unpacked is None:
-            return path
-        folder, archive = self._unpacked
-        return archive / path.relative_to(folder)
+    def inside(self, folder: Path, archive: Path) -> Validator:
+        """A validator of what was unpacked from an archive, which shares what this one has seen."""
+        return replace(self, submitted=True, shown_path=lambda path: archive / path.relative_to(folder))
 
 
-def validate_path(path: Path, plugins: Plugins | None = None) -> list[FileFindings]:
-    """A file, or every document of llmperf in a folder and below it, judged by themselves."""
-    return list(Validator(plugins).validated(path))
+def validate_path(path: Path) -> list[FileFindings]:
+    """The findings of a file, or of every document in a folder and below it."""
+    return list(Validator().validated(path))
 
 
-def _is_handed_in(published: Published) -> bool:
-    """Whether a document has throughput, and tells of a machine or has a published table's own columns."""
-    described = any(one.kind in ("hardware", "software") for one in published.sections)
-    names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
-    return "throughput" in names and (described or not names.isdisjoint(_OF_PUBLISHED_FORM))
-
-
-def _rendering(folder: Path) -> Iterator[FileFindings]:
-    from llmperf.submissions.manifest import rendering_findings
-
-    for path, line, told in rendering_findings(folder):
-        yield FileFindings(path=path, kind="readme", findings=(told,), lines={told.path: line})
-
-
-def _renamed(file: FileFindings, folder: Path, archive: Path) -> FileFindings:
-    """With its place in the archive for a path, not the folder it was unpacked to."""
-    told = (replace(one, message=one.message.replace(str(folder), str(archive))) for one in file.findings)
-    return replace(file, path=archive / file.path.relative_to(folder), findings=tuple(told))
-
-
-def _unreadable(path: Path, kind: Kind | None, error: UserError) -> FileFindings:
+def unreadable(path: Path, kind: str | None, error: LlmperfError) -> FileFindings:
+    """That a file cannot be read, and why."""
     message = str(error).removeprefix(f"{path}: ")
     return FileFindings(path=path, kind=kind, findings=(UNREADABLE.finding("", message),))
-
-
-def _type_of(kind: Kind) -> type:
-    """The dataclass of a kind of document; that of published ones, which takes its time, only where there are any."""
-    if kind == "published":
-        from llmperf_published.types.document import Published
-
-        return Published
-    return _TYPES[kind]
-
-
-def _parsed(document: Document) -> Parsed:
-    if document.path.suffix == ".toml":
-        from llmperf.files.toml_file import read_toml
-
-        # a file that gives no name has its own, as for `llmperf run`
-        table = {"name": document.path.stem, **read_toml(document.path)}
-        return from_toml(table, str(document.path))
-    return parse_json(read_bytes(document.path), str(document.path))

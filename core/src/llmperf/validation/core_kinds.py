@@ -1,45 +1,186 @@
-"""Files of records: a JSON document a line, the last of which may be cut off."""
+"""The core's kinds of document: results, plans, records, cases and models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
-from llmperf.types import Finding
-from llmperf.validation.reading import parse_json
-from llmperf.validation.rules.documents import CUT_OFF
-from llmperf.validation.schema import MAX_FINDINGS, schema_findings
+from llmperf.files.toml_file import read_toml
+from llmperf.runfolder import filenames
+from llmperf.types import Case, Finding, Model, Plan, Result, Sheet
+from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
+from llmperf.validation.reading import from_toml, parse_json, shown
+from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
+from llmperf.validation.schema import MAX_FINDINGS, record_findings
+
+Beginning = Callable[[], str]
+
+
+def result_kind(sheets: Callable[[Result, Path, Sequence[Finding]], Iterable[Sheet]] | None = None) -> DocumentKind:
+    """Results, with the function that makes sheets of them for reports."""
+    return DocumentKind(
+        name="result",
+        title="a result",
+        suffixes=(".json",),
+        recognise=partial(_is_json, "result", filenames.RESULT),
+        schema=partial(named_schema, "result"),
+        type=lambda: Result,
+        plugins=_plugins_of_result,
+        in_place=_beside_result,
+        fingerprints=_fingerprints,
+        sheets=sheets,
+    )
+
+
+def kinds() -> list[DocumentKind]:
+    """Plans, records, cases and models."""
+    return [
+        DocumentKind(
+            name="plan",
+            title="a plan",
+            suffixes=(".json",),
+            recognise=partial(_is_json, "plan", filenames.PLAN),
+            schema=partial(named_schema, "plan"),
+            type=lambda: Plan,
+            plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
+            in_place=_beside_plan,
+        ),
+        DocumentKind(name="record", title="records", suffixes=(".jsonl",), recognise=_is_record, judge=_judged_records),
+        DocumentKind(
+            name="case",
+            title="a case",
+            suffixes=(".toml",),
+            recognise=_is_case,
+            values=_toml_values,
+            schema=partial(named_schema, "case"),
+            type=lambda: Case,
+            in_place=_named_as_file,
+        ),
+        DocumentKind(
+            name="model",
+            title="a model",
+            suffixes=(".toml",),
+            recognise=_is_model,
+            values=_toml_values,
+            schema=partial(named_schema, "model"),
+            type=lambda: Model,
+            in_place=_named_as_file,
+        ),
+    ]
+
+
+@cache
+def named_schema(name: str) -> Mapping[str, Any]:
+    """One of the project's schemas by its name, read once."""
+    import llmperf_schemas
+
+    return llmperf_schemas.load(name)
+
+
+def _is_json(name: str, file: str, path: Path, beginning: Beginning, _: bool) -> bool:
+    """By the file's name, else by the `schema` that the document names, as examples in a JSON Schema do too."""
+    if path.name in (filenames.RESULT, filenames.PLAN):
+        return path.name == file
+    text = beginning()
+    return re.search(rf'"schema"\s*:\s*"llmperf/{name}/', text) is not None and '"$schema"' not in text
+
+
+def _is_record(path: Path, _: Beginning, named: bool) -> bool:
+    """Many programs write lines of JSON: in a folder, only files with the names that a run gives are records."""
+    by_rank = path.parent.name == filenames.RECORDS and path.name.startswith("rank-")
+    return named or path.name == filenames.MEMORY or by_rank
+
+
+def _is_case(path: Path, beginning: Beginning, _: bool) -> bool:
+    if path.parent.name in ("cases", "models"):
+        return path.parent.name == "cases"
+    lines = [line.strip() for line in beginning().splitlines()]
+    return any(line.startswith("[contract") for line in lines) and "[when]" not in lines
+
+
+def _is_model(path: Path, beginning: Beginning, _: bool) -> bool:
+    if path.parent.name == "models":
+        return True
+    return any(line.strip().startswith("vocab_size") for line in beginning().splitlines())
+
+
+def _toml_values(path: Path) -> Any:
+    """The file's table; a file that gives no name has its own, as for `llmperf run`."""
+    return from_toml({"name": path.stem, **read_toml(path)}, str(path)).value
+
+
+def _named_as_file(document: Case | Model, path: Path, _: bool) -> Iterator[Finding]:
+    if document.name != path.stem:
+        message = f"expected {shown(path.stem)}, as the file is called, found {shown(document.name)}"
+        yield MISNAMED.finding("/name", message)
+
+
+def _roles(document: Result | Plan) -> list[tuple[str, str]]:
+    return [(plugin.role, plugin.name) for plugin in document.plugins]
+
+
+def _plugins_of_result(result: Result) -> list[tuple[str, str]]:
+    return [("vendor", result.hardware.vendor), *_roles(result)]
+
+
+def _beside_result(result: Result, path: Path, submitted: bool) -> Sequence[Finding]:
+    from llmperf.validation.run_folder import run_folder_findings
+
+    return run_folder_findings(result, path.parent, submitted)
+
+
+def _beside_plan(_: Plan, path: Path, __: bool) -> Iterator[Finding]:
+    from llmperf.validation.run_folder import plan_folder_findings
+
+    return plan_folder_findings(path.parent)
+
+
+def _fingerprints(result: Result) -> Iterator[Fingerprint]:
+    """The hashes of the records, and the measured figures to the last digit."""
+    hashes = sorted(digest for name, digest in result.files.items() if name.startswith("records/"))
+    if hashes:
+        yield Fingerprint(pointer="", figures=("records", *hashes))
+    metrics = result.metrics
+    known = (metrics.tokens_per_second_per_device, metrics.window_seconds, metrics.final_loss)
+    if None not in known:
+        losses = (repr(point.loss) for point in result.loss_curve)
+        yield Fingerprint(pointer="", figures=("figures", *map(repr, known), repr(metrics.step_seconds), *losses))
+
+
+def _judged_records(path: Path, _: Any) -> Iterator[FileFindings]:
+    yield FileFindings(path=path, kind="record", findings=tuple(record_file_findings(path)))
 
 
 def record_file_findings(path: Path) -> list[Finding]:
-    """What is wrong with each line, with its index from 0 before the pointer; UserError for what is no JSON."""
+    """The findings of each line, with its index from 0 before the pointer; UserError for a line that is not JSON.
+
+    The last line may be cut off. Of a file with many findings, only the first lines are checked.
+    """
     lines = read_bytes(path).split(b"\n")
-    told: list[Finding] = []
+    findings: list[Finding] = []
     for number, line in enumerate(lines):
-        told += _line_findings(line, number, number < len(lines) - 1, path)
-        if len(told) >= MAX_FINDINGS and number < len(lines) - 1:
-            last = f"{told[-1].message}; the lines after this one are not judged"
-            return [*told[:-1], replace(told[-1], message=last)]
-    return told
+        findings += _line_findings(line, number, number < len(lines) - 1, path)
+        if len(findings) >= MAX_FINDINGS and number < len(lines) - 1:
+            message = f"{findings[-1].message}; the lines after this one are not judged"
+            return [*findings[:-1], replace(findings[-1], message=message)]
+    return findings
 
 
-def _line_findings(line: bytes, number: int, whole: bool, path: Path) -> Iterator[Finding]:
+def _line_findings(line: bytes, number: int, complete: bool, path: Path) -> Iterator[Finding]:
     if not line.strip():
         return
     try:
         parsed = parse_json(line, str(path))
     except UserError as error:
-        if whole:
+        if complete:
             raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
         yield CUT_OFF.finding(f"/{number}", "the last line is cut off")
         return
-    for finding in schema_findings("record", parsed.value):
-        yield Finding(
-            code=finding.code,
-            severity=finding.severity,
-            path=f"/{number}{finding.path}",
-            message=finding.message,
-        )
+    for finding in record_findings(parsed.value):
+        yield replace(finding, path=f"/{number}{finding.path}")

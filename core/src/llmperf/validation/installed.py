@@ -1,4 +1,4 @@
-"""What installed vendor plugins publish of their devices, as rules hold documents against it."""
+"""What the installed plugins publish, for rules: devices and peaks, cases and models, FLOP counts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from llmperf.errors import LlmperfError
+from llmperf.cases.library import Library, library, whole_library
+from llmperf.errors import LlmperfError, UserError
 from llmperf.plugins.discovery import Found, discover, find, names
-from llmperf.plugins.loading import Plugins, catalogue
+from llmperf.plugins.loading import Plugins, catalogue, plugins_for
+from llmperf.types import Case, FlopCount, Lora, Model, Workload
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 from llmperf.vendorkit.peaks import device_names, normalised
 
 MEMORY_SLACK = 0.08
-"""Relative; `80` is printed for 80 GB, for 79.6 GiB and for all between."""
+"""Relative tolerance of a memory size: documents print `80` for 80 GB, for 79.6 GiB and for sizes between."""
 
 
 @dataclass(frozen=True)
@@ -26,40 +28,46 @@ class VendorCatalogue:
     plugins: Plugins
 
     def exact(self, model: str) -> DeviceInfo | None:
-        """The device of that name or alias, compared whole; None for any other."""
+        """The device with exactly that name or alias; None if there is none."""
         return self._by_name.get(normalised(model, self.vendor))
 
     @cached_property
     def _by_name(self) -> dict[str, DeviceInfo]:
-        """Each device under all its names; the first where two have one."""
-        devices = [one for one, _ in reversed(self.devices)]
-        return {normalised(name, self.vendor): one for one in devices for name in device_names(one)}
+        """Each device under all its names; the first device where two share a name."""
+        devices = [device for device, _ in reversed(self.devices)]
+        return {normalised(name, self.vendor): device for device in devices for name in device_names(device)}
 
     def called(self, words: str, memory_gb: float | None) -> list[DeviceInfo]:
         """Every device whose name has all these words, such as `A100`, with about that memory if it is given."""
         wanted = set(_words(words)) - {self.vendor}
-        found = [one for one, _ in self.devices if any(wanted <= set(_words(name)) for name in device_names(one))]
-        return [one for one in found if memory_gb is None or about(one.memory_bytes, memory_gb)] if wanted else []
+        if not wanted:
+            return []
+        return [
+            device
+            for device, _ in self.devices
+            if any(wanted <= set(_words(name)) for name in device_names(device))
+            and (memory_gb is None or about(device.memory_bytes, memory_gb))
+        ]
 
     def peak(self, device: DeviceInfo, dtype: Precision) -> PeakFlops | None:
-        """What the vendor publishes for the device; None where it publishes nothing."""
-        found = self.plugins.peak(device.model, dtype)
-        return None if isinstance(found, str) else found
+        """The published peak of the device; None where the vendor publishes none."""
+        peak = self.plugins.peak(device.model, dtype)
+        return None if isinstance(peak, str) else peak
 
     def may_have_peak(self, model: str, dtype: Precision) -> bool:
-        """Whether the vendor's plugin gives a peak for a device under this name; true where it cannot be asked."""
+        """Whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
         try:
             return self.plugins.peak(model, dtype) is not None
-        except LlmperfError:  # a name of somebody's own making may be more than a plugin can take
+        except LlmperfError:  # the name comes from a document and can be anything
             return True
 
     def precisions(self, device: DeviceInfo) -> tuple[str, ...]:
-        """What the device offers."""
-        return next((offers.precisions for one, offers in self.devices if one == device), ())
+        """Dtypes that the device computes in."""
+        return next((offers.precisions for known, offers in self.devices if known == device), ())
 
 
 def about(memory_bytes: int | None, printed_gb: float) -> bool:
-    """Whether a device of so many bytes may be called one of so many GB, binary or decimal; true where unknown."""
+    """Whether a printed size in GB, binary or decimal, may stand for so many bytes; True where these are unknown."""
     if memory_bytes is None:
         return True
     sizes = (memory_bytes / 2**30, memory_bytes / 1e9)
@@ -67,42 +75,49 @@ def about(memory_bytes: int | None, printed_gb: float) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """`NVIDIA A100-SXM4-40GB` is nvidia, a100, sxm4, 40gb; other scripts than Latin are left out."""
+    """Words of a device name in Latin letters and digits: `Acme A1-SXM 40GB` gives acme, a1, sxm, 40gb."""
     return re.findall(r"[a-z0-9.+]+", name.lower())
 
 
 @cache
 def installed() -> tuple[Found, ...]:
-    """Every plugin of this environment; looking takes time, and is done once for many documents."""
+    """Every installed plugin; discovery takes time and is done once for many documents."""
     return tuple(discover())
+
+
+def refresh() -> None:
+    """Forget everything, since packages may have been installed since this process looked last."""
+    for cached in (installed, installed_vendors, _vendor, extensions, _shipped, _whole, known_case, known_model):
+        cached.cache_clear()
 
 
 @cache
 def installed_vendors() -> frozenset[str]:
-    """Names of the vendor plugins that are installed."""
+    """Names of the installed vendor plugins."""
     return frozenset(names("vendor", installed()))
 
 
 def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
     """What the vendor's plugin publishes; None where it is not installed, broken, or publishes nothing."""
-    found = _asked(vendor)
-    return None if isinstance(found, str) else found
+    answer = _vendor(vendor)
+    return None if isinstance(answer, str) else answer
 
 
 def vendor_trouble(vendor: str) -> str | None:
-    """Why an installed vendor plugin cannot be asked what it publishes, in one line; None where it can."""
-    found = _asked(vendor)
-    return found if isinstance(found, str) else None
+    """Why an installed vendor plugin cannot say what it publishes, in one line; None where it can."""
+    answer = _vendor(vendor)
+    return answer if isinstance(answer, str) else None
 
 
 @cache
-def _asked(vendor: str) -> VendorCatalogue | str | None:
+def _vendor(vendor: str) -> VendorCatalogue | str | None:
+    """The vendor's catalogue, or why there is none; None without a reason."""
     if vendor not in installed_vendors():
         return None
     try:
-        found = find("vendor", vendor, installed())
-        plugins = Plugins([found])
-        probes = catalogue(found, plugins)
+        plugin = find("vendor", vendor, installed())
+        plugins = Plugins([plugin])
+        probes = catalogue(plugin, plugins)
     except LlmperfError as error:
         return str(error)
     devices = tuple((device, probe.offers) for probe in probes for device in probe.devices)
@@ -111,15 +126,68 @@ def _asked(vendor: str) -> VendorCatalogue | str | None:
 
 def other_owners(model: str, vendor: str) -> Iterator[str]:
     """Installed vendors, other than the given one, that publish a device of exactly that name."""
-    for name in sorted(installed_vendors()):
-        found = None if name == vendor else vendor_catalogue(name)
-        if found is not None and found.exact(model) is not None:
+    for name in sorted(installed_vendors() - {vendor}):
+        other = vendor_catalogue(name)
+        if other is not None and other.exact(model) is not None:
             yield name
 
 
 def vendors_calling(words: str, vendor: str) -> Iterator[str]:
     """Installed vendors, other than the given one, that publish a device whose name has all these words."""
-    for name in sorted(installed_vendors()):
-        found = None if name == vendor else vendor_catalogue(name)
-        if found is not None and found.called(words, None):
+    for name in sorted(installed_vendors() - {vendor}):
+        other = vendor_catalogue(name)
+        if other is not None and other.called(words, None):
             yield name
+
+
+@cache
+def _shipped() -> Library:
+    return library()
+
+
+@cache
+def _whole() -> Library:
+    """What the core and all installed plugins ship; broken plugins and files are left out."""
+    return whole_library()
+
+
+@cache
+def known_case(name: str) -> Case | None:
+    """The case of that name, from the core or else from an installed plugin; None if none ships it."""
+    try:
+        shelf = next((shelf for shelf in (_shipped, _whole) if name in shelf().paths("cases")), None)
+        return shelf().case(name) if shelf else None
+    except UserError:
+        return None
+
+
+@cache
+def known_model(name: str) -> Model | None:
+    """The model of that name, from the core or else from an installed plugin; None if none ships it."""
+    try:
+        shelf = next((shelf for shelf in (_shipped, _whole) if name in shelf().paths("models")), None)
+        return shelf().model(name) if shelf else None
+    except UserError:
+        return None
+
+
+@cache
+def extensions() -> Plugins:
+    """Every installed extension that can be loaded."""
+    return plugins_for((), installed())
+
+
+def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpointing: bool) -> FlopCount | None:
+    """The FLOP count of the installed extension that counts this model, or else of the core.
+
+    None for adapters on modules that the model does not have.
+    """
+    from llmperf.accounting import flops
+    from llmperf.accounting.parameters import lora_parameters
+
+    try:
+        adapters = None if lora is None else lora_parameters(model, lora)
+    except UserError:
+        return None
+    workload = Workload(seq_len=seq_len, gradient_checkpointing=gradient_checkpointing, lora_parameters=adapters)
+    return flops.flops_of(extensions(), model, workload)

@@ -1,19 +1,78 @@
-"""The results and imported documents in files and folders."""
+"""Documents from files and folders, held against their schema, for commands that use them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from llmperf.errors import UserError
+from llmperf.files.json_files import convert, read_bytes
 from llmperf.runfolder.filenames import RESULT
-from llmperf.types import Result
-from llmperf.validation.finding_files import Document, Kind, documents_in, kind_of
-from llmperf.validation.typed import read_published, read_result
+from llmperf.types import Finding, Result
+from llmperf.types.documents import DocumentKind
+from llmperf.validation.catalogue import Catalogue, open_catalogue
+from llmperf.validation.core_kinds import named_schema
+from llmperf.validation.finding_files import Document, documents_in, kind_of
+from llmperf.validation.reading import parse_json, printable
+from llmperf.validation.schema import Schema, schema_findings, strict_findings
 
-if TYPE_CHECKING:
-    from llmperf_published.types.document import Published
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """A document that was read from a file."""
+
+    kind: DocumentKind
+    path: Path
+    document: Any
+
+
+def read_run_result(run: Path) -> Result:
+    """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
+    return read_result(run / RESULT if run.is_dir() else run)
+
+
+def read_result(path: Path) -> Result:
+    """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    if path.name.lower().endswith((".zip", ".tar.gz", ".tgz")):
+        raise UserError(
+            f"{path}: expected a result, found an archive: unpack it (only llmperf validate reads it whole)"
+        )
+    value = parse_json(read_bytes(path), str(path)).value
+    result: Result = _converted(value, named_schema("result"), Result, path)
+    return result
+
+
+def read_document(kind: DocumentKind, path: Path, catalogue: Catalogue | None = None) -> Any:
+    """A document of a kind from its file; UserError with the first thing that is wrong."""
+    if kind.name == "result":
+        return read_result(path)
+    if kind.read is not None:
+        document = kind.read(path, True)
+        if document is None:
+            raise UserError(f"{path}: expected {kind.title}, found none")
+        return document
+    value = kind.values(path) if kind.values else parse_json(read_bytes(path), str(path)).value
+    schema = (catalogue or open_catalogue()).schema_of(kind)
+    return _converted(value, schema, kind.type() if kind.type else None, path)
+
+
+def _converted(value: Any, schema: Schema | None, type_: type | None, path: Path) -> Any:
+    if schema is not None:
+        _refuse(path, schema_findings(schema, value))
+    if type_ is None:
+        return value
+    try:
+        return convert(value, type_, str(path))
+    except UserError:
+        _refuse(path, strict_findings(schema, value) if schema is not None else [])
+        raise
+
+
+def _refuse(path: Path, findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        raise UserError(printable(f"{path}:{finding.path}: {finding.message}"))
 
 
 def found_results(path: Path) -> list[tuple[Path, Result]]:
@@ -24,63 +83,59 @@ def found_results(path: Path) -> list[tuple[Path, Result]]:
     if not path.is_dir() or (path / RESULT).is_file():
         file = path / RESULT if path.is_dir() else path
         return [(file, read_result(file))]
-    found = [(one.path, read_result(one.path)) for one in _readable(path) if one.kind == "result"]
-    if not found:
+    results = []
+    for document in documents_in(path, open_catalogue()):
+        if document.kind is None:
+            raise document.refusal
+        if document.kind.name == "result":
+            results.append((document.path, read_result(document.path)))
+    if not results:
         raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
-    return found
+    return results
 
 
-def _readable(path: Path) -> Iterator[Document]:
-    """The documents at a path; UserError for one that may not be opened."""
-    for one in documents_in(path):
-        if one.kind == "unread":
-            raise one.refusal
-        yield one
+def found_documents(
+    paths: Sequence[Path],
+    wanted: Callable[[DocumentKind], bool],
+    left_out: Callable[[UserError], None] | None = None,
+) -> list[ReadDocument]:
+    """The documents of the wanted kinds in files and folders; UserError for a path where there is none.
 
-
-def found_published(path: Path) -> list[tuple[Path, Published]]:
-    """Every imported document in a file or in a folder and below it, each with its file; none where there is none."""
-    found = [one.path for one in _readable(path) if one.kind == "published"]
-    return [(file, read_published(file)) for file in found]
-
-
-def found_reportable(
-    paths: Sequence[Path], left_out: Callable[[UserError], None] | None = None
-) -> tuple[tuple[tuple[Path, Result], ...], tuple[tuple[Path, Published], ...]]:
-    """The results and the imported documents at some paths; UserError where there is neither.
-
-    One that cannot be read is a UserError too; where a folder above it was given, `left_out` is told instead, if any.
+    A document that cannot be read is a UserError too. If it is in a folder that was given, `left_out` is called with
+    that error instead, if any.
     """
-    results: list[tuple[Path, Result]] = []
-    published: list[tuple[Path, Published]] = []
+    documents: list[ReadDocument] = []
     for path in paths:
-        found = len(results) + len(published)
-        for one in _reportable(path):
+        before = len(documents)
+        for file in _files(path, wanted):
             try:
-                if one.kind == "published":
-                    published.append((one.path, read_published(one.path)))
-                elif one.kind == "unread":
-                    raise one.refusal
-                elif one.kind == "result":
-                    results.append((one.path, read_result(one.path)))
+                if file.kind is None:
+                    raise file.refusal
+                if wanted(file.kind):
+                    documents.append(ReadDocument(file.kind, file.path, read_document(file.kind, file.path)))
             except UserError as error:
-                if one.named or left_out is None:
+                if file.named or left_out is None:
                     raise
                 left_out(error)
-        if found == len(results) + len(published):
+        if before == len(documents):
             from llmperf.results.cut_off import how_far
 
             if (far := how_far(path)) is not None:
                 raise UserError(f"{path}: expected {RESULT}, found none: the run has not ended or was cut off; {far}")
-            raise UserError(f"{path}: expected {RESULT} or an imported document in it or below it, found neither")
-    return tuple(results), tuple(published)
+            titles = " or ".join(kind.title for kind in open_catalogue().kinds.values() if wanted(kind))
+            raise UserError(f"{path}: expected {titles} in it or below it, found none")
+    return documents
 
 
-def _reportable(path: Path) -> Iterator[Document]:
-    """The result of a run folder alone; a file that does not say what it is, for a result."""
+def _files(path: Path, wanted: Callable[[DocumentKind], bool]) -> Iterator[Document]:
+    """The documents of a folder; of a run folder, its result alone; any other file is taken for a result."""
+    catalogue = open_catalogue()
     if path.is_dir() and not (path / RESULT).is_file():
-        yield from documents_in(path)
-    else:
-        file = path / RESULT if path.is_dir() else path
-        kind: Kind = "published" if file.is_file() and kind_of(file) == "published" else "result"
-        yield Document(file, kind, named=True)
+        yield from documents_in(path, catalogue)
+        return
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
+    file = path / RESULT if path.is_dir() else path
+    kind = kind_of(file, catalogue, named=True) if file.is_file() else None
+    known = kind if kind is not None and wanted(kind) else catalogue.kinds["result"]
+    yield Document(file, known, named=True)

@@ -7,14 +7,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from llmperf.errors import UserError
-from llmperf.files.json_files import read_bytes, sha256
+from llmperf.files.json_files import builtins, read_bytes, sha256
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
-from llmperf.validation.differences import differences
 from llmperf.validation.reading import pointer, printable, shown
-from llmperf.validation.rules.files import (
+from llmperf.validation.rules.reading import (
     ABSENT,
     BY_ITSELF,
     CHANGED,
@@ -26,6 +26,10 @@ from llmperf.validation.rules.files import (
 )
 
 MAX_DIFFERENCES = 20
+Parts = tuple[str | int, ...]
+"""Parts of a JSON pointer."""
+NOT_REBUILT = ("findings", "files")
+"""tuple[str | int, ...] of a result that do not come from the records, or are checked by their own rule."""
 
 
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
@@ -146,7 +150,7 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
         return
-    for path, found, expected in islice(differences(result, rebuilt), MAX_DIFFERENCES):
+    for path, found, expected in islice(_departures(result, rebuilt), MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
@@ -167,3 +171,34 @@ def _holds(path: Path, expected: bytes) -> bool:
         return path.stat().st_size == len(expected) and read_bytes(path) == expected
     except (OSError, UserError):
         return False
+
+
+def _departures(found: Result, rebuilt: Result) -> Iterator[tuple[Parts, Any, Any]]:
+    """Place, value found and value expected wherever a result is not the one its records give."""
+    return _differences(_comparable(found), _comparable(rebuilt), ())
+
+
+def _comparable(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = builtins(result)
+    if document["failure"] is not None:
+        # from the logs, which may have been left out when the folder was handed on
+        del document["failure"]["log_tail"]
+    return {name: value for name, value in document.items() if name not in NOT_REBUILT}
+
+
+def _differences(found: Any, expected: Any, path: Parts) -> Iterator[tuple[Parts, Any, Any]]:
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for key in [*expected, *(key for key in found if key not in expected)]:
+            yield from _differences(found.get(key), expected.get(key), (*path, key))
+    elif isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)) and len(found) == len(expected):
+        for index, (value, wanted) in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(value, wanted, (*path, index))
+    elif not _same(found, expected):
+        yield path, found, expected
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(found, float) and isinstance(expected, float):
+        # another Python or numpy may round the last bits of a mean otherwise
+        return abs(found - expected) <= 1e-9 * max(abs(found), abs(expected))
+    return bool(found == expected)

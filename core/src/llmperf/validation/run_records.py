@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
-from llmperf.validation.comparing import figure
 from llmperf.validation.reading import pointer
-from llmperf.validation.rules.files import (
+from llmperf.validation.rules.reading import (
     OTHER_WINDOW,
     OUTSIDE,
     SAME_RANKS,
@@ -21,6 +20,7 @@ from llmperf.validation.rules.files import (
     SHORT_WINDOW,
     STEP_TOKENS,
 )
+from llmperf.validation.violations import figure
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords

@@ -1,51 +1,74 @@
-"""A document against its JSON Schema, each departure on one line with its JSON pointer."""
+"""A document against its JSON Schema: each departure on one line with its JSON pointer.
+
+`jsonschema-rs` does the work. `jsonschema` is used where that wheel does not exist, and to find whole numbers that are
+written with a point, which JSON Schema accepts as integers and the types do not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmperf.types import Finding
-from llmperf.validation.catalogue import Rule
-from llmperf.validation.counting import with_the_rest
+from llmperf.errors import UserError
+from llmperf.files.json_files import convert
+from llmperf.types import Finding, records
+from llmperf.types.documents import Rule
+from llmperf.validation.catalogue import with_rest
 from llmperf.validation.reading import pointer, shown
-from llmperf.validation.rules.documents import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, ValidationError
+from llmperf.validation.rules.reading import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 
 MAX_FINDINGS = 50
-"""Of one document; the last of them says how many more there are."""
+"""Findings that are listed for one document; the last of them says how many more there are."""
 MAX_COUNTED = 1000
-"""Of those beyond; a hostile document has millions."""
+"""Findings beyond those that are counted."""
+MAX_VALUES = 100_000
+"""Values of an invalid document that are checked one by one: enough for any real one, and quick for a hostile one."""
+MAX_STRICT_VALUES = 5_000
+"""The same of `strict_findings`, which take a hundred times longer."""
+
+Schema = Mapping[str, Any]
 
 
-def schema_findings(name: str, document: Any) -> list[Finding]:
-    """How a document departs from the schema of that name; at most `MAX_FINDINGS`."""
-    if name == "record":
-        return _record_findings(document)
-    if _accepts(name, document):
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One error of a validator, the same whichever library found it."""
+
+    keyword: str
+    """The keyword of JSON Schema that failed: `required`, `type`, ..."""
+    path: tuple[str | int, ...]
+    """Where the value is in the document."""
+    value: Any
+    """What was found."""
+    schema: Schema
+    """The schema that has the keyword."""
+    context: Sequence[Departure] = ()
+    """For `anyOf`: the errors of all its options."""
+
+
+def schema_findings(schema: Schema, document: Any) -> list[Finding]:
+    """How a document departs from a schema; at most `MAX_FINDINGS`."""
+    validators = _validators(schema)
+    if validators.accept(document):
         return []
-    return _findings(_validator(name), document)
+    part, complete = _part(document, MAX_VALUES)
+    findings = _findings(validators.departures(part), least=not complete)
+    if findings or complete:
+        return findings
+    message = f"expected values that fit the schema, found others after the first {MAX_VALUES} values of this document"
+    return [WRONG_TYPE.finding("", message)]
 
 
-def _accepts(name: str, document: Any) -> bool:
-    """Whether all is well, told a hundred times faster than what is not; False too where that cannot be told."""
-    try:
-        return bool(_quick_validator(name).is_valid(document))
-    except (ValueError, TypeError, RecursionError):
-        return False
+def strict_findings(schema: Schema, document: Any) -> list[Finding]:
+    """As `schema_findings`, where a whole number has to be written without a point, as the types require."""
+    part, complete = _part(document, MAX_STRICT_VALUES)
+    return _findings(_validators(schema).by_python(part), least=not complete)
 
 
-def strict_findings(name: str, document: Any) -> list[Finding]:
-    """The same where a whole number has to be written as one, without a point: what the types take."""
-    return _findings(_validator(name), document)
-
-
-def _record_findings(document: Any) -> list[Finding]:
-    """A record's `kind` says which of the schemas it is held against."""
+def record_findings(document: Any) -> list[Finding]:
+    """How one record departs from the schema of its `kind`; whole numbers are written without a point."""
     kinds = _record_kinds()
     if not isinstance(document, dict):
         return [WRONG_TYPE.finding("", f"expected an object, found {shown(document)}")]
@@ -54,119 +77,207 @@ def _record_findings(document: Any) -> list[Finding]:
         return [MISSING_KEY.finding("/kind", f"expected one of: {', '.join(kinds)}")]
     if not isinstance(kind, str) or kind not in kinds:
         return [NOT_A_CHOICE.finding("/kind", _choice_message(kind, list(kinds)))]
-    return _findings(kinds[kind], document)
+    schema, type_ = kinds[kind]
+    if findings := schema_findings(schema, document):
+        return findings
+    try:
+        convert(document, type_, "record")
+    except UserError:
+        return strict_findings(schema, document)
+    return []
 
 
 @cache
-def _validator(name: str) -> Draft202012Validator:
-    import llmperf_schemas
-
-    made: Draft202012Validator = _strict()(llmperf_schemas.load(name))
-    return made
-
-
-@cache
-def _strict() -> Any:
-    """The class of validators to which 3.0 is no integer, as it is none to the types; JSON Schema alone takes it."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
-
-    checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, one: type(one) is int)
-    return extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
-
-
-@cache
-def _quick_validator(name: str) -> Any:
-    import jsonschema_rs
-    import llmperf_schemas
-
-    return jsonschema_rs.validator_for(llmperf_schemas.load(name))
-
-
-@cache
-def _record_kinds() -> dict[str, Draft202012Validator]:
+def _record_kinds() -> dict[str, tuple[Schema, type]]:
+    """Schema and type of each kind of record."""
     import llmperf_schemas
 
     root = llmperf_schemas.load("record")
-    bodies = [root["$defs"][option["$ref"].rpartition("/")[2]] for option in root["oneOf"]]
-    return {body["properties"]["kind"]["const"]: _strict()({**body, "$defs": root["$defs"]}) for body in bodies}
+    types = (
+        records.PhaseRecord,
+        records.StepRecord,
+        records.RankRecord,
+        records.FailureRecord,
+        records.MemorySample,
+    )
+    return {
+        (body := root["$defs"][type_.__name__])["properties"]["kind"]["const"]: (
+            {**body, "$defs": root["$defs"]},
+            type_,
+        )
+        for type_ in types
+    }
 
 
-def _findings(validator: Draft202012Validator, document: Any) -> list[Finding]:
-    errors = (finding for error in validator.iter_errors(document) for finding in _translate(error))
-    told = sorted(islice(errors, MAX_FINDINGS), key=lambda one: (one.path, one.code))
-    rest = sum(1 for _ in islice(errors, MAX_COUNTED))
-    return with_the_rest(told, rest, "in this document", least=rest == MAX_COUNTED)
+def _part(document: Any, limit: int) -> tuple[Any, bool]:
+    """The document, or about so many of its values; and whether that is all.
+
+    Arrays are cut off. Objects are kept whole up to 1000 keys, so that no key is missing that is there.
+    """
+    left = limit
+
+    def copied(value: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(value, dict):
+            most = 1000 if left > -limit else 0
+            return {key: copied(inner) for key, inner in islice(value.items(), most)}
+        if isinstance(value, list):
+            kept = []
+            for inner in value:
+                if left <= 0:
+                    break
+                kept.append(copied(inner))
+            return kept
+        return value
+
+    part = copied(document)
+    return (document, True) if left > 0 else (part, False)
 
 
-def _translate(error: ValidationError) -> Iterator[Finding]:
-    if error.validator in ("anyOf", "oneOf"):
-        yield from _of_the_object(error)
-    elif error.validator == "additionalProperties":
-        yield from _unknown_keys(error)
-    elif error.validator == "required":
-        yield from _missing_keys(error)
+class _Validators:
+    """The validators of one schema, each made when it is first used."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    @cached_property
+    def _rust(self) -> Any:
+        try:
+            import jsonschema_rs
+        except ImportError:  # there is no wheel for every machine
+            return None
+        return jsonschema_rs.validator_for(dict(self._schema))
+
+    @cached_property
+    def _python(self) -> Any:
+        """A validator to which 3.0 is no integer, as it is none to the types; JSON Schema alone accepts it."""
+        from jsonschema import Draft202012Validator
+        from jsonschema.validators import extend
+
+        checker = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+        strict: Any = extend(Draft202012Validator, type_checker=checker)  # type: ignore[no-untyped-call]
+        return strict(self._schema)
+
+    def accept(self, document: Any) -> bool:
+        """Whether the document is valid, in a hundredth of the time that errors take; False too where unknown."""
+        try:
+            return self._rust is not None and bool(self._rust.is_valid(document))
+        except (ValueError, TypeError, RecursionError):  # a number or a text that Rust cannot hold
+            return False
+
+    def departures(self, document: Any) -> Iterable[Departure]:
+        """The errors in a document."""
+        if self._rust is not None:
+            try:
+                return [self._of_rust(error) for error in self._rust.iter_errors(document)]
+            except (ValueError, TypeError, RecursionError):
+                pass
+        return self.by_python(document)
+
+    def _of_rust(self, error: Any) -> Departure:
+        schema: Any = self._schema
+        for part in error.schema_path[:-1]:
+            schema = schema[part]
+        context = tuple(self._of_rust(inner) for option in getattr(error.kind, "context", ()) for inner in option)
+        return Departure(str(error.schema_path[-1]), tuple(error.instance_path), error.instance, schema, context)
+
+    def by_python(self, document: Any) -> Iterator[Departure]:
+        """The errors in a document, also whole numbers with a point, found by `jsonschema`."""
+        return (_of_python(error, ()) for error in self._python.iter_errors(document))
+
+
+_CACHE: dict[int, _Validators] = {}
+
+
+def _validators(schema: Schema) -> _Validators:
+    """The validators of a schema; they keep it alive, so that its identity is not given to another."""
+    if id(schema) not in _CACHE:
+        _CACHE[id(schema)] = _Validators(schema)
+    return _CACHE[id(schema)]
+
+
+def _of_python(error: Any, before: tuple[str | int, ...]) -> Departure:
+    path = (*before, *error.relative_path)
+    context = tuple(_of_python(inner, path) for inner in error.context or ())
+    return Departure(str(error.validator), path, error.instance, error.schema, context)
+
+
+def _findings(departures: Iterable[Departure], least: bool) -> list[Finding]:
+    """Findings without duplicates, the first `MAX_FINDINGS` of them by path; `least`: there may be more."""
+    found = without_duplicates(finding for departure in departures for finding in _translate(departure))
+    listed = sorted(islice(found, MAX_FINDINGS), key=lambda finding: (finding.path, finding.code))
+    rest = sum(1 for _ in islice(found, MAX_COUNTED))
+    return with_rest(listed, rest, "in this document", least=least or rest == MAX_COUNTED)
+
+
+def without_duplicates(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Each finding once: a validator reports a missing key for each key that is missing."""
+    seen: set[Finding] = set()
+    for finding in findings:
+        if finding not in seen:
+            seen.add(finding)
+            yield finding
+
+
+def _translate(departure: Departure) -> Iterator[Finding]:
+    if departure.keyword in ("anyOf", "oneOf"):
+        yield from _of_the_object(departure)
+    elif departure.keyword == "additionalProperties":
+        yield from _unknown_keys(departure)
+    elif departure.keyword == "required":
+        yield from _missing_keys(departure)
     else:
-        rule, message = _value_message(error)
-        yield rule.finding(pointer(list(error.absolute_path)), message)
+        rule, message = _value_message(departure)
+        yield rule.finding(pointer(departure.path), message)
 
 
-def _of_the_object(error: ValidationError) -> Iterator[Finding]:
-    """Of `anyOf: [object, null]` only the object's errors are of use, unless it is neither."""
-    inner = [one for one in error.context or () if one.schema != {"type": "null"}]
-    if isinstance(error.instance, dict):
-        for one in inner:
-            yield from _translate(one)
+def _of_the_object(departure: Departure) -> Iterator[Finding]:
+    """For `anyOf: [object, null]`, the errors of the object, unless the value is neither."""
+    if isinstance(departure.value, dict):
+        for inner in departure.context:
+            if inner.schema != {"type": "null"}:
+                yield from _translate(inner)
     else:
-        path = pointer(list(error.absolute_path))
-        yield WRONG_TYPE.finding(path, f"expected an object or null, found {shown(error.instance)}")
+        message = f"expected an object or null, found {shown(departure.value)}"
+        yield WRONG_TYPE.finding(pointer(departure.path), message)
 
 
-def _unknown_keys(error: ValidationError) -> Iterator[Finding]:
-    instance, schema = _sides(error)
-    known = list(schema["properties"])
-    for key in instance:
+def _unknown_keys(departure: Departure) -> Iterator[Finding]:
+    known = list(departure.schema.get("properties", {}))
+    for key in departure.value:
         if key not in known:
-            path = pointer([*error.absolute_path, key[:200]])
+            path = pointer([*departure.path, key[:200]])
             yield UNKNOWN_KEY.finding(path, f"unknown key {shown(key)}{_nearest(key, known)}")
 
 
-def _missing_keys(error: ValidationError) -> Iterator[Finding]:
-    _, schema = _sides(error)
-    for key in schema["required"]:
-        # jsonschema raises one error for each missing key and names it only in its message
-        if error.message.startswith(f"{key!r} is"):
-            path = pointer([*error.absolute_path, key])
-            yield MISSING_KEY.finding(path, f"missing key {shown(key)}: {_description(schema, key)}")
+def _missing_keys(departure: Departure) -> Iterator[Finding]:
+    properties = departure.schema.get("properties", {})
+    for key in departure.schema["required"]:
+        if key not in departure.value:
+            described = properties.get(key, {}).get("description", "required")
+            yield MISSING_KEY.finding(pointer([*departure.path, key]), f"missing key {shown(key)}: {described}")
 
 
-def _sides(error: ValidationError) -> tuple[Any, Any]:
-    """What was found and the schema it was held against."""
-    return error.instance, error.schema
-
-
-def _description(schema: Any, key: str) -> str:
-    return str(schema.get("properties", {}).get(key, {}).get("description", "required"))
-
-
-def _value_message(error: ValidationError) -> tuple[Rule, str]:
-    found = shown(error.instance)
-    wanted: Any = error.validator_value
-    if error.validator == "type":
+def _value_message(departure: Departure) -> tuple[Rule, str]:
+    found = shown(departure.value)
+    wanted: Any = departure.schema.get(departure.keyword)
+    if departure.keyword == "type":
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         return WRONG_TYPE, f"expected {' or '.join(names)}, found {found}"
-    if error.validator == "minimum":
+    if departure.keyword == "minimum":
         return OUT_OF_RANGE, f"expected at least {wanted}, found {found}"
-    if error.validator == "maximum":
+    if departure.keyword == "maximum":
         return OUT_OF_RANGE, f"expected at most {wanted}, found {found}"
-    choices = wanted if error.validator == "enum" else [wanted]
-    return NOT_A_CHOICE, _choice_message(error.instance, choices)
+    if departure.keyword in ("enum", "const"):
+        return NOT_A_CHOICE, _choice_message(departure.value, wanted if departure.keyword == "enum" else [wanted])
+    return WRONG_TYPE, f"expected {departure.keyword} {shown(wanted)}, found {found}"
 
 
 def _choice_message(found: Any, choices: list[Any]) -> str:
     if len(choices) == 1:
         return f"expected {shown(choices[0])}, found {shown(found)}"
-    near = _nearest(found, [one for one in choices if isinstance(one, str)])
+    near = _nearest(found, [choice for choice in choices if isinstance(choice, str)])
     listed = f"; expected one of: {', '.join(map(shown, choices))}"
     return f"found {shown(found)}{near or listed}"
 

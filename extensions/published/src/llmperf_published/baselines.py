@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from llmperf.types import Baseline, Result
-from llmperf.validation.devices import vendor_catalogue
+from llmperf.validation import vendor_catalogue
 from llmperf.vendorkit.peaks import normalised
 
 from llmperf_published.rules.machine import devices_of, dtypes_of

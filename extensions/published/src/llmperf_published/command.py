@@ -10,8 +10,9 @@ import click
 from llmperf import json_option, print_json, print_table
 
 if TYPE_CHECKING:
+    from llmperf.types import Verdict
+
     from llmperf_published.reading.files import Imported
-    from llmperf_published.rules.verdicts import Verdict
 
 EXAMPLES = """\b
 Examples:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-from llmperf.errors import LlmperfError, PluginError
+from llmperf.errors import PluginError
 from llmperf.files.json_files import convert
 from llmperf.plugins.loading import Plugins
 from llmperf.types import NodeCommand, Result
-from llmperf.validation.plugin_rules import given_findings
+from llmperf.validation.catalogue import OURS, Catalogue
+from llmperf.validation.rules.reading import RULE_FAILED
 
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.hooks import is_loaded
@@ -80,12 +81,16 @@ def reporters_give_text(subject: Subject) -> None:
 
 
 def rules_give_findings(subject: Subject) -> None:
-    """What its rules say of a result are findings."""
+    """Its rules are valid, have codes of their own and pages, and yield violations of a document of their kind."""
     subject.rests_on(is_loaded)
-    try:
-        list(given_findings(_example(), subject.plugins))
-    except LlmperfError as error:
-        raise ContractError(str(error)) from None
+    catalogue = Catalogue(subject.plugins)
+    for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
+        code = owned.rule.code
+        own = not code.startswith(OURS) or subject.found.distribution.startswith("llmperf-")
+        require(own, f"{code}: expected a prefix of the package's own, found {OURS}, which is llmperf's")
+        require(owned.page(), f"{code}: expected a page, found an empty one")
+    failed = [finding for finding in catalogue.applied("result", _example())[0] if finding.code == RULE_FAILED.code]
+    require(not failed, failed[0].message if failed else "")
 
 
 def _example() -> Result:

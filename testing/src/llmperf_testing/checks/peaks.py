@@ -7,7 +7,7 @@ import math
 import re
 
 from llmperf.types import PeakFlops, Precision, Probe
-from llmperf.validation.devices import about
+from llmperf.validation.installed import about
 from llmperf.vendorkit.peaks import device_names, normalised
 
 from llmperf_testing.check import ContractError, Skip, require

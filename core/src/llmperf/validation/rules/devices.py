@@ -6,17 +6,18 @@ from collections.abc import Iterator
 
 from llmperf.types import Plan, Result
 from llmperf.types.devices import DeviceInfo
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import close, deviates, figure
-from llmperf.validation.devices import (
+from llmperf.types.documents import Violation
+from llmperf.validation.installed import (
     MEMORY_SLACK,
     VendorCatalogue,
     about,
     installed_vendors,
     other_owners,
     vendor_catalogue,
+    vendor_trouble,
 )
-from llmperf.validation.reading import shown
+from llmperf.validation.reading import printable, shown
+from llmperf.validation.violations import close, deviates, figure, rule
 
 
 def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
@@ -142,3 +143,15 @@ def vendor_is_installed(result: Result) -> Iterator[Violation]:
     if result.hardware.vendor not in installed_vendors():
         name = shown(result.hardware.vendor)
         yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; its devices were not checked"
+
+
+@rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")
+def vendor_can_be_asked(document: Result | Plan) -> Iterator[Violation]:
+    """A broken plugin publishes nothing, so that nothing was compared with what it publishes."""
+    if isinstance(document, Plan):
+        vendor, path = document.vendor, "/vendor"
+    else:
+        vendor, path = document.hardware.vendor, "/hardware/vendor"
+    if (why := vendor_trouble(vendor)) is not None:
+        expected = "expected a plugin that says what it publishes; its devices were not checked"
+        yield path, f"{expected}: {printable(why)[:200]}"

@@ -1,15 +1,22 @@
-"""What a result says it is: its case, its changes, its status, its models."""
+"""What a result or a plan says it is: its case, its changes, its status, its model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
+from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.files.json_files import builtins
-from llmperf.types import Plan, Result
-from llmperf.validation.catalogue import Violation, rule
+from llmperf.types import Case, Change, Model, Plan, Result, RunSpec
+from llmperf.types.documents import Violation
+from llmperf.validation.installed import known_case, known_model
 from llmperf.validation.reading import shown
+from llmperf.validation.violations import rule
 
+DESCRIPTIVE = ("title", "source")
+"""Fields of a model that fix neither parameters nor FLOPs."""
 _ABSENT = object()
 
 
@@ -61,7 +68,7 @@ def _value_at(tables: Any, path: str) -> Any:
 
 
 def _flat(value: Any) -> Any:
-    """Several values stand as one text in a change."""
+    """A value as changes record it: several values are one text."""
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -78,3 +85,95 @@ def not_simulated(result: Result) -> Iterator[Violation]:
     """Figures of simulated devices say nothing of the real ones."""
     if result.hardware.simulated:
         yield "/hardware/simulated", "expected false for a measured result, found true"
+
+
+@rule("LP606", "error", "Every change to a known case's contract stands in fix_hp", "result", "plan")
+def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
+    """What differs from the contract of the installed case of that name is recorded."""
+    spec, path = _spec(document)
+    if (case := known_case(spec.case)) is None:
+        return
+    recorded = {change.path for change in spec.changes}
+    for change in _departures(case, spec):
+        if change.contract and change.path not in recorded:
+            yield path, _absent(change, case)
+
+
+@rule("LP640", "error", "fix_hp is what differs from a known case, no more and no less", "result", "plan")
+def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
+    """Computed anew as planning does: tuning and framework options too, each once, with what the case says."""
+    spec, path = _spec(document)
+    if (case := known_case(spec.case)) is None:
+        return
+    departures = {change.path: change for change in _departures(case, spec)}
+    seen: set[str] = set()
+    for index, change in enumerate(spec.changes):
+        departure, name = departures.get(change.path), shown(change.path)
+        if change.path in seen:
+            yield f"{path}/{index}/path", f"expected one entry for each path, found {name} again"
+        elif departure is None:
+            yield f"{path}/{index}/path", f"expected what differs from case {case.name}, found {name}, which does not"
+        elif change.case_value != departure.case_value:
+            expected = f"{shown(departure.case_value)} ({name} in case {case.name})"
+            yield f"{path}/{index}/case_value", f"expected {expected}, found {shown(change.case_value)}"
+        seen.add(change.path)
+    for name, departure in departures.items():
+        if name not in seen and not departure.contract:  # LP606 reports those of the contract
+            yield path, _absent(departure, case)
+
+
+def _departures(case: Case, spec: RunSpec) -> tuple[Change, ...]:
+    return changes_from(_leaves(case.name), spec, {})
+
+
+@cache
+def _leaves(name: str) -> dict[str, Any]:
+    case = known_case(name)
+    assert case is not None
+    return flat_case(case)
+
+
+def _absent(change: Change, case: Case) -> str:
+    was, now = shown(change.case_value), shown(change.value)
+    name = change.path if change.contract else shown(change.path)  # an option's name is anybody's
+    return f"expected an entry for {name} ({was} in case {case.name}, {now} here), found none"
+
+
+@rule("LP641", "note", "The case is installed", "result", "plan")
+def case_is_known(document: Result | Plan) -> Iterator[Violation]:
+    """Without the case, its changes cannot be checked."""
+    if known_case(name := _spec(document)[0].case) is None:
+        path = "/spec/case" if isinstance(document, Plan) else "/case"
+        expected = "expected a case of llmperf or of an installed plugin"
+        yield path, f"{expected}, found {shown(name)}; its changes were not checked"
+
+
+def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
+    """What was asked for, and the JSON pointer of its changes."""
+    return (document.spec, "/spec/changes") if isinstance(document, Plan) else (_spec_of(document), "/fix_hp")
+
+
+def _spec_of(result: Result) -> RunSpec:
+    return RunSpec(
+        case=result.case,
+        title=result.title,
+        contract=result.contract,
+        tuning=result.tuning,
+        model=result.model,
+        framework=result.framework,
+        changes=result.fix_hp,
+    )
+
+
+@rule("LP607", "error", "A known model has its published facts", "result", "plan")
+def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
+    """An installed model has the same facts wherever it is run."""
+    spec, path = (document.spec, "/spec/model") if isinstance(document, Plan) else (document, "/model")
+    model = spec.model
+    known = known_model(model.name)
+    if known is None:
+        return
+    for field in fields(Model):
+        found, expected = getattr(model, field.name), getattr(known, field.name)
+        if found != expected and field.name not in DESCRIPTIVE:
+            yield f"{path}/{field.name}", f"expected {shown(expected)} (model {known.name}), found {shown(found)}"

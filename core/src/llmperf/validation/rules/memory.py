@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.types import Result
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import figure
+from llmperf.types.documents import Violation
 from llmperf.validation.reading import shown
+from llmperf.validation.violations import figure, rule
 
 TOTALS_SLACK = 0.02
 """Relative; tools differ in what they count as a device's memory."""

@@ -7,8 +7,8 @@ from math import prod
 
 from llmperf.accounting.layout import sharding_degree_of
 from llmperf.types import Batch, Contract, Layout, Plan, Result, Tuning
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import differs
+from llmperf.types.documents import Violation
+from llmperf.validation.violations import differs, rule
 
 BOTH = ("result", "plan")
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from llmperf.accounting.evenness import UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.types import Result
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import deviates, differs, figure
+from llmperf.types.documents import Violation
+from llmperf.validation.violations import deviates, differs, figure, rule
 
 STEP_TIME_SLACK = 0.1
 """Each step counts with its slowest rank, so that the mean is longer than any rank's own by as much as the ranks take

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.accounting.flops import count_flops, flops_of, workload_of
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, Plan, Result
-from llmperf.types.spec import Contract, Model, Tuning
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.comparing import deviates, differs, figure
+from llmperf.types.documents import Violation
+from llmperf.validation.installed import extensions
+from llmperf.validation.reading import shown
+from llmperf.validation.violations import deviates, differs, figure, rule
+
+CORE = "core"
+"""What `counted_by` says of the core's own count."""
 
 
 @rule("LP301", "error", "MFU is token/p/s x FLOPs per token / peak")
@@ -37,17 +42,18 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
 def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
-    """The numerator is counted from the model's facts and the workload."""
-    spec = document.spec if isinstance(document, Plan) else document
-    if (counted := count(spec.model, spec.contract, spec.tuning)) is None:
+    """The numerator of MFU is counted from the model's facts and the workload, by what counted it for the run."""
+    if (count := _recount(document)) is None:
         return
+    entries = {str(entry.convention): entry for entry in count.per_token}
     for path, convention, found in _stated(document):
-        entry = counted.of(convention)
-        yield from deviates(path, found, entry.flops, f"{convention}: {entry.formula}")
+        if (entry := entries.get(convention)) is not None:
+            expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
+            yield from deviates(path, found, expected, f"{convention}: {entry.formula}")
 
 
 def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
-    """Where a document states FLOPs per token, of which convention, and how many."""
+    """JSON pointer, convention and value of each FLOPs per token that a document states."""
     if isinstance(document, Plan):
         for index, entry in enumerate(document.flops.per_token):
             yield f"/flops/per_token/{index}/flops", entry.convention, entry.flops
@@ -60,13 +66,39 @@ def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
 def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
     """The parameter count follows from the model's facts."""
     if isinstance(document, Plan):
-        path, found, spec = "/flops/parameters", document.flops.parameters, document.spec
-        counted = count(spec.model, spec.contract, spec.tuning)
+        path, found = "/flops/parameters", document.flops.parameters
     else:
         path, found = "/parameters", document.parameters
-        counted = count(document.model, document.contract, document.tuning)
-    if counted is not None:
-        yield from differs(path, found, counted.parameters, "counted from /model")
+    if (count := _recount(document)) is not None:
+        yield from differs(path, found, count.parameters, "counted from /model")
+
+
+@rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
+def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
+    """Without it, FLOPs and parameters cannot be counted again."""
+    name, path = _counted_by(document)
+    if name != CORE and _recount(document) is None:
+        expected = f"expected extension {shown(name)}, which counted FLOPs, to count this model"
+        yield path, f"{expected}, found that it is not installed or does not; FLOPs and parameters were not checked"
+
+
+def _counted_by(document: Result | Plan) -> tuple[str, str]:
+    """The name of what counted the FLOPs of a run, and the JSON pointer of that name."""
+    if isinstance(document, Plan):
+        return document.flops.counted_by, "/flops/counted_by"
+    return (document.mfu[0].counted_by if document.mfu else CORE), "/mfu/0/counted_by"
+
+
+def _recount(document: Result | Plan) -> FlopCount | None:
+    """The count made here by what counted for the run; None where that is not possible."""
+    spec = document.spec if isinstance(document, Plan) else document
+    try:
+        workload = workload_of(spec.model, spec.contract, spec.tuning)
+    except UserError:  # adapters on modules that the model does not have
+        return None
+    name, _ = _counted_by(document)
+    count = count_flops(spec.model, workload) if name == CORE else flops_of(extensions(), spec.model, workload)
+    return count if count.counted_by == name else None
 
 
 @rule("LP305", "error", "Each convention stands once, one of them is the headline")
@@ -94,13 +126,3 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
         if mfu.peak_dtype != result.contract.precision:
             expected = f"{result.contract.precision} (contract.precision)"
             yield f"/mfu/{index}/peak_dtype", f"expected {expected}, found {mfu.peak_dtype or 'none'}"
-
-
-def count(model: Model, contract: Contract, tuning: Tuning) -> FlopCount | None:
-    """The core's own FLOP count; None for adapters on modules that the model does not have."""
-    from llmperf.accounting.flops import count_flops, workload_of
-
-    try:
-        return count_flops(model, workload_of(model, contract, tuning))
-    except UserError:
-        return None

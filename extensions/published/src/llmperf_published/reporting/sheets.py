@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
-from llmperf.types import Finding, Row, Section, Sheet, Source
+from llmperf.types import Finding, Row, Section, Sheet, Source, Verdict
 
 from llmperf_published.reporting.markdown import published_markdown
-from llmperf_published.rules.verdicts import Verdict, closing, judged
+from llmperf_published.rules.verdicts import closing, judged
 from llmperf_published.types.document import Figure, Published, PublishedLayout, PublishedMemory, PublishedRow
 
 NO_RECORDS = "No curves: an imported row has no records."

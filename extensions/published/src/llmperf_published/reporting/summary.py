@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
-from llmperf.types import Row, Section
+from llmperf.types import Row, Section, Verdict
 
 from llmperf_published.reporting.sheets import digits, model, value
-from llmperf_published.rules.verdicts import Verdict, closing, counted, judged
+from llmperf_published.rules.verdicts import closing, counted, judged
 from llmperf_published.types.document import Figure, Published, PublishedRow
 
 JudgedRow = tuple[PublishedRow, Verdict]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.devices import about, installed_vendors, vendor_catalogue
-from llmperf.validation.reading import shown
+from llmperf.types import Violation
+from llmperf.validation import about, installed_vendors, shown, vendor_catalogue
 
+from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of, rows_on_known_devices
 from llmperf_published.types.document import Published, PublishedRow
 
 
-@rule("LP411", "error", "Published memory is within the device's own", "published")
+@rule("LP411", "error", "Published memory is within the device's own")
 def memory_within_device(published: Published) -> Iterator[Violation]:
     """In use is at most the total, and the total is what the device has."""
     for index, row in enumerate(published.rows):
@@ -64,7 +64,7 @@ def _models(machine: Machine | None) -> str:
     return models[0] if len(models) == 1 else f"{models[0]} or the like"
 
 
-@rule("LP412", "error", "Terms of a memory figure are those of the layout", "published")
+@rule("LP412", "error", "Terms of a memory figure are those of the layout")
 def memory_terms(published: Published) -> Iterator[Violation]:
     """`46.80*2 + 38.93*2 + ...` has a term for each pipeline stage, and counts each device once."""
     for index, row in enumerate(published.rows):
@@ -80,7 +80,7 @@ def memory_terms(published: Published) -> Iterator[Violation]:
             yield path, f"expected {world} devices in all, found {total} in {memory.text!r}, {place(row)}"  # type: ignore[union-attr]
 
 
-@rule("LP413", "error", "The device of a published row offers its precision", "published")
+@rule("LP413", "error", "The device of a published row offers its precision")
 def precision_is_offered(published: Published) -> Iterator[Violation]:
     """The vendor publishes which dtypes a device computes in."""
     for index, row, machine in rows_on_known_devices(published):
@@ -90,7 +90,7 @@ def precision_is_offered(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/precision", f"{expected}, found {row.precision}, {place(row)}"
 
 
-@rule("LP903", "note", "The published figures of a document's vendor are at hand", "published")
+@rule("LP903", "note", "The published figures of a document's vendor are at hand")
 def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
     """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
     if published.vendor not in installed_vendors():

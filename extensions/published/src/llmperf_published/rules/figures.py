@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.reading import shown
-from llmperf.validation.rules.shipped import shipped_model
+from llmperf.types import Violation
+from llmperf.validation import known_model, shown
 
 from llmperf_published.reading.numbers import Factors, broken_link, computed, factors
+from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.types.document import Figure, Published, PublishedRow
 
@@ -29,7 +29,7 @@ LOSS_OVER_UNTRAINED = 3.0
 """Nats above ln(vocabulary) that a fresh model's loss may have; a published loss is one of a trained model."""
 
 
-@rule("LP211", "error", "An expression gives the figure that is printed beside it", "published")
+@rule("LP211", "error", "An expression gives the figure that is printed beside it")
 def expressions_hold(published: Published) -> Iterator[Violation]:
     """`16.67 * 2048 / 8 = 4267`: rounded or cut off, with the row's own devices and sequence length."""
     for index, row in enumerate(published.rows):
@@ -60,7 +60,7 @@ def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
             yield name, figure
 
 
-@rule("LP212", "error", "A throughput expression uses the row's devices and sequence length", "published")
+@rule("LP212", "error", "A throughput expression uses the row's devices and sequence length")
 def expression_uses_the_row(published: Published) -> Iterator[Violation]:
     """Sequences a second x sequence length / devices is token/p/s only with the row's own."""
     for index, row in enumerate(published.rows):
@@ -89,7 +89,7 @@ def _whole(values: Iterable[float]) -> list[int]:
     return [int(one) for one in values if one.is_integer()]
 
 
-@rule("LP213", "error", "Published tokens/s are token/p/s x devices", "published")
+@rule("LP213", "error", "Published tokens/s are token/p/s x devices")
 def totals_agree(published: Published) -> Iterator[Violation]:
     """Where a table gives both."""
     for index, row in enumerate(published.rows):
@@ -102,7 +102,7 @@ def totals_agree(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics/tokens_per_second", f"{expected}, found {whole.text}, {place(row)}"
 
 
-@rule("LP214", "warning", "A column of figures has one in each row", "published")
+@rule("LP214", "warning", "A column of figures has one in each row")
 def no_figure_withheld(published: Published) -> Iterator[Violation]:
     """A throughput without the others cannot be checked, and a row without one says nothing."""
     for index, row in enumerate(published.rows):
@@ -124,7 +124,7 @@ def _not_understood(published: Published, row: PublishedRow, name: str, called: 
         yield path, f"expected {called}, found {cell!r}, {place(row)}"
 
 
-@rule("LP215", "warning", "A published row has a throughput", "published")
+@rule("LP215", "warning", "A published row has a throughput")
 def throughput_is_there(published: Published) -> Iterator[Violation]:
     """A table of results without any column for it."""
     for index, row in enumerate(published.rows):
@@ -133,7 +133,7 @@ def throughput_is_there(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
 
 
-@rule("LP217", "note", "A share is printed with its unit", "published")
+@rule("LP217", "note", "A share is printed with its unit")
 def share_has_a_unit(published: Published) -> Iterator[Violation]:
     """A column of MFU or HFU that prints no unit is read by the magnitude of all its figures."""
     for index, table in enumerate(published.tables):
@@ -146,7 +146,7 @@ def share_has_a_unit(published: Published) -> Iterator[Violation]:
                 )
 
 
-@rule("LP216", "error", "A published throughput is above 0", "published")
+@rule("LP216", "error", "A published throughput is above 0")
 def throughput_is_positive(published: Published) -> Iterator[Violation]:
     """Who trains gets through some tokens."""
     for index, row in enumerate(published.rows):
@@ -157,11 +157,11 @@ def throughput_is_positive(published: Published) -> Iterator[Violation]:
                 yield path, f"expected more than 0 tokens a second, found {figure.text}, {place(row)}"
 
 
-@rule("LP511", "error", "A published loss is that of a language model", "published")
+@rule("LP511", "error", "A published loss is that of a language model")
 def loss_is_plausible(published: Published) -> Iterator[Violation]:
     """Above 0, and not far above ln(vocabulary), which guessing gets."""
     for index, row in enumerate(published.rows):
-        loss, model = row.metrics.loss, shipped_model(row.model) if row.model else None
+        loss, model = row.metrics.loss, known_model(row.model) if row.model else None
         if loss is None or loss.value is None:
             continue
         limit = log(model.vocab_size) + LOSS_OVER_UNTRAINED if model else None
@@ -171,7 +171,7 @@ def loss_is_plausible(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics/loss", message
 
 
-@rule("LP508", "error", "A published figure is not NaN or infinite", "published")
+@rule("LP508", "error", "A published figure is not NaN or infinite")
 def figures_are_finite(published: Published) -> Iterator[Violation]:
     """A loss that is no number is that of training which diverged, and its other figures mean nothing."""
     rows = {row.line for row in published.rows}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmperf.types import Workload
-from llmperf.validation.rules.shipped import shipped_case, shipped_model
+from llmperf.validation import flops_of, known_case, known_model
 
 from llmperf_published.types.document import PublishedRow
 
-CONVENTIONS = ("nominal", "exact", "palm", "causal", "hfu")
 WITHOUT_LENGTH = ("nominal", "exact")
 """They leave attention out, so that the length of a sequence does not enter."""
 _CHECKPOINTING = "tuning.gradient_checkpointing"
@@ -35,31 +33,25 @@ class RowFlops:
 
 
 def row_flops(row: PublishedRow) -> RowFlops:
-    """The sequence length is the one that the row or its document prints; the model's facts are the library's."""
-    from llmperf.accounting.flops import count_flops
-    from llmperf.accounting.parameters import lora_parameters
-    from llmperf.errors import UserError
-
-    model = shipped_model(row.model) if row.model else None
-    case = shipped_case(row.case) if row.case else None
+    """The sequence length is what the row or its document prints; the model's facts are those of the library."""
+    model = known_model(row.model) if row.model else None
+    case = known_case(row.case) if row.case else None
     lora = None if case is None else case.contract.lora
     if model is None or (row.framework == "lora") != (lora is not None):
         return RowFlops({})
-    try:
-        adapters = None if lora is None else lora_parameters(model, lora)
-    except UserError:
-        return RowFlops({})
 
     def counted(seq_len: int, recomputed: bool) -> dict[str, float]:
-        workload = Workload(seq_len=seq_len, gradient_checkpointing=recomputed, lora_parameters=adapters)
-        found = count_flops(model, workload)
-        return {name: float(found.of(name).flops) for name in CONVENTIONS}
+        count = flops_of(model, lora, seq_len=seq_len, gradient_checkpointing=recomputed)
+        return {} if count is None else {entry.convention: float(entry.flops) for entry in count.per_token}
 
-    said = next((bool(one.value) for one in row.fix_hp if one.path == _CHECKPOINTING), None)
-    recomputed = said if said is not None else case is not None and case.tuning.gradient_checkpointing
+    stated = next((bool(change.value) for change in row.fix_hp if change.path == _CHECKPOINTING), None)
+    recomputed = stated if stated is not None else case is not None and case.tuning.gradient_checkpointing
     length = row.batch.seq_len
-    known, least = counted(length or 1, recomputed), min(counted(1, False).values())
+    known = counted(length or 1, recomputed)
+    if not known:
+        return RowFlops({})
+    least = min(counted(1, False).values())
     if length is None:
         return RowFlops({name: known[name] for name in WITHOUT_LENGTH}, least, length_known=False)
-    other = None if recomputed or said is not None else counted(length, True)["hfu"]
+    other = None if recomputed or stated is not None else counted(length, True)["hfu"]
     return RowFlops(known, least, other)

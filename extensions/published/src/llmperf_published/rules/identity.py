@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from llmperf.validation.catalogue import Violation, rule
-from llmperf.validation.devices import vendor_catalogue, vendors_calling
-from llmperf.validation.reading import shown
+from llmperf.types import Violation
+from llmperf.validation import shown, vendor_catalogue, vendors_calling
 
 from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.plugin_names import vendors_named
 from llmperf_published.reading.vocabulary import setting
+from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place
 from llmperf_published.types.document import Entry, Published, PublishedRow
 
@@ -31,7 +31,7 @@ FOLLOWING = ("vendor", "defaults", "strategy", "formula", "configuration_names",
 """What a document's text gives beside its tables and rows."""
 
 
-@rule("LP611", "warning", "A document names one accelerator throughout", "published")
+@rule("LP611", "warning", "A document names one accelerator throughout")
 def one_accelerator(published: Published) -> Iterator[Violation]:
     """Another device's name in a heading, a configuration's name or a row is what a copied table leaves behind."""
     accelerators = [entry.text for _, entry in _entries(published, "accelerator") if not withheld(entry.text)]
@@ -73,7 +73,7 @@ def _entries(published: Published, name: str) -> Iterator[tuple[str, Entry]]:
                 yield f"/sections/{index}/entries/{number}", entry
 
 
-@rule("LP612", "error", "A document names one vendor throughout", "published")
+@rule("LP612", "error", "A document names one vendor throughout")
 def one_vendor(published: Published) -> Iterator[Violation]:
     """A Kunlunxin result that names an NVIDIA card is a copied row."""
     if published.vendor is None:
@@ -121,7 +121,7 @@ def _named_devices(row: PublishedRow) -> Iterator[tuple[str, str]]:
         yield "configuration_name/device", row.configuration_name.device
 
 
-@rule("LP613", "warning", "The environment names the accelerator of each row", "published")
+@rule("LP613", "warning", "The environment names the accelerator of each row")
 def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
     """A row of 40 GB devices below an environment of 80 GB ones was run somewhere that is not described."""
     accelerators = [entry.text for _, entry in _entries(published, "accelerator")]
@@ -133,7 +133,7 @@ def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/hardware/device_memory", f"{expected}, found {memory} GB, {place(row)}"
 
 
-@rule("LP614", "warning", "The environment is complete", "published")
+@rule("LP614", "warning", "The environment is complete")
 def environment_is_complete(published: Published) -> Iterator[Violation]:
     """What is needed to run it again."""
     for name, (section, called) in NEEDED.items():
@@ -143,7 +143,7 @@ def environment_is_complete(published: Published) -> Iterator[Violation]:
             yield "/sections", f"expected {called} in the {section} environment, found {found}"
 
 
-@rule("LP615", "warning", "The data set is the same wherever it is named", "published")
+@rule("LP615", "warning", "The data set is the same wherever it is named")
 def one_dataset(published: Published) -> Iterator[Violation]:
     """Throughput and loss depend on it."""
     first = published.datasets[0] if published.datasets else None
@@ -157,7 +157,7 @@ def _dataset(text: str) -> str:
     return re.sub(r"data(?:set)?$", "", _squeezed(text))
 
 
-@rule("LP616", "note", "A claim that losses are aligned comes with the losses", "published")
+@rule("LP616", "note", "A claim that losses are aligned comes with the losses")
 def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
     """Within 2 % from step 21 on: a table has no steps, a submission has them in its records."""
     for index, row in enumerate(published.rows):
@@ -166,14 +166,14 @@ def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics/aligned", message
 
 
-@rule("LP617", "note", "Everything in the document is understood", "published")
+@rule("LP617", "note", "Everything in the document is understood")
 def all_understood(published: Published) -> Iterator[Violation]:
     """What was left out of the rows, and why; a maintainer reads these lines himself."""
     for index, one in enumerate(published.unread):
         yield f"/unread/{index}", f"{one.reason}, found {shown(one.text)}, line {one.line}"
 
 
-@rule("LP618", "warning", "Every departure from the case stands in fix_hp", "published")
+@rule("LP618", "warning", "Every departure from the case stands in fix_hp")
 def departures_are_told(published: Published) -> Iterator[Violation]:
     """A document's own default that is not the case's is a departure of all its rows that do not change it."""
     for index, row in enumerate(published.rows):
@@ -184,7 +184,7 @@ def departures_are_told(published: Published) -> Iterator[Violation]:
                 yield f"/rows/{index}/fix_hp/{number}", f"{expected}, found {now} by default, {place(row)}"
 
 
-@rule("LP619", "warning", "A row's fix_hp changes something", "published")
+@rule("LP619", "warning", "A row's fix_hp changes something")
 def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
     """A setting that is the document's default is none that was changed."""
     for index, row in enumerate(published.rows):
@@ -201,7 +201,7 @@ def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, i
             yield name, value
 
 
-@rule("LP621", "error", "A changed contract makes a published row a variant", "published")
+@rule("LP621", "error", "A changed contract makes a published row a variant")
 def published_variant(published: Published) -> Iterator[Violation]:
     """As for a measured result."""
     for index, row in enumerate(published.rows):
@@ -212,7 +212,7 @@ def published_variant(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/variant", f"expected {expected} ({because}), found {found}, {place(row)}"
 
 
-@rule("LP622", "error", "An imported document is what its text gives", "published")
+@rule("LP622", "error", "An imported document is what its text gives")
 def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
     """It is computed again from headings, sections and cells; what was changed after the import is found."""
     from llmperf_published.rules.imported import imported_again

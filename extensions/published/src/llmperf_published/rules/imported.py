@@ -1,14 +1,16 @@
-"""Published documents: Markdown as the rules take it, and an imported document computed again from its text."""
+"""Published documents as validation takes them: from Markdown, computed again from their text, and as fingerprints."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmperf.cases.library import library
-from llmperf.files.json_files import read_bytes
+from llmperf import library, open_regular, read_bytes
+from llmperf.types import Fingerprint
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
@@ -16,15 +18,37 @@ from llmperf_published.reading.plugin_names import frameworks, vendor_patterns
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
 
+_THROUGHPUT = re.compile(r"tokens?\s*/|throughput|吞吐|mfu", re.IGNORECASE)
+_OWN_COLUMNS = ("config_name", "fix_hp")
+"""Columns that tables about other matters do not have."""
+
 
 @cache
 def _known() -> Known:
     return Known.of(library())
 
 
-def read_readme(path: Path) -> Published:
-    """What a published document says; it may have no rows. UserError for what is no UTF-8 text or too large."""
-    return import_document(read_bytes(path, MAX_BYTES), str(path), _known())
+def has_results(path: Path) -> bool:
+    """Whether Markdown has a table and mentions throughput or MFU; OSError if it cannot be read."""
+    with open_regular(path) as file:
+        text = file.read(MAX_BYTES).decode("utf-8", "replace")
+    return "|" in text and _THROUGHPUT.search(text) is not None
+
+
+def read_readme(path: Path, named: bool = True) -> Published | None:
+    """What a published document says; None for Markdown without published results.
+
+    UserError for what is no UTF-8 text or too large.
+    """
+    published = import_document(read_bytes(path, MAX_BYTES), str(path), _known())
+    return published if published.rows and (named or _is_published(published)) else None
+
+
+def _is_published(published: Published) -> bool:
+    """Whether a document has throughput, and describes a machine or has columns of published tables alone."""
+    described = any(section.kind in ("hardware", "software") for section in published.sections)
+    names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
+    return "throughput" in names and (described or not names.isdisjoint(_OWN_COLUMNS))
 
 
 def line_of(published: Published, pointer: str) -> int | None:
@@ -75,3 +99,28 @@ def _beyond_library(row: PublishedRow, found: PublishedRow) -> PublishedRow:
     if row.case is None and found.case not in [None, *(one.name for one in known.cases)]:
         row = replace(row, case=found.case, dataset=found.dataset, variant=found.variant, fix_hp=found.fix_hp)
     return row
+
+
+def fingerprints(published: Published) -> Iterator[Fingerprint]:
+    """The printed figures of each row: throughput and at least one more. The same source read twice is one document."""
+    for index, row in enumerate(published.rows):
+        if (figures := _figures(row)) is not None:
+            yield Fingerprint(
+                pointer=f"/rows/{index}/metrics",
+                figures=("row", *figures),
+                identity=f"{published.source.sha256}:{row.line}",
+                place=f", line {row.line}",
+            )
+
+
+def _figures(row: PublishedRow) -> list[str] | None:
+    metrics = row.metrics
+    throughput = metrics.tokens_per_second_per_device or metrics.tokens_per_second
+    named = (("loss", metrics.loss), ("mfu", metrics.mfu))
+    others = [f"{name} {figure.value:.9g}" for name, figure in named if figure is not None and figure.value is not None]
+    if metrics.memory is not None and metrics.memory.used:
+        total = metrics.memory.total and metrics.memory.total.value
+        others.append(repr(([(part.each.value, part.devices) for part in metrics.memory.used], total)))
+    if throughput is None or throughput.value is None or not others:
+        return None
+    return [f"{throughput.value:.9g}", *others]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from llmperf.validation.catalogue import Violation, rule
+from llmperf.types import Violation
 
 from llmperf_published.reading.markdown import normal, plain
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.settings import layout_in
 from llmperf_published.reading.vocabulary import setting
+from llmperf_published.rules import rule
 from llmperf_published.types.document import Claim, ConfigurationName, Figure, Published, PublishedRow
 
 DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
@@ -28,7 +29,7 @@ def world_size(row: PublishedRow) -> int | None:
     return row.hardware.world_size
 
 
-@rule("LP111", "error", "Nodes, devices and ranks of a published row multiply out", "published")
+@rule("LP111", "error", "Nodes, devices and ranks of a published row multiply out")
 def ranks_multiply_out(published: Published) -> Iterator[Violation]:
     """`2x8` are 16 devices, and tensor x pipeline x data parallel are as many ranks."""
     for index, row in enumerate(published.rows):
@@ -101,7 +102,7 @@ def _product(degrees: list[int]) -> str:
     return " x ".join(map(str, degrees[:2] if degrees[2] == 1 else degrees))
 
 
-@rule("LP112", "error", "A claimed global batch is that of the row", "published")
+@rule("LP112", "error", "A claimed global batch is that of the row")
 def claims_hold(published: Published) -> Iterator[Violation]:
     """`GBS=1024=4M tokens`: sequences are micro batch x accumulation x data parallel, tokens that x their length."""
     for index, row in enumerate(published.rows):
@@ -149,7 +150,7 @@ def _tokens_admit(told: Figure, tokens: int) -> bool:
     return told.admits(tokens) or told.admits(tokens / binary)
 
 
-@rule("LP113", "warning", "The document's formula gives the global batch of its rows", "published")
+@rule("LP113", "warning", "The document's formula gives the global batch of its rows")
 def formula_holds(published: Published) -> Iterator[Violation]:
     """A formula that takes the world size for the data-parallel size gives another batch wherever TP or PP is not 1."""
     if (formula := published.formula) is None:
@@ -197,7 +198,7 @@ def _meant(numerator: tuple[str, ...], denominator: tuple[str, ...], known: dict
     return f"; it holds with the world size {known['world_size']} for data_parallel" if meant else ""
 
 
-@rule("LP114", "error", "The name of a configuration agrees with its row", "published")
+@rule("LP114", "error", "The name of a configuration agrees with its row")
 def configuration_agrees(published: Published) -> Iterator[Violation]:
     """`config_TP2PP4SH1SP1A10080Gx1x8` says layout, device, memory, nodes and devices, as other columns do."""
     for index, row in enumerate(published.rows):
@@ -222,7 +223,7 @@ def _named(name: ConfigurationName, row: PublishedRow) -> Iterator[tuple[str, in
     yield "devices a node", where.devices_per_node, name.devices_per_node
 
 
-@rule("LP115", "error", "The sharding degree of a published row divides its data parallel", "published")
+@rule("LP115", "error", "The sharding degree of a published row divides its data parallel")
 def published_sharding(published: Published) -> Iterator[Violation]:
     """States are shared among ranks that see different data."""
     for index, row in enumerate(published.rows):

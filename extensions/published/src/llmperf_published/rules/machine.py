@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from llmperf.types.devices import DeviceInfo, Precision
-from llmperf.validation.devices import VendorCatalogue, vendor_catalogue
+from llmperf.validation import VendorCatalogue, vendor_catalogue
 
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.types.document import Published, PublishedRow

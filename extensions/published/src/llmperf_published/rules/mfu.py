@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from llmperf.validation.catalogue import Violation, rule
+from llmperf.types import Violation
 
+from llmperf_published.rules import rule
 from llmperf_published.rules.flops import row_flops
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
@@ -26,7 +27,7 @@ def why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float
     return next((one for one in found if one is not None), None)
 
 
-@rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak", "published")
+@rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak")
 def published_mfu(published: Published) -> Iterator[Violation]:
     """To the printed digits, by any convention and for any of the devices that the row may mean.
 
@@ -98,7 +99,7 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
     return ", which is right for twice the peak, as with sparsity" if doubled else ""
 
 
-@rule("LP312", "warning", "A published MFU is by the nominal convention", "published")
+@rule("LP312", "warning", "A published MFU is by the nominal convention")
 def mfu_is_nominal(published: Published) -> Iterator[Violation]:
     """A figure by another convention must not be held against the others."""
     for index, row, machine in rows_on_known_devices(published):
@@ -112,7 +113,7 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
             yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
 
 
-@rule("LP313", "error", "No published device computes faster than its peak", "published")
+@rule("LP313", "error", "No published device computes faster than its peak")
 def within_the_peak(published: Published) -> Iterator[Violation]:
     """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
     for index, row in enumerate(published.rows):
@@ -129,7 +130,7 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
             yield path, f"{expected}, found {_spent(row)}, {place(row)}"
 
 
-@rule("LP314", "warning", "A row that says fp32 is not faster than fp32", "published")
+@rule("LP314", "warning", "A row that says fp32 is not faster than fp32")
 def truly_fp32(published: Published) -> Iterator[Violation]:
     """TF32 is another dtype; a row that used it has to say so."""
     for index, row, machine in rows_on_known_devices(published):

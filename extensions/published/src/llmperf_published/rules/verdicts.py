@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
 from llmperf.errors import PluginError
-from llmperf.types import Finding
-from llmperf.validation.catalogue import Violation, rules_for
-from llmperf.validation.devices import installed_vendors, vendor_trouble
-from llmperf.validation.reading import printable, shown
-from llmperf.validation.rules.files import PLUGIN_FAILED
+from llmperf.types import Finding, Verdict
+from llmperf.validation import installed_vendors, judgement, printable, shown, vendor_trouble
 
 from llmperf_published.reading.markdown import withheld
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf_published.rules.mfu import flops_per_token, mfu_agrees, per_device, why_open
 from llmperf_published.types.document import Published, PublishedRow
 
-Outcome = Literal["agrees", "wrong", "not checked"]
 CHIEF = 3
 """How many reasons are named in a summary."""
 NO_VENDOR = (
@@ -30,38 +25,21 @@ NO_VENDOR = (
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What is known of one published row."""
-
-    line: int
-    """Where the row stands in the source."""
-    outcome: Outcome
-    """`agrees`: throughput x FLOPs per token / peak is the printed MFU, and no rule has an error."""
-    why: tuple[str, ...]
-    """By which convention and peak it agrees; the codes of its errors; or what is missing to check it."""
-
-    def document(self) -> dict[str, Any]:
-        """For programs."""
-        return {"line": self.line, "verdict": self.outcome, "why": self.why}
+def verdicts(published: Published, findings: Iterable[Finding]) -> tuple[Verdict, ...]:
+    """A verdict on every row, from the document and the findings of all rules, also those that are not listed."""
+    errors: dict[int, list[str]] = {}
+    for finding in findings:
+        row = _ROW.match(finding.path)
+        if row is not None and finding.severity == "error":
+            errors.setdefault(int(row[1]), []).append(finding.code)
+    judged_rows = [_verdict(published, row, errors.get(index)) for index, row in enumerate(published.rows)]
+    return tuple(_on_one_device(published, judged_rows))
 
 
 def judged(published: Published) -> tuple[tuple[Finding, ...], tuple[Verdict, ...]]:
-    """The findings of every rule, and a verdict on every row; it counts errors that the findings no longer list."""
-    told: list[Finding] = []
-    errors: dict[int, list[str]] = {}
-    for rule in rules_for("published"):
-        try:
-            violations = list(rule.check(published)) if rule.check else []
-        except PluginError as error:
-            told.append(PLUGIN_FAILED.finding("", printable(f"{rule.code} was not applied: {error}")[:300]))
-            continue
-        told += rule.told(violations)
-        if rule.severity == "error":
-            for row in _rows_of(violations):
-                errors.setdefault(row, []).append(rule.code)
-    verdicts = [_verdict(published, row, errors.get(index)) for index, row in enumerate(published.rows)]
-    return tuple(told), tuple(_on_one_device(published, verdicts))
+    """The listed findings of every rule, and a verdict on every row."""
+    result = judgement("published", published)
+    return result.findings, result.verdicts
 
 
 def _on_one_device(published: Published, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
@@ -94,12 +72,6 @@ def _fitting(published: Published, row: PublishedRow) -> set[str]:
         for peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
         if any(mfu_agrees(mfu, each, flops, peak) for flops in flops_per_token(row).values())
     }
-
-
-def _rows_of(violations: Iterable[Violation]) -> list[int]:
-    """Indices of the rows that violations are in, each once."""
-    found = (_ROW.match(path) for path, _ in violations)
-    return list(dict.fromkeys(int(one[1]) for one in found if one))
 
 
 def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | None) -> Verdict:
@@ -192,7 +164,7 @@ def _open(published: Published, row: PublishedRow) -> Iterator[str]:
             yield found
 
 
-def counted(verdicts: Iterable[Verdict]) -> Counter[Outcome]:
+def counted(verdicts: Iterable[Verdict]) -> Counter[str]:
     """How many rows there are of each outcome."""
     return Counter(one.outcome for one in verdicts)
 
@@ -210,18 +182,3 @@ def closing(verdicts: Sequence[Verdict]) -> str:
     return printable(
         f"{rows}: {count['agrees']} agree, {count['wrong']} wrong, {count['not checked']} not checked{because}"
     )
-
-
-def by_outcome(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """A line for each outcome and reason, with the lines of the source that it is about."""
-    grouped: dict[tuple[Outcome, tuple[str, ...]], list[int]] = {}
-    for one in verdicts:
-        grouped.setdefault((one.outcome, one.why), []).append(one.line)
-    for (outcome, why), lines in grouped.items():
-        more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
-        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:SHOWN_LINES]))}{more}"
-        yield printable(f"{where}: {outcome}: {'; '.join(why)}")
-
-
-SHOWN_LINES = 12
-"""Lines of a source that one line names."""

@@ -1,0 +1,39 @@
+"""The core's own rules and kinds of document, except results: `llmperf.reporting.hooks` has them and their sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from llmperf.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from llmperf.types import DocumentKind, Rule
+
+
+@hookimpl
+def llmperf_rules(kind: str | None) -> Iterable[Rule]:
+    """The rules over results and plans, and those that are applied while files are read."""
+    if kind not in (None, "result", "plan"):
+        return []
+    from llmperf.validation.rules import (
+        devices,
+        identity,
+        loss,
+        memory,
+        parallelism,
+        reading,
+        throughput,
+        utilisation,
+    )
+    from llmperf.validation.violations import rules_in
+
+    return rules_in(devices, identity, loss, memory, parallelism, reading, throughput, utilisation)
+
+
+@hookimpl
+def llmperf_document_kinds() -> Iterable[DocumentKind]:
+    """Plans, records, cases and models."""
+    from llmperf.validation.core_kinds import kinds
+
+    return kinds()
