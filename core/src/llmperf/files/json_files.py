@@ -1,4 +1,4 @@
-"""Plans, results and records as JSON files: typed on the way in, whole or not at all on the way out."""
+"""JSON files: typed when they are read, and replaced as a whole when they are written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNSEEN = "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Larger plans and results are refused unread."""
 BLOCK_BYTES = 2**20
-"""What is asked of a file at once."""
+"""Size of one read."""
 
 
 def encode(document: Any) -> bytes:
@@ -29,7 +29,7 @@ def encode(document: Any) -> bytes:
 
 
 def encode_pretty(document: Any) -> bytes:
-    """Indented JSON with a newline at its end; characters that steer a terminal or hide text stand as escapes."""
+    """Indented JSON with a final newline; characters that control a terminal or hide text are escaped."""
     data = msgspec.json.format(encode(document), indent=2) + b"\n"
     if data.isascii() and b"\x7f" not in data:
         return data
@@ -53,7 +53,7 @@ def convert(value: Any, kind: type[T], where: str) -> T:
 
 
 def reshaped(value: T, kind: type[T], where: str) -> T:
-    """A dataclass of somebody else's making as `kind` all the way down, lists as tuples; UserError as of `convert`."""
+    """A dataclass from a plugin as a `kind` at every depth, lists as tuples; UserError as `convert` raises."""
     try:
         return msgspec.convert(msgspec.to_builtins(value), type=kind)
     except (msgspec.MsgspecError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
@@ -112,7 +112,7 @@ def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 
 def _blocks(file: IO[bytes], most: int) -> Iterator[bytes]:
-    """Up to `most` bytes of a file. `read(most)` alone would take memory for all of them, however few there are."""
+    """Up to `most` bytes of a file; `read(most)` would allocate memory for all of them, even for a short file."""
     while most > 0 and (block := file.read(min(most, BLOCK_BYTES))):
         most -= len(block)
         yield block
@@ -135,8 +135,8 @@ def sha256(path: Path) -> str:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, then rename it; UserError where that cannot be done."""
-    import tempfile  # 3 ms, which those who only read need not spend
+    """Write a file under a temporary name, then rename it; UserError if that fails."""
+    import tempfile  # 3 ms that reading does not need
 
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -155,5 +155,5 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def save(path: Path, document: Any) -> None:
-    """Write a document as indented JSON, whole or not at all."""
+    """Write a document as indented JSON; on failure an existing file stays as it was."""
     write_bytes(path, encode_pretty(document))

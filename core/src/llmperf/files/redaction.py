@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterable, Mapping
 
 SECRET_NAME = re.compile(r"TOKEN(?!IZER)|PASS|KEY|SECRET|CRED|AUTH", re.IGNORECASE)
-"""Part of the names of variables that hold secrets. Harmless ones with such a name are not recorded either."""
+"""Part of the names of variables that hold secrets; harmless variables with such names are not recorded either."""
 SHORTEST_SECRET = 6
 """Characters; shorter values, such as `true`, are part of too much other text to be replaced in it."""
 WITHHELD = "[withheld]"
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names do not say that they hold a secret."""
+    """The variables whose names do not suggest a secret."""
     return {name: value for name, value in environment.items() if not SECRET_NAME.search(name)}
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Values of the variables whose names say that they hold a secret, the longest first; paths of files are none."""
+    """Values of the variables whose names suggest a secret, longest first; paths of existing files are not secrets."""
     values = {value for name, value in environment.items() if SECRET_NAME.search(name)}
     hidden = {value for value in values if len(value) >= SHORTEST_SECRET and not os.path.exists(value)}
     return tuple(sorted(hidden, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Reading TOML that somebody else wrote."""
+"""Reads TOML files and values of users and plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_TOML_BYTES = 2**20
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file; UserError if it cannot be read, is no UTF-8, or is no TOML."""
+    """The tables of a file; UserError if it cannot be read, is not UTF-8, or is not TOML."""
     data = read_bytes(path, limit=MAX_TOML_BYTES)
     try:
         return tomllib.loads(data.decode("utf-8"))
@@ -29,7 +29,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML would read it, or the text itself where that is no TOML value."""
+    """A value as TOML reads it, or the text itself if it is not a TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, KeyError, RecursionError):  # no TOML, more digits than are read, brackets in brackets

@@ -1,4 +1,4 @@
-"""What this host computes for others while a run goes, read from /proc."""
+"""The load that other processes put on this host during a run, read from /proc."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from llmperf.types.devices import DeviceSample
 from llmperf.types.records import HostSample
 
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO of the kernel: in it, process ids are those that a driver lists."""
+"""PROC_PID_INIT_INO of the kernel: in this namespace, process ids are those that a driver lists."""
 
 
 class OwnProcesses(NamedTuple):
-    """This process and all that it has started, directly or not."""
+    """This process and all its descendants."""
 
     pids: frozenset[int]
     ticks: int
-    """CPU time of all of them, those that have ended and were waited for included."""
+    """CPU time of all of them, including those that have ended and were waited for."""
 
 
 def host_sample(devices: Iterable[DeviceSample] = ()) -> HostSample | None:
-    """The counters of this host's cores and of this process's own; None where the system does not show them."""
+    """The CPU counters of this host and of this process's own processes; None where the system does not show them."""
     try:
         cores, per_second = os.sched_getaffinity(0), os.sysconf("SC_CLK_TCK")
         own = own_processes(os.getpid())
@@ -40,15 +40,18 @@ def host_sample(devices: Iterable[DeviceSample] = ()) -> HostSample | None:
 
 
 def busy_ticks(stat: str, cores: Iterable[int]) -> int:
-    """Of the text of /proc/stat: time in which these cores neither idled nor waited for disks, stolen time included."""
+    """From the text of /proc/stat: the time in which these cores were neither idle nor waiting for disks.
+
+    Time that a hypervisor took counts as busy.
+    """
     wanted = {f"cpu{core}" for core in cores}
     lines = (line.split() for line in stat.splitlines() if line.startswith("cpu"))
-    counted = [[int(one) for one in fields[1:9]] for fields in lines if fields[0] in wanted]
-    return sum(sum(one) - one[3] - one[4] for one in counted)  # idle and iowait
+    counters = [[int(field) for field in fields[1:9]] for fields in lines if fields[0] in wanted]
+    return sum(sum(core) - core[3] - core[4] for core in counters)  # without idle and iowait
 
 
 def own_processes(root: int) -> OwnProcesses:
-    """A process and its descendants; one that ends while this looks is counted where its parent has waited for it."""
+    """A process and its descendants. A process that ends meanwhile counts if its parent has waited for it."""
     ticks, children = {}, defaultdict(list)
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -60,34 +63,34 @@ def own_processes(root: int) -> OwnProcesses:
             continue
         ticks[int(entry)] = sum(map(int, fields[11:15]))  # utime, stime and those of waited-for children
         children[int(fields[1])].append(int(entry))
-    found, left = set(), [root]
-    while left:
-        one = left.pop()
-        found.add(one)
-        left += children[one]
-    return OwnProcesses(frozenset(found), sum(ticks.get(one, 0) for one in found))
+    pids, pending = set(), [root]
+    while pending:
+        pid = pending.pop()
+        pids.add(pid)
+        pending += children[pid]
+    return OwnProcesses(frozenset(pids), sum(ticks.get(pid, 0) for pid in pids))
 
 
 def others(devices: Iterable[DeviceSample], own: frozenset[int]) -> int | None:
-    """Processes on the devices that are none of these; None where no device lists any, or by other ids than ours."""
-    listed = [one.process_ids for one in devices if one.process_ids is not None]
+    """Number of processes on the devices that are not our own; None if no device lists processes, or by other ids."""
+    listed = [device.process_ids for device in devices if device.process_ids is not None]
     if not listed:
         return None
-    found = {pid for pids in listed for pid in pids}
-    if found and os.readlink("/proc/self/ns/pid") != INITIAL_PID_NAMESPACE:
+    running = {pid for pids in listed for pid in pids}
+    if running and os.readlink("/proc/self/ns/pid") != INITIAL_PID_NAMESPACE:
         return None
-    return len(found - own)
+    return len(running - own)
 
 
 def other_share(samples: Sequence[tuple[float, HostSample]]) -> float | None:
-    """Share of the cores that others had over samples with their seconds; None where the counters do not tell.
+    """Share of the cores that other processes used over samples with their times in seconds; None if unknown.
 
-    An interval in which own processes were lost, so that their counter went back, is left out.
+    An interval in which the counter of our own processes went back, because one was lost, is left out.
     """
-    taken = had = 0.0
+    used = available = 0.0
     for (at, before), (later, after) in pairwise(samples):
         own = after.own_seconds - before.own_seconds
         if before.cores == after.cores and own >= 0 and later > at:
-            taken += after.busy_seconds - before.busy_seconds - own
-            had += (later - at) * after.cores
-    return min(1.0, max(0.0, taken / had)) if had else None
+            used += after.busy_seconds - before.busy_seconds - own
+            available += (later - at) * after.cores
+    return min(1.0, max(0.0, used / available)) if available else None

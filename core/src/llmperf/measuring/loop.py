@@ -1,8 +1,8 @@
 """The measured loop: the core's stopwatch around a trainer's steps.
 
-Warm-up steps, an edge where the host waits for the device, measured steps, an edge. Between the edges the host hands
-work over, up to MAX_STEPS_AHEAD steps ahead of the device: step times come from device events, and a loss is read when
-it has arrived.
+The order is: warm-up steps, an edge where the host waits for the device, measured steps, a second edge. Between the
+edges the host runs up to MAX_STEPS_AHEAD steps ahead of the device: step times come from device events, and a loss is
+read when it has arrived.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
 
 MAX_STEPS_AHEAD = 8
-"""Steps the host may be ahead of the device. With this much work queued the device never waits, and a run is not
-taken for a hung one because none of its steps could be told yet."""
+"""Steps that the host may be ahead of the device: enough work that the device never waits, and few enough that steps
+are recorded regularly, so that the run does not look hung."""
 POLL_SECONDS = 0.0005
 
 Scalar = float | DeferredScalar | None
@@ -29,7 +29,7 @@ Enter = Callable[[Literal["measuring", "evaluating"], Moment], None]
 
 
 class NonfiniteLoss(RunFailed):
-    """A loss that is no number: what is trained from here on means nothing."""
+    """A loss is NaN or infinite: further training would be meaningless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class MeasuredLoop:
         self._rank = rank
         self._pending: deque[_Pending] = deque()
         self._tokens = 0
-        """Of the measured steps that are recorded, skipped ones not counted."""
+        """Tokens of the measured steps that are recorded, without skipped steps."""
 
     def run(self, steps: int, warmup_steps: int, enter: Enter) -> Window:
         """All steps, of which the first `warmup_steps` are not measured; `enter` gets the moment of each edge.
@@ -91,12 +91,12 @@ class MeasuredLoop:
             while len(self._pending) > MAX_STEPS_AHEAD:
                 time.sleep(POLL_SECONDS)
                 self._record_known()
-        while len(self._pending) > 1:  # the last is left to `synchronize`, so that no poll delays the edge
+        while len(self._pending) > 1:  # `synchronize` waits for the last one: a poll could delay the edge
             time.sleep(POLL_SECONDS)
             self._record_known()
 
     def _record_known(self) -> None:
-        """Record the steps that the device has finished, in their order, without waiting for any."""
+        """Record the steps that the device has finished, in order, without waiting."""
         pending = self._pending
         while pending and pending[0].end.ready() and _arrived(pending[0].output):
             self._record(pending.popleft())
@@ -105,50 +105,50 @@ class MeasuredLoop:
         while self._pending:
             self._record(self._pending.popleft())
 
-    def _record(self, one: _Pending) -> None:
-        loss, nonfinite = finite(one.output.loss)
-        skipped = None if one.output.skipped is None else bool(float(one.output.skipped))
-        if one.measured and not skipped:
-            self._tokens += one.output.tokens
+    def _record(self, pending: _Pending) -> None:
+        loss, nonfinite = finite(pending.output.loss)
+        skipped = None if pending.output.skipped is None else bool(float(pending.output.skipped))
+        if pending.measured and not skipped:
+            self._tokens += pending.output.tokens
         self._recorder.write(
             StepRecord(
                 rank=self._rank,
-                step=one.step,
-                measured=one.measured,
-                at=one.handed_over.at,
-                monotonic=one.handed_over.monotonic,
-                step_seconds=max(0.0, one.end.seconds_since(one.begin)),
-                tokens=one.output.tokens,
+                step=pending.step,
+                measured=pending.measured,
+                at=pending.handed_over.at,
+                monotonic=pending.handed_over.monotonic,
+                step_seconds=max(0.0, pending.end.seconds_since(pending.begin)),
+                tokens=pending.output.tokens,
                 loss=loss,
                 nonfinite=nonfinite,
-                grad_norm=finite(one.output.grad_norm)[0],
+                grad_norm=finite(pending.output.grad_norm)[0],
                 skipped=skipped,
             )
         )
         if nonfinite is not None:
-            raise NonfiniteLoss(f"the loss of step {one.step} is {nonfinite}")
+            raise NonfiniteLoss(f"the loss of step {pending.step} is {nonfinite}")
 
 
 def wrong(expected: str, what: str, found: str) -> PluginError:
-    """The error for something that a trainer should not have given."""
+    """The error for a wrong answer of a trainer."""
     return PluginError(f"the trainer of llmperf_build_trainer: expected {expected} as {what}, found {found}")
 
 
 def _check(output: object, step: int) -> None:
-    """PluginError if a step gave something else than a StepOutput of a token count and scalars."""
+    """PluginError if a step did not return a StepOutput of a token count and scalars."""
     if not isinstance(output, StepOutput):
-        raise wrong("a StepOutput", f"answer of train_step() in step {step}", _told(output))
+        raise wrong("a StepOutput", f"answer of train_step() in step {step}", _type_name(output))
     for name, value in (("loss", output.loss), ("grad_norm", output.grad_norm)):
         if not (value is None or isinstance(value, (float, int)) or callable(getattr(value, "ready", None))):
-            raise wrong("a float, a DeferredScalar or None", f"{name} of step {step}", _told(value))
+            raise wrong("a float, a DeferredScalar or None", f"{name} of step {step}", _type_name(value))
     skipped = output.skipped
     if not (skipped is None or isinstance(skipped, bool) or callable(getattr(skipped, "ready", None))):
-        raise wrong("true, false, a DeferredScalar or None", f"skipped of step {step}", _told(skipped))
+        raise wrong("true, false, a DeferredScalar or None", f"skipped of step {step}", _type_name(skipped))
     if not isinstance(output.tokens, int) or output.tokens < 0:
         raise wrong("a whole number of at least 0", f"tokens of step {step}", repr(output.tokens))
 
 
-def _told(value: object) -> str:
+def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__module__}.{type(value).__qualname__}"
 
 
@@ -161,7 +161,7 @@ def _ready(value: Scalar) -> bool:
 
 
 def finite(value: Scalar) -> tuple[float | None, Literal["nan", "inf", "-inf"] | None]:
-    """A loss as a finite number, or None and what it was instead."""
+    """A scalar as a finite number, or None and what it is instead."""
     if value is None:
         return None, None
     number = float(value)

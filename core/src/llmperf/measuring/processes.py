@@ -1,4 +1,4 @@
-"""Processes that end with who started them, and finding those that did not."""
+"""Processes that end with their parent, and the search for those that did not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 TAG = "LLMPERF_RUN_ID"
-"""Every process of a run carries this variable, so that none is overlooked at the end."""
+"""Every process of a run has this variable, so that none is overlooked at the end."""
 
 SWEEP_SECONDS = 3.0
 
@@ -20,9 +20,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
-    """For `Popen(preexec_fn=...)`: the child gets signal `how` when this process ends, however it ends.
+    """For `Popen(preexec_fn=...)`: the child gets the signal `how` when this process ends for any reason.
 
-    None where the system cannot do it (all but Linux).
+    None on systems other than Linux, which cannot do it.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -39,7 +39,7 @@ def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that `descendants` finds it; only on Linux."""
+    """Become the parent of every descendant whose parent ends, so that `descendants` finds it; only on Linux."""
     if sys.platform.startswith("linux"):
         import ctypes
 
@@ -47,30 +47,30 @@ def adopt_orphans() -> None:
 
 
 def descendants() -> list[int]:
-    """Ids of the processes below this one, those that have ended left out; empty without /proc."""
+    """Ids of the running processes below this one; empty without /proc."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             state, parent = entry.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if state != "Z":
                 parents[int(entry.parent.name)] = int(parent)
-    found: set[int] = set()
+    pids: set[int] = set()
     below = {os.getpid()}
     while below:
-        below = {pid for pid, parent in parents.items() if parent in below} - found
-        found |= below
-    return sorted(found)
+        below = {pid for pid, parent in parents.items() if parent in below} - pids
+        pids |= below
+    return sorted(pids)
 
 
 def end_descendants() -> None:
-    """Kill all processes below this one, and what they start meanwhile, and reap those that are this one's children.
+    """Kill all processes below this one, also those that they start meanwhile, and reap this process's children.
 
-    Whatever session and environment such a process has given itself, it is found if `adopt_orphans` was called before
-    it was started. What the system cannot end within SWEEP_SECONDS is left to the system.
+    A process in another session or with a cleared environment is found if `adopt_orphans` was called before it started.
+    A process that the system cannot end within SWEEP_SECONDS is left to the system.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
-    while (found := descendants()) and time.monotonic() < deadline:
-        for pid in found:
+    while (pids := descendants()) and time.monotonic() < deadline:
+        for pid in pids:
             send(pid, signal.SIGKILL)
         reap_children()
         time.sleep(0.01)
@@ -78,7 +78,7 @@ def end_descendants() -> None:
 
 
 def reap_children() -> dict[int, int]:
-    """Take the exit codes of the children that have ended, by process id; negative for signals."""
+    """The exit codes of the children that have ended, by process id; negative for signals."""
     codes = {}
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -101,34 +101,34 @@ def tagged(tag: str) -> list[int]:
 
 
 def sweep(tag: str) -> list[int]:
-    """Kill whatever still carries `tag`, and what that has started meanwhile, and see it gone; returns the ids.
+    """Kill all processes that carry `tag`, also those that they start meanwhile, until none is left; returns their ids.
 
     A process that the system cannot end within SWEEP_SECONDS (it waits for a disk or a driver) is left to the system.
     """
     swept: set[int] = set()
     deadline = time.monotonic() + SWEEP_SECONDS
-    while (found := tagged(tag)) and time.monotonic() < deadline:
-        for pid in found:
+    while (pids := tagged(tag)) and time.monotonic() < deadline:
+        for pid in pids:
             send(pid, signal.SIGKILL)
-        swept.update(found)
+        swept.update(pids)
         time.sleep(0.01)
     return sorted(swept)
 
 
 def send(pid: int, what: signal.Signals) -> None:
-    """Signal one process, which may be gone."""
+    """Signal a process, which may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, what)
 
 
 def send_group(pid: int, what: signal.Signals) -> None:
-    """Signal a process group, which may be gone."""
+    """Signal a process group, which may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, what)
 
 
 def group_of(pid: int) -> int | None:
-    """The process group of a process; None if it is gone."""
+    """The process group of a process; None if it has ended."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:

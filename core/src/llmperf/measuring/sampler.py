@@ -1,4 +1,4 @@
-"""Reading the devices' memory, utilisation and power, and the host's load, from a thread of the controller."""
+"""Reads memory, utilisation and power of the devices, and the load of the host, in a thread of the controller."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from llmperf.types.records import MemorySample
 Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
 
 MAX_FAILURES = 5
-"""Readings that may fail in a row before the sampler gives up."""
+"""Consecutive readings that may fail before the sampler gives up."""
 
 LOOK_SECONDS = 0.2
-"""Of looking at the host before a run: the kernel counts in hundredths of a second."""
+"""How long the host is observed before a run; the kernel counts in hundredths of a second."""
 FIRST_READING_SECONDS = 2.0
-"""How long a run waits for its devices to be read before it starts."""
+"""How long a run waits for the first reading of its devices before it starts."""
 
 
 class Before(NamedTuple):
-    """What others had of the host and its devices before a run began; None where unknown."""
+    """The load by other processes before a run began; None where unknown."""
 
     other_cpu_share: float | None
     other_processes: int | None
@@ -39,24 +39,25 @@ class Before(NamedTuple):
     @property
     def lines(self) -> tuple[str, ...]:
         """A line for each thing that disturbs the run."""
-        share, processes, told = self.other_cpu_share, self.other_processes, []
+        share, processes = self.other_cpu_share, self.other_processes
+        lines = []
         if share is not None and share > OTHER_CPU_SHARE:
-            told.append(f"other processes have {100 * share:.0f} % of the host's cores; the run will be disturbed")
+            lines.append(f"other processes have {100 * share:.0f} % of the host's cores; the run will be disturbed")
         if processes:
-            told.append(f"other processes compute on the devices: {processes}; the run will be disturbed")
-        return tuple(told)
+            lines.append(f"other processes compute on the devices: {processes}; the run will be disturbed")
+        return tuple(lines)
 
 
 class Sampler:
-    """Asks for the devices' state every `interval` seconds and appends the answers to a file.
+    """Reads the devices every `interval` seconds and appends the samples to a file.
 
-    Whatever goes wrong ends the sampling at most, never the run; `problem` then says what it was.
+    An error may end the sampling, but never the run; `problem` then holds the reason.
     """
 
     def __init__(
         self, path: Path, query: Query, devices: tuple[int, ...], interval: float = 1.0, host: bool = True
     ) -> None:
-        """`host`: whether the run is on this host alone, so that its processes are this one's descendants."""
+        """`host`: whether the whole run is on this host, so that all its processes descend from this one."""
         self._path = path
         self._query = query
         self._devices = devices
@@ -67,38 +68,38 @@ class Sampler:
         self.problem: str | None = None
 
     def look(self, seconds: float = LOOK_SECONDS) -> Before:
-        """What others have of the host's cores and of the devices before a run begins."""
+        """The load of other processes on the host's cores and on the devices before a run begins."""
         if not self._host:
             return Before(None, None)
         begin = time.monotonic(), host_sample()
         devices = self._read_within(FIRST_READING_SECONDS)
         time.sleep(max(0.0, seconds - (time.monotonic() - begin[0])))
         samples = [begin, (time.monotonic(), host_sample())]
-        listed = [one.process_ids for one in devices if one.process_ids is not None]
-        there = {pid for pids in listed for pid in pids} if listed else None
-        share = other_share([(at, one) for at, one in samples if one is not None])
-        return Before(share, None if there is None else len(there))
+        listed = [device.process_ids for device in devices if device.process_ids is not None]
+        running = {pid for pids in listed for pid in pids} if listed else None
+        share = other_share([(at, sample) for at, sample in samples if sample is not None])
+        return Before(share, None if running is None else len(running))
 
     def _read_within(self, seconds: float) -> tuple[DeviceSample, ...]:
-        """One reading of the devices; empty where it fails or takes longer: the readings of the run then say so."""
-        found: list[tuple[DeviceSample, ...]] = []
+        """One reading of the devices; empty if it fails or takes longer, which later readings will report."""
+        readings: list[tuple[DeviceSample, ...]] = []
 
         def read() -> None:
             with suppress(Exception):
-                found.append(checked(self._query(self._devices)))
+                readings.append(checked(self._query(self._devices)))
 
         if self._devices:
             reading = threading.Thread(target=read, name="llmperf-first-reading", daemon=True)
             reading.start()
             reading.join(seconds)
-        return found[0] if found else ()
+        return readings[0] if readings else ()
 
     def start(self) -> None:
         """Begin to sample."""
         self._thread.start()
 
     def stop(self, wait_seconds: float = 2.0) -> None:
-        """End the sampling; a reading that takes longer than `wait_seconds` is abandoned and noted."""
+        """End the sampling; a reading that takes longer than `wait_seconds` is abandoned and recorded as a problem."""
         self._stop.set()
         if self._thread.ident is None:
             return
@@ -131,7 +132,7 @@ class Sampler:
                     host=host_sample(devices) if self._host else None,
                 )
             )
-        except BaseException as error:  # SystemExit would end this thread in silence
+        except BaseException as error:  # SystemExit would end this thread silently
             self._note(error)
             return False
         return True
@@ -142,13 +143,13 @@ class Sampler:
 
 
 def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
-    """What a vendor plugin gave as its readings; TypeError or ValueError for what could not be read back."""
+    """The readings of a vendor plugin; TypeError or ValueError for values that a record cannot hold."""
     samples = tuple(given)
-    for one in samples:
-        if not isinstance(one, DeviceSample):
-            raise TypeError(f"llmperf_query_memory: expected a DeviceSample, found {type(one).__name__}")
-        for field in fields(one):
-            _check_number(field.name, getattr(one, field.name))
+    for sample in samples:
+        if not isinstance(sample, DeviceSample):
+            raise TypeError(f"llmperf_query_memory: expected a DeviceSample, found {type(sample).__name__}")
+        for field in fields(sample):
+            _check_number(field.name, getattr(sample, field.name))
     return msgspec.convert(msgspec.to_builtins(samples), tuple[DeviceSample, ...])
 
 

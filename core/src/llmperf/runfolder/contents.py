@@ -1,4 +1,4 @@
-"""All that is known of a run, read once from its folder."""
+"""The content of a run folder, read into memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, Rank
 
 @dataclass(frozen=True)
 class RunRecords:
-    """A run folder in memory. Lists are in the order of the files: by rank, then by time."""
+    """A run folder in memory. Lists are ordered as the files are: by rank, then by time."""
 
     run: Path
     plan: Plan
@@ -32,15 +32,15 @@ class RunRecords:
     files: dict[str, str]
     """SHA-256 by name."""
     secrets: tuple[str, ...] = ()
-    """Texts that no log tail may show."""
+    """Texts that are hidden in log tails."""
 
     @cached_property
     def by_step(self) -> dict[int, list[StepRecord]]:
         """The records of each step, in step order."""
-        found: dict[int, list[StepRecord]] = defaultdict(list)
-        for one in self.steps:
-            found[one.step].append(one)
-        return dict(sorted(found.items()))
+        by_step: dict[int, list[StepRecord]] = defaultdict(list)
+        for record in self.steps:
+            by_step[record.step].append(record)
+        return dict(sorted(by_step.items()))
 
     @cached_property
     def complete_steps(self) -> dict[int, list[StepRecord]]:
@@ -51,15 +51,15 @@ class RunRecords:
 
 def read_run(run: Path) -> RunRecords:
     """Read a run folder; UserError if the plan or a record is unreadable."""
-    records = [one for path in filenames.record_files(run) for one in read_records(path)]
+    records = [record for path in filenames.record_files(run) for record in read_records(path)]
     return RunRecords(
         run=run,
         plan=json_files.load(run / filenames.PLAN, Plan),
-        phases=[one for one in records if isinstance(one, PhaseRecord)],
-        steps=[one for one in records if isinstance(one, StepRecord)],
-        ranks=[one for one in records if isinstance(one, RankRecord)],
-        failures=[one for one in records if isinstance(one, FailureRecord)],
-        samples=[one for one in read_records(run / filenames.MEMORY) if isinstance(one, MemorySample)],
+        phases=[record for record in records if isinstance(record, PhaseRecord)],
+        steps=[record for record in records if isinstance(record, StepRecord)],
+        ranks=[record for record in records if isinstance(record, RankRecord)],
+        failures=[record for record in records if isinstance(record, FailureRecord)],
+        samples=[record for record in read_records(run / filenames.MEMORY) if isinstance(record, MemorySample)],
         reports=read_reports(run),
         ending=read_ending(run),
         host=read_host(run),
@@ -68,7 +68,7 @@ def read_run(run: Path) -> RunRecords:
 
 
 def file_hashes(run: Path) -> dict[str, str]:
-    """SHA-256 of everything that a result is computed from, by name inside the folder."""
+    """SHA-256 of all files that a result is computed from, by name inside the folder."""
     single = [run / name for name in (filenames.PLAN, filenames.MEMORY, filenames.ENDING, filenames.MACHINE)]
     paths = [path for path in [*single, *sorted((run / filenames.RECORDS).glob("*"))] if path.is_file()]
     return {path.relative_to(run).as_posix(): json_files.sha256(path) for path in paths}

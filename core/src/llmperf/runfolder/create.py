@@ -1,4 +1,4 @@
-"""Making a run folder: the plan, the framework's files, and space kept back for the end."""
+"""Creates a run folder: the plan, the framework's files, and space reserved for the end of the run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from llmperf.types.plan import Plan
 RANK_RESERVE_BYTES = 256 * 1024
 RESULT_RESERVE_BYTES = 1024 * 1024
 BYTES_PER_LOSS_POINT = 200
-"""Upper bound of a step's part in the result."""
+"""Upper bound of the size of one step in a result."""
 
 
 def create_run_folder(run: Path, plan: Plan) -> None:
-    """Create the folder with all that the workers read; UserError if it exists, cannot be written or has no space."""
+    """Create the folder with all files that workers read; UserError if it exists, cannot be written or has no space."""
     for name in plan.worker.files:
         _check_inside(name)
     try:
@@ -48,7 +48,9 @@ def _fill(run: Path, plan: Plan) -> None:
     json_files.write_bytes(run / filenames.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
     reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
     json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
-    json_files.save(run / filenames.PLAN, replace(plan, env=without_secrets(plan.env)))  # ranks inherit the others
+    json_files.save(
+        run / filenames.PLAN, replace(plan, env=without_secrets(plan.env))
+    )  # ranks inherit secrets from the agent
     for name, text in plan.worker.files.items():
         path = run / filenames.FILES / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,7 @@ def _check_inside(name: str) -> None:
 
 
 def load_plan(run: Path | str) -> Plan:
-    """The plan of a run folder, for a program that a rank runs by itself; UserError if it cannot be read."""
+    """The plan of a run folder, for programs that a framework starts; UserError if it cannot be read."""
     return json_files.load(Path(run) / filenames.PLAN, Plan)
 
 
@@ -74,6 +76,6 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
 
 def release(run: Path) -> None:
-    """Give back the space that was kept for the end."""
+    """Delete the files that reserve space for the end of the run."""
     for name in (filenames.RANK_RESERVE, filenames.RESULT_RESERVE):
         (run / name).unlink(missing_ok=True)

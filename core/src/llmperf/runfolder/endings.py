@@ -1,4 +1,4 @@
-"""How a run ended, as its agents and its controller saw it: files, so that a result can be computed again."""
+"""How a run ended, as its agents and its controller saw it. These are files: a result can be recomputed from them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class RankExit:
     rank: Count
     pid: Count
     exit_code: int | None = None
-    """None while it runs and when a signal ended it."""
+    """None while it runs, and if a signal ended it."""
     signal: str | None = None
     """Such as `SIGKILL`."""
     at: NonNegative | None = None
     """Seconds since the epoch when it ended; None while it runs."""
     stopped: bool = False
-    """Whether the agent told it to end before it did."""
+    """Whether the agent had asked it to end."""
     unfinished_phase: Phase | None = None
-    """The phase it was in when it ended with status 0 before it was done."""
+    """The phase in which it ended, if it ended with status 0 before it was done."""
 
     @property
     def bad(self) -> bool:
-        """Whether it ended of itself, with another status than 0 or before it was done."""
+        """Whether it ended by itself, with a status other than 0 or before it was done."""
         ended = self.at is not None and not self.stopped
         return ended and (self.exit_code != 0 or self.unfinished_phase is not None)
 
@@ -52,15 +52,15 @@ class Ending:
     """`ending.json`: why the controller stopped watching."""
 
     cause: Literal["ended", "hung", "interrupted", "controller"]
-    """`ended`: the agents ended by themselves, well or not; `controller`: llmperf itself failed."""
+    """`ended`: the agents ended by themselves, with or without success; `controller`: llmperf itself failed."""
     rank: Count | None = None
-    """The rank that hangs, where that can be told."""
+    """The rank that hangs, if it is known."""
     exception: str | None = None
     message: str = ""
     at: str
     """UTC, ISO 8601."""
     agents: tuple[int | None, ...] = ()
-    """Exit codes of the agents by node, negative for signals; None where one had to be killed."""
+    """Exit codes of the agents by node, negative for signals; None for an agent that had to be killed."""
     notes: tuple[str, ...] = ()
 
 
@@ -78,13 +78,13 @@ class Host:
     notable_packages: tuple[str, ...] = ()
     """Import names of packages whose version affects the training speed, from the plugins."""
     other_cpu_share: NonNegative | None = None
-    """Share of the cores that other processes had just before the start; None where unknown."""
+    """Share of the cores that other processes used just before the start; None if unknown."""
     other_processes: Count | None = None
-    """Processes on the devices just before the start; None where unknown."""
+    """Processes on the devices just before the start; None if unknown."""
 
 
 def read_reports(run: Path) -> list[AgentReport]:
-    """The reports of all agents that left a readable one, by node."""
+    """All readable reports of agents, by node."""
     reports = []
     for path in sorted((run / filenames.RECORDS).glob("agent-*.json")):
         try:
@@ -95,12 +95,12 @@ def read_reports(run: Path) -> list[AgentReport]:
 
 
 def read_ending(run: Path) -> Ending | None:
-    """What the controller saw at the end; None if it never got there."""
+    """The end of the run as the controller saw it; None if it ended before that."""
     path = run / filenames.ENDING
     return json_files.load(path, Ending) if path.exists() else None
 
 
 def read_host(run: Path) -> Host | None:
-    """The host; None if the run never got that far."""
+    """The host; None if the run ended before it was recorded."""
     path = run / filenames.MACHINE
     return json_files.load(path, Host) if path.exists() else None

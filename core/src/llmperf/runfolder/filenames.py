@@ -1,4 +1,4 @@
-"""Where things are in a run folder: the protocol between controller and workers."""
+"""The names of the files in a run folder, which are the protocol between controller and workers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ MEMORY = "memory.jsonl"
 RECORDS = "records"
 LOGS = "logs"
 FILES = "files"
-"""Configuration files the framework plugin asked for."""
+"""Configuration files of the framework plugin."""
 ENDING = "ending.json"
-"""What the controller saw at the end: how the run was stopped and with what exit codes."""
+"""How the run ended, as the controller saw it, with the exit codes."""
 MACHINE = "machine.json"
-"""The host the controller runs on."""
+"""The host of the controller."""
 RANK_RESERVE = ".reserve-ranks"
-"""Space kept back so that a rank that meets a full disk can still say so."""
+"""Reserved space: a rank on a full disk can still record its failure."""
 RESULT_RESERVE = ".reserve-result"
-"""Space kept back for the result."""
+"""Space reserved for the result."""
 
 
 def records_path(run: Path, rank: int) -> Path:
@@ -33,7 +33,7 @@ def log_path(run: Path, rank: int) -> Path:
 
 
 def agent_report_path(run: Path, node_rank: int) -> Path:
-    """Process ids and exit codes of one node's ranks, written by our own agent."""
+    """Process ids and exit codes of the ranks of one node, written by llmperf's agent."""
     return run / RECORDS / f"agent-{node_rank:03d}.json"
 
 
@@ -43,5 +43,5 @@ def agent_log_path(run: Path, node_rank: int) -> Path:
 
 
 def record_files(run: Path) -> list[Path]:
-    """All rank record files there are, in rank order."""
+    """All record files of ranks, in rank order."""
     return sorted((run / RECORDS).glob("rank-*.jsonl"))

@@ -1,4 +1,4 @@
-"""Reading records back, whole files at the end or only what is new while the run goes."""
+"""Reads records: whole files after a run, or only new records during a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_LINE_BYTES = 2**20
 MAX_FILE_BYTES = 2**30
 """Larger record files are refused."""
 BLOCK_BYTES = 2**20
-"""What is asked for at once: memory for all of it is taken before the first byte is read."""
+"""Size of one read; the memory for it is allocated before the first byte is read."""
 
 _KINDS: dict[str, type[Record]] = {
     "phase": PhaseRecord,
@@ -39,7 +39,7 @@ class _Kind:
 
 
 def decode_record(line: bytes, where: str) -> Record:
-    """One line as the record it says it is; UserError that names `where` if it is none."""
+    """One line as a record of the kind that it names; UserError that names `where` if it is not one."""
     kind = json_files.decode(line, _Kind, where).kind
     if kind not in _KINDS:
         raise UserError(f"{where}: unknown kind of record {kind[:40]!r}; expected one of: {', '.join(_KINDS)}")
@@ -47,9 +47,9 @@ def decode_record(line: bytes, where: str) -> Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """All records in a file, none if there is no file; a torn last line is left out.
+    """All records in a file, without an incomplete last line; empty if there is no file.
 
-    UserError for a file that cannot be read, is too large, or holds a line that is no record.
+    UserError for a file that cannot be read, is too large, or has a line that is not a record.
     """
     if not path.exists():
         return []
@@ -65,7 +65,7 @@ def _records(data: bytes, path: Path) -> Iterator[Record]:
 
 
 class RecordTail:
-    """Follows a file that is being written: each call gives the records that have come since the last."""
+    """Follows a file that is being written: each call returns the records added since the last call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Appending records to a file, one whole JSON line at a time, and the moments that they note."""
+"""Appends records to a file as JSON lines, and takes the moments that they record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmperf.types.records import Record
 
 
 class Moment(NamedTuple):
-    """The wall clock says when a thing happened, and may be set at any time; intervals come from the monotonic one."""
+    """One moment by both clocks of a host: the wall clock, which may be set, and the monotonic one, for intervals."""
 
     at: float
     """Seconds since the epoch."""
@@ -29,15 +29,14 @@ class Moment(NamedTuple):
         return cls(time.time(), time.monotonic())
 
     def earlier(self, seconds: float) -> Moment:
-        """The moment that lies so many seconds before this one; no clock has one before its 0."""
+        """The moment so many seconds before this one, but not before the clocks' zero."""
         return Moment(max(0.0, self.at - seconds), max(0.0, self.monotonic - seconds))
 
 
 class Recorder:
-    """An append-only file of JSON lines; each line is one write, so a process killed at any time leaves whole lines.
+    """An append-only file of JSON lines. Each line is one write, so a process that is killed leaves whole lines.
 
-    `reserve` is a file that holds space back: it is deleted when the disk is full, so that the failure itself can
-    still be written.
+    `reserve` is a file that reserves space: it is deleted when the disk is full, so that the failure can be recorded.
     """
 
     def __init__(self, path: Path, reserve: Path | None = None) -> None:
@@ -61,7 +60,7 @@ class Recorder:
             raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     def _drop(self, written: int) -> None:
-        """Take back part of a line, so that lines written later stay readable."""
+        """Remove an incomplete line, so that later lines stay readable."""
         os.ftruncate(self._file, os.fstat(self._file).st_size - written)
 
     def _failed(self, error: OSError) -> RunFailed:

@@ -1,4 +1,4 @@
-"""What is missing on this machine for which plugin, and what mends it."""
+"""Checks of this machine: what each plugin lacks, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llmperf.plugins.requirements import unmet_requirements
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that was looked at."""
+    """The outcome of one check."""
 
     subject: str
     state: Literal["ok", "missing", "broken"]
@@ -29,7 +29,7 @@ class Diagnosis:
 
 
 def examine() -> list[Diagnosis]:
-    """Every installed plugin, every plugin of the project that is not, and the host's tools."""
+    """Checks of every installed plugin, of the project's plugins that are not installed, and of the host."""
     found = discover()
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
@@ -43,7 +43,7 @@ def examine() -> list[Diagnosis]:
 def _plugin(found: Found) -> Iterator[Diagnosis]:
     subject = f"{found.role} {found.name}"
     unmet = unmet_requirements(found.distribution)
-    if unmet:  # which is why it may not load
+    if unmet:  # it may fail to load for this reason
         message = f"{found.distribution} needs {', '.join(map(str, unmet))}"
         yield Diagnosis(subject, "broken", message, install(unmet))
         return
@@ -63,7 +63,7 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
 
 
 def _mend(found: Found, error: UserError) -> str | None:
-    """The command that mends a plugin, if any: installing it again mends no mistake in its source."""
+    """The command that mends a plugin; None for a mistake in its source, which a new installation does not mend."""
     rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
     if len(rivals) > 1:
         return uninstall(*(one.distribution for one in rivals))

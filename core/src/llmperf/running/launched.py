@@ -1,4 +1,4 @@
-"""One run: folder, launch, watch, result. Whatever happens, nothing is left running and a result says what it was."""
+"""One run: folder, launch, watch, result. Every run ends all its processes and leaves a result with the outcome."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def run_plan(
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
     `observers` follow the run; its end is reported to them by the caller, who has the checked result. `warn` is called
-    before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP end the run
-    as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not there.
+    before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP end the run as
+    `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not installed.
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
@@ -82,7 +82,7 @@ def run_plan(
 
 
 def _absolute(folder: Path) -> Path:
-    """A folder from the root on; UserError if the working directory is gone."""
+    """The absolute path of a folder; UserError if the working directory does not exist any more."""
     try:
         return folder.absolute()
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def _watched(
 
 
 def _ending(cause: str, began: Moment, **known: object) -> Ending:
-    """An ending now, by the wall clock as it was when the run began: one that is set meanwhile moves no time of it."""
+    """An ending now, by the wall clock at the start of the run plus elapsed time: the clock may have been set since."""
     seconds = began.at + time.monotonic() - began.monotonic
     at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
 
 def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
     release(run)
-    for log in sorted((run / filenames.LOGS).glob("*.log")):  # of ranks whose agent was killed, and of the agents
+    for log in sorted((run / filenames.LOGS).glob("*.log")):  # of agents, and of ranks whose agent was killed
         shorten(log)
     json_files.save(run / filenames.ENDING, ending)
     result = build_result(run, secret_values({**os.environ, **plan.env}))

@@ -57,9 +57,10 @@ def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None
 
 
 def check(result: Result, folder: Path, plugins: Plugins) -> Result:
-    """The result with the findings of the core and of the run's plugins in it, saved beside its Markdown report.
+    """The result with its findings, saved beside its Markdown report.
 
-    They are those that `validate` gives on the same folder, of the records too.
+    The findings come from the core's rules and those of the run's plugins, and are the same as `validate` reports for
+    the folder.
     """
     from llmperf.reporting.markdown import render_results
     from llmperf.validation.catalogue import Catalogue
