@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from llmperf.vendorkit.readings import FIGURES, TEXTS, Inventory, Reading, Row, is_shown, read_rows, text
+from llmperf.vendorkit.readings import FIGURES, MAX_SHOWN, TEXTS, Inventory, Reading, Row, is_shown, read_rows, text
 from llmperf.vendorkit.tool import json_output, tool_output
 
 RULE = frozenset("+-=|─━═│┃┼╪ \t")
@@ -225,7 +225,11 @@ def _cells(document: Any, fields: Mapping[str, Paths]) -> dict[str, object]:
 
 
 def _shown(document: Any) -> str:
-    return json.dumps(document)[:200]
+    """The beginning of a document on one line."""
+    try:
+        return json.dumps(document)[:MAX_SHOWN]
+    except RecursionError:
+        return "a deeply nested document"
 
 
 def _source(command: Command) -> str:
@@ -257,7 +261,7 @@ def _join(devices: list[Row], rows: Sequence[Row], source: str) -> list[str]:
         matches = _matches(devices, row, position) if row.fault is None else []
         if not matches:
             reason = row.fault or "it is of no device that is listed"
-            problems.append(f"{source}: a row does not fit and is left out: {reason} in {row.text[:200]!r}")
+            problems.append(f"{source}: a row does not fit and is left out: {reason} in {row.text[:MAX_SHOWN]!r}")
         for device in matches:
             for name, cell in row.cells.items():
                 if name in FIGURES and (len(matches) > 1 or (incomplete and _of_a_card(row))):

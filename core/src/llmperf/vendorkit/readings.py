@@ -238,7 +238,9 @@ def is_shown(cell: object) -> bool:
     """Whether a cell holds anything but a tool's way to say that it does not know."""
     if isinstance(cell, Mapping):
         cell = cell.get("value")
-    return cell is not None and str(cell).strip().strip("[]").strip().lower() not in NOT_SHOWN
+    if not isinstance(cell, (str, int, float)):
+        return cell is not None
+    return str(cell).strip().strip("[]").strip().lower() not in NOT_SHOWN
 
 
 def text(cell: object) -> str | None:
@@ -260,7 +262,8 @@ def number(cell: object, name: str, limits: tuple[float, float] | None = None) -
     if not is_shown(cell):
         return None
     parts = (cell.get("value"), cell.get("unit")) if isinstance(cell, Mapping) else (cell,)
-    shown = " ".join(str(part) for part in parts if part is not None).strip()
+    words = [str(part) if isinstance(part, (str, int, float)) else f"a {type(part).__name__}" for part in parts]
+    shown = " ".join(word for word, part in zip(words, parts, strict=True) if part is not None).strip()
     match = None if isinstance(cell, bool) else NUMBER.fullmatch(shown)
     value, unit = (float(match[1]), match[2]) if match else (math.nan, None)
     if not least <= value <= most or (unit is not None and unit.strip() not in figure.units):
@@ -274,5 +277,6 @@ def _index(cell: Any) -> int:
     if isinstance(cell, str) and re.fullmatch(r"\d{1,4}", cell.strip()):
         cell = int(cell)
     if type(cell) is not int or not 0 <= cell <= MAX_INDEX:
-        raise Misfit(f"index is {str(cell)[:40]}, expected a whole number from 0 to {MAX_INDEX}")
+        shown = str(cell)[:40] if isinstance(cell, (str, int, float)) else type(cell).__name__
+        raise Misfit(f"index is {shown}, expected a whole number from 0 to {MAX_INDEX}")
     return cell
