@@ -10,6 +10,7 @@ from llmperf.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
+    from llmperf.plugins.loading import Plugins
 
 EXAMPLES = """\b
 Examples:
@@ -23,9 +24,19 @@ Examples:
 def command(as_json: bool) -> None:
     """List the installed plugins; a broken one is shown with its reason."""
     from llmperf.plugins.discovery import discover
+    from llmperf.plugins.loading import Plugins
 
-    found = discover()
-    rows = [_state(one, found) for one in found]
+    installed, plugins = discover(), Plugins()
+    rows = [
+        {
+            "role": found.role,
+            "name": found.name,
+            "distribution": found.distribution,
+            "version": found.version,
+            "state": _state(found, installed, plugins),
+        }
+        for found in installed
+    ]
     if as_json:
         print_json(rows)
         return
@@ -41,26 +52,18 @@ def command(as_json: bool) -> None:
 COLUMNS = ("role", "name", "distribution", "version", "state")
 
 
-def _state(one: Found, among: list[Found]) -> dict[str, str]:
+def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
     from llmperf.errors import PluginError
     from llmperf.plugins.discovery import find
-    from llmperf.plugins.loading import Plugins
     from llmperf.plugins.requirements import unmet_requirements
 
     try:
-        find(one.role, one.name, among)
-        if unmet_requirements(one.distribution):
+        find(found.role, found.name, installed)
+        if unmet_requirements(found.distribution):
             from llmperf.plugins.mending import unmet_problem
 
-            raise PluginError(str(unmet_problem(one)))
-        Plugins([one])
-        state = "ok"
+            return f"broken: {unmet_problem(found)}"
+        plugins.check(found)
     except PluginError as error:
-        state = f"broken: {error}"
-    return {
-        "role": one.role,
-        "name": one.name,
-        "distribution": one.distribution,
-        "version": one.version,
-        "state": state,
-    }
+        return f"broken: {error}"
+    return "ok"

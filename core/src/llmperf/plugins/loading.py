@@ -102,6 +102,11 @@ class Plugins:
             self._forget(key)
             raise
 
+    def check(self, found: Found) -> None:
+        """PluginError if a plugin cannot be imported or breaks a rule; it is not added."""
+        self.register(load(found), found)
+        self._forget(f"{found.role}:{found.name}")
+
     def _forget(self, key: str) -> None:
         self._found.pop(key, None)
         if self._manager.has_plugin(key):
