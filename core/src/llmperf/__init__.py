@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
     from llmperf.files.json_files import write_bytes as write_bytes
+    from llmperf.files.text import printable as printable
     from llmperf.files.toml_file import read_toml as read_toml
     from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.hookspecs import hookimpl as hookimpl
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.draws import is_norm as is_norm
     from llmperf.tokens.encoders import open_encoder as open_encoder
-    from llmperf.validation.reading import printable as printable
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -75,7 +75,7 @@ _HOMES = {
     "write_bytes": "llmperf.files.json_files",
     "read_toml": "llmperf.files.toml_file",
     "device_aliases": "llmperf.plugins.facts",
-    "printable": "llmperf.validation.reading",
+    "printable": "llmperf.files.text",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

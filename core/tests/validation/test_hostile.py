@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llmperf.files import json_files
+from llmperf.files.text import printable
 from llmperf.types import Result
 from llmperf.validation.check import findings, validate_path
-from llmperf.validation.reading import printable
 
 QUICK = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -16,6 +16,7 @@ from llmperf.cli import colour
 from llmperf.cli.help import COMMANDS, DESCRIPTION, OPTIONS, help_text
 from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
+from llmperf.files.text import printable
 from llmperf.plugins.asking import may_be_repeated
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _called(arguments: list[str] | None) -> int:
     except LlmperfError as error:
         return _say(str(error), getattr(error, "exit_code", 1))
     except BrokenPipeError:
-        _let_go(sys.stdout)
+        _redirect_to_devnull(sys.stdout)
         return 1
     except PermissionError as error:
         if error.filename is None:
@@ -181,18 +182,13 @@ def _called(arguments: list[str] | None) -> int:
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:
             raise
-        _let_go(sys.stdout)
+        _redirect_to_devnull(sys.stdout)
         return _say(f"cannot write the output: {error.strerror}", 2)
 
 
-def _let_go(stream: TextIO) -> None:
-    """Lead a stream nowhere, so that what is left in it is no second failure at the end."""
+def _redirect_to_devnull(stream: TextIO) -> None:
+    """Send what is still buffered in a stream to /dev/null, so that it fails only once."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _shown(char: str) -> str:
-    """A character as it may reach a terminal: what would steer it stands as an escape."""
-    return char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
 
 
 said: list[str] = []
@@ -204,11 +200,11 @@ def _say(message: str, code: int, lines: bool = False) -> int:
     said.append(message)
     if code == 2 and GONE not in message and _folder_is_gone():
         message = f"{message}; {GONE}" if message else GONE
-    line = "".join(map(_shown, message if lines else " ".join(message.split())))
+    line = printable(message if lines else " ".join(message.split()), keep="\n")
     try:
         click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.chosen())
     except OSError:  # nowhere is left to say it
-        _let_go(sys.stderr)
+        _redirect_to_devnull(sys.stderr)
     return code
 
 

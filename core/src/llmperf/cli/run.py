@@ -11,6 +11,7 @@ from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.names import Folder
 from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
+from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Planned
@@ -101,7 +102,7 @@ def _log_tail(result: Result) -> None:
     whose = "the log" if failure.rank is None else f"the log of rank {failure.rank}"
     click.echo(f"\nlast lines of {whose}:", err=True)
     for line in failure.log_tail[-LOG_LINES:]:
-        click.echo("  " + "".join(one if one.isprintable() else " " for one in line), err=True)
+        click.echo("  " + printable(line, " "), err=True)
 
 
 def headline(planned: Planned) -> str:

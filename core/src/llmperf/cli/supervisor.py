@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from llmperf.errors import Interrupted, Terminated
+from llmperf.files.text import printable
 from llmperf.plugins.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
@@ -320,7 +321,6 @@ def _of_a_run(process: int) -> bool:
 
 def _say(message: str) -> None:
     """One line on standard error, in the form of the other errors."""
-    line = "".join(one if one.isprintable() else "?" for one in message)
-    data: Any = f"llmperf: {line}\n".encode(errors="backslashreplace")
+    data: Any = f"llmperf: {printable(message, '?')}\n".encode(errors="backslashreplace")
     with suppress(OSError):
         os.write(2, data)

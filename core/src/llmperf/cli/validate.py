@@ -146,7 +146,7 @@ def _print_text(files: Iterable[FileFindings]) -> tuple[int, dict[str, list[Verd
 
 def _by_outcome(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """One line for each outcome and reason, with the lines of the rows."""
-    from llmperf.validation.reading import printable
+    from llmperf.files.text import printable
 
     grouped: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for verdict in verdicts:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from llmperf.files.redaction import without_secrets
+from llmperf.files.text import printable
 from llmperf.runfolder.endings import Host
 from llmperf.types.facts import Facts
 
@@ -21,14 +22,7 @@ def recorded_environment(environment: Mapping[str, str], facts: Facts) -> dict[s
     """
     names, prefixes = facts.environment_names, facts.environment_prefixes
     recorded = (name for name in sorted(without_secrets(environment)) if name in names or name.startswith(prefixes))
-    return _short({name: environment[name] for name in recorded})
-
-
-def _short(environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: "".join(char if char.isprintable() else "?" for char in value)[:MAX_VALUE]
-        for name, value in environment.items()
-    }
+    return {name: printable(environment[name], "?")[:MAX_VALUE] for name in recorded}
 
 
 def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
@@ -37,7 +31,8 @@ def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
     Variables that plugins set for the ranks (`planned`) are recorded under any name, without secrets: the plan has
     them too. Of the inherited variables only those that the facts name are recorded.
     """
-    environment = {**recorded_environment(os.environ, facts), **_short(without_secrets(planned))}
+    set_by_plugins = {name: printable(value, "?")[:MAX_VALUE] for name, value in without_secrets(planned).items()}
+    environment = {**recorded_environment(os.environ, facts), **set_by_plugins}
     return Host(
         os=_os_name(),
         kernel=f"{platform.system()} {platform.release()}",

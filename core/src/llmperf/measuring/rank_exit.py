@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from llmperf.files.redaction import redacted, secret_values
+from llmperf.files.text import encodable
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
 
@@ -42,8 +43,8 @@ def failure(rank: int, at: float, exception: str, message: str, trace: str) -> F
         rank=rank,
         at=at,
         exception=exception,
-        message=_plain(redacted(message, secrets))[:MAX_MESSAGE],
-        traceback=_plain(redacted(trace, secrets))[-MAX_TRACEBACK:],
+        message=encodable(redacted(message, secrets))[:MAX_MESSAGE],
+        traceback=encodable(redacted(trace, secrets))[-MAX_TRACEBACK:],
     )
 
 
@@ -51,11 +52,6 @@ def _message(error: BaseException, place: str) -> str:
     if isinstance(error, SystemExit):
         return f"sys.exit({error.code!r}) before the last step" + (f", {place}" if place else "")
     return str(error)
-
-
-def _plain(text: str) -> str:
-    """The text with escapes for what UTF-8 cannot encode."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def leave(code: int) -> NoReturn:

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 from llmperf.accounting.layout import layout_text
+from llmperf.files.text import printable as escaped
 from llmperf.types import Change, Layout, Rounding, Row
 from llmperf.types.result import Failure
-from llmperf.validation.reading import printable as escaped
 
 UNKNOWN = "-"
 MAX_CELL = 400

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmperf.files.text import encodable, printable
 from llmperf.types import FileFindings, Finding, Rule
 from llmperf.validation.catalogue import counted
-from llmperf.validation.reading import encodable, printable
 
 Files = Sequence[FileFindings]
 LEVELS = {"error": "error", "warning": "warning", "note": "note"}

@@ -15,6 +15,7 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.redaction import redacted
+from llmperf.files.text import printable
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
 """How much of the beginning and of the end of each log is kept."""
@@ -86,4 +87,4 @@ def log_tail(path: Path, lines: int, secrets: tuple[str, ...] = ()) -> tuple[str
     except OSError:
         return ()
     last = redacted(text, secrets).splitlines()[-lines:]
-    return tuple("".join(char if char.isprintable() else " " for char in line).rstrip()[:MAX_LINE] for line in last)
+    return tuple(printable(line, " ").rstrip()[:MAX_LINE] for line in last)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.files.text import printable as printable
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue
     from llmperf.validation.check import Validator as Validator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from llmperf.validation.installed import vendor_trouble as vendor_trouble
     from llmperf.validation.installed import vendors_calling as vendors_calling
     from llmperf.validation.reading import pointer as pointer
-    from llmperf.validation.reading import printable as printable
     from llmperf.validation.reading import shown as shown
     from llmperf.validation.reading_documents import read_document as read_document
     from llmperf.validation.violations import Check as Check

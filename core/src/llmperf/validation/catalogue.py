@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.files.json_files import read_bytes
+from llmperf.files.text import printable
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
 from llmperf.validation.installed import installed
-from llmperf.validation.reading import printable
 from llmperf.validation.rules.reading import RULE_FAILED
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from llmperf.errors import UserError
+from llmperf.files.text import encodable, printable
 
 MAX_DEPTH = 64
 """Deeper nesting is refused; the documents of llmperf have less than ten levels."""
@@ -125,15 +126,3 @@ def shown(value: Any) -> str:
 def pointer(parts: Iterator[str | int] | list[str | int] | tuple[str | int, ...]) -> str:
     """A JSON pointer (RFC 6901)."""
     return encodable("".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts))
-
-
-def encodable(text: str) -> str:
-    """Text that can be written as UTF-8: half a surrogate pair becomes its escape."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def printable(text: str) -> str:
-    """Text that cannot move the cursor or start a new line of the terminal it is printed on."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

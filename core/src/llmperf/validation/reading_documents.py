@@ -9,13 +9,14 @@ from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert, read_bytes
+from llmperf.files.text import printable
 from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Finding, Result
 from llmperf.types.documents import DocumentKind
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.finding_files import Document, documents_in, kind_of
-from llmperf.validation.reading import parse_json, printable
+from llmperf.validation.reading import parse_json
 from llmperf.validation.schema import Schema, schema_findings, strict_findings
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, read_bytes, sha256
+from llmperf.files.text import printable
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
-from llmperf.validation.reading import pointer, printable, shown
+from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import (
     ABSENT,
     BY_ITSELF,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmperf.files.text import printable
 from llmperf.types.devices import DeviceInfo, DeviceSample, ThrottleReason
 
 MAX_INDEX = 1023
@@ -247,8 +248,7 @@ def text(cell: object) -> str | None:
     """A cell as a printable line without quotation marks; None where nothing is shown."""
     if not isinstance(cell, (str, int, float)) or isinstance(cell, bool) or not is_shown(cell):
         return None
-    line = "".join(letter if letter.isprintable() else "?" for letter in str(cell).strip().strip('"'))
-    return line[:MAX_TEXT] or None
+    return printable(str(cell).strip().strip('"'), "?")[:MAX_TEXT] or None
 
 
 def number(cell: object, name: str, limits: tuple[float, float] | None = None) -> float | None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from llmperf.files.text import printable
+
 MAX_BYTES = 2**20
 BLOCK = 2**16
 MAX_REASON = 200
@@ -109,4 +111,4 @@ def _reason(printed: bytes) -> str:
 
 def _printable(printed: bytes) -> str:
     text = printed.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+    return printable(text, "?", keep="\n\t")

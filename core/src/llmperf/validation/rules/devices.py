@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.files.text import printable
 from llmperf.types import Plan, Result
 from llmperf.types.devices import DeviceInfo
 from llmperf.types.documents import Violation
@@ -16,7 +17,7 @@ from llmperf.validation.installed import (
     vendor_catalogue,
     vendor_trouble,
 )
-from llmperf.validation.reading import printable, shown
+from llmperf.validation.reading import shown
 from llmperf.validation.violations import close, deviates, figure, rule
 
 
