@@ -161,8 +161,7 @@ def test_a_plan_for_many_nodes_does_not_repeat_itself(capsys, nodes, told):
 def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(capsys, monkeypatch, case, on, package):
     from llmperf.plugins import discovery
 
-    role, name = next(key for key, value in discovery.PUBLISHED.items() if value == package)
-    left = [one for one in discovery.discover() if (one.role, one.name) != (role, name)]
+    left = [found for found in discovery.discover() if found.distribution != package]
     for module in ("plugins.discovery", "plugins.loading"):
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
     code, out, _ = run(capsys, "plan", case, "--on", on)
