@@ -36,12 +36,16 @@ def llmperf_catalogue():
 EXTENSION = """
 import os, signal, sys, threading, time
 from llmperf import hookimpl
+from llmperf.types import Rule
 # IMPORT
 
-@hookimpl
-def llmperf_rules(kind):
+def check(result):
     # RULE
     return []
+
+@hookimpl
+def llmperf_rules():
+    return [Rule(code="BAD1", severity="error", title="bad", check=check)]
 
 class Reporter:
     name = "bad"
@@ -287,7 +291,7 @@ def test_a_plugin_that_swallows_a_signal_is_ended_all_the_same(asked):
     process.send_signal(signal.SIGTERM)
     _, shown = process.communicate(timeout=20)
     assert process.returncode == 143
-    assert shown == "llmperf: extension 'bad' (llmperf-bad): llmperf_rules: gave no answer to SIGTERM in 5 s\n"
+    assert shown == "llmperf: extension 'bad' (llmperf-bad): rule BAD1: gave no answer to SIGTERM in 5 s\n"
     assert not Path(f"/proc/{child}").exists()
 
 

@@ -20,7 +20,8 @@ def llmperf_reporters():
 
 
 def reporters(plugins: Plugins) -> set[object]:
-    return {item for owner, item in plugins.collect_items("llmperf_reporters") if not owner.startswith("core:")}
+    """The reporters of the vendors that were installed for a test."""
+    return {item for owner, item in plugins.collect_items("llmperf_reporters") if owner.startswith("vendor:")}
 
 
 def test_all_named_vendors_are_loaded_together_and_no_others(install):

@@ -55,9 +55,11 @@ def some(number, **changed):
 def html(results, language, documents=()):
     """The page of results and imported documents, with what validation finds in them."""
     validator = Validator()
-    sheets = [result_sheet(result, path, tuple(validator.of_result(result, path))) for path, result in results]
+    kinds = validator.catalogue.kinds
+    sheets = [result_sheet(result, path, validator.checked(kinds["result"], path, result).findings)
+              for path, result in results]  # fmt: skip
     for path, document in documents:
-        sheets += published_sheets(document, path, tuple(validator.of_published(document, path)))
+        sheets += published_sheets(document, path, validator.checked(kinds["published"], path, document).findings)
     return page_of(sheets, language)
 
 

@@ -57,9 +57,10 @@ class OwnedRule:
             return []
         if self.by_core:
             return list(islice(check(document), MAX_COUNTED))
-        with blaming(self.owner, self.rule.code):
+        what = f"rule {self.rule.code}"
+        with blaming(self.owner, what):
             answer = check(document)
-        return [self._checked(item) for item in islice(blamed_items(self.owner, self.rule.code, answer), MAX_COUNTED)]
+        return [self._checked(item) for item in islice(blamed_items(self.owner, what, answer), MAX_COUNTED)]
 
     def _checked(self, item: Any) -> Violation:
         if isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item):
