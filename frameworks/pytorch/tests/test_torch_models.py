@@ -172,7 +172,7 @@ def test_no_position_sees_what_is_ahead(torch, program):
 
 
 def test_alibi_slopes_are_the_published_ones(torch):
-    from llmperf_pytorch.alibi import alibi_slopes, causal_alibi
+    from llmperf_pytorch.attention import alibi_slopes, causal_alibi
 
     assert alibi_slopes(8).tolist() == [2.0**-k for k in range(1, 9)]
     forty = alibi_slopes(40).tolist()

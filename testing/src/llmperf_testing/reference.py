@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llmperf.accounting.schedule import learning_rate
-from llmperf.tokens.batches import open_batches
-from llmperf.tokens.draws import initial_normal
+from llmperf import initial_normal, is_norm, learning_rate, open_batches
 
 if TYPE_CHECKING:
     from llmperf.types import Model, Optimizer, Plan
@@ -98,7 +96,7 @@ class AdamW:
         self._squares[name] = settings.beta2 * self._squares[name] + (1 - settings.beta2) * np.square(gradient)
         mean = self._means[name] / (1 - settings.beta1**self._step)
         square = self._squares[name] / (1 - settings.beta2**self._step)
-        if not name.endswith("norm.weight"):
+        if not is_norm(name):
             weight *= 1 - rate * settings.weight_decay
         weight -= rate * mean / (np.sqrt(square) + settings.eps)
 
@@ -111,8 +109,7 @@ class Llama:
         self._width = model.hidden_size // model.attention_heads
         self.weights: dict[str, Floats] = {}
         for name, shape in weight_shapes(model).items():
-            is_norm = len(shape) == 1
-            drawn = np.ones(shape) if is_norm else initial_normal(seed, name, shape, model.initializer_std)
+            drawn = np.ones(shape) if is_norm(name) else initial_normal(seed, name, shape, model.initializer_std)
             self.weights[name] = drawn.astype(np.float64)
         self.gradients: dict[str, Any] = defaultdict(float)
         """Sums over the micro batches."""

@@ -9,10 +9,10 @@ import paddle
 from paddle.distributed import fleet, sharding
 
 from llmperf_paddle import gloo
-from llmperf_paddle.clipping import WholeNormClip
+from llmperf_paddle.cpu_fleet import group_sharded
 from llmperf_paddle.fleets import layers_of
 from llmperf_paddle.llama import Design, Llama, pipelined
-from llmperf_paddle.optimizers import adamw
+from llmperf_paddle.optimizer import WholeNormClip, adamw
 from llmperf_paddle.options import SEGMENT_SIZE
 from llmperf_paddle.weights import count_parameters, fill_weights
 
@@ -84,7 +84,7 @@ def _distribute(whole: Assembly, plan: Plan, groups: Any) -> None:
         "segment_size": int(plan.spec.framework.get("segment_size", SEGMENT_SIZE)),
     }
     if gloo.active():
-        whole.model, whole.optimizer = gloo.group_sharded(whole.model, whole.optimizer, LEVELS[stage], **chosen)
+        whole.model, whole.optimizer = group_sharded(whole.model, whole.optimizer, LEVELS[stage], **chosen)
     else:
         whole.model, whole.optimizer, whole.scaler = sharding.group_sharded_parallel(
             whole.model, whole.optimizer, LEVELS[stage], scaler=whole.scaler, **chosen

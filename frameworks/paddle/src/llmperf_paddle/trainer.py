@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,6 @@ from llmperf.types import StepOutput
 
 from llmperf_paddle import gloo
 from llmperf_paddle.assembly import assemble
-from llmperf_paddle.crashes import show_python_stacks
 from llmperf_paddle.feed import Feed
 from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
@@ -124,3 +124,11 @@ class PaddleTrainer:
     ) -> None:
         if error is None:  # a failing rank must not wait for the others
             self.close()
+
+
+def show_python_stacks() -> None:
+    """Print the Python stack when native code crashes: Paddle replaces Python's handlers by its own."""
+    paddle.disable_signal_handler()
+    if faulthandler.is_enabled():
+        faulthandler.disable()
+        faulthandler.enable()

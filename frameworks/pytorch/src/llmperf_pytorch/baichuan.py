@@ -13,8 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from llmperf_pytorch.alibi import alibi_slopes, causal_alibi
-from llmperf_pytorch.attention import ATTENTION
+from llmperf_pytorch.attention import ATTENTION, alibi_slopes, causal_alibi
 from llmperf_pytorch.norms import RmsNorm
 from llmperf_pytorch.rotary import Rotary, rotate
 

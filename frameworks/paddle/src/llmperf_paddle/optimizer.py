@@ -1,4 +1,4 @@
-"""Clipping by the norm of the whole gradient, wherever its parts are."""
+"""AdamW with clipping by the norm of the whole gradient, over all ranks that hold parts of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import paddle
+from llmperf import is_norm
 from paddle.nn import ClipGradByGlobalNorm
 from paddle.nn.clip import _squared_l2_norm
 
+from llmperf_paddle.weights import named
+
 if TYPE_CHECKING:
+    from llmperf.types import Optimizer
+    from paddle import nn
     from paddle.distributed.collective import Group
 
 Pairs = list[tuple[paddle.Tensor, paddle.Tensor]]
@@ -71,3 +76,23 @@ def _squares(grads: list[paddle.Tensor]) -> paddle.Tensor:
     if not grads:
         return paddle.zeros([1], dtype="float32")
     return paddle.stack([_squared_l2_norm(grad.astype("float32")) for grad in grads]).sum().reshape([1])
+
+
+SLICE = "slice@"
+"""What stage 3 puts before the name of a parameter's slice."""
+
+
+def adamw(model: nn.Layer, settings: Optimizer, clip: WholeNormClip | None, *, master: bool) -> paddle.optimizer.AdamW:
+    """Paddle's AdamW. Matrices decay, norm weights do not; `master`: float32 copies of 16-bit weights."""
+    matrices = {parameter.name for name, parameter in named(model) if not is_norm(name)}
+    return paddle.optimizer.AdamW(
+        learning_rate=settings.lr,
+        beta1=settings.beta1,
+        beta2=settings.beta2,
+        epsilon=settings.eps,
+        parameters=model.parameters(),
+        weight_decay=settings.weight_decay,
+        apply_decay_param_fun=lambda name: name.removeprefix(SLICE) in matrices,
+        grad_clip=clip,
+        multi_precision=master,
+    )
