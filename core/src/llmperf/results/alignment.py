@@ -1,4 +1,4 @@
-"""How closely the loss of one run follows that of another, step by step."""
+"""Alignment: how closely the loss of one run follows that of another, step by step."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """A run held against a reference."""
+    """A run compared with a reference."""
 
     run_id: str
     """The run."""
     reference_id: str
-    """What it is held against."""
+    """The run it is compared with."""
     steps: tuple[Difference, ...]
     """Those that both have, in order."""
     from_step: int
@@ -60,11 +60,11 @@ class Alignment:
     largest_absolute: float
     """Nats per token, over all steps."""
     passed: bool | None
-    """Whether all limits hold; None when nobody can tell: no step counts, another contract, or no other run."""
+    """Whether all limits hold; None if unknown: no step counts, the contracts differ, or both are one run."""
     why: tuple[str, ...]
-    """What keeps it from passing, whatever the losses are that both have."""
+    """Reasons why it does not pass that do not depend on the losses."""
     unlike: tuple[str, ...]
-    """Parts of the contract in which the two differ: their losses need not agree then."""
+    """Parts of the contract in which the two differ, so that their losses may differ."""
 
 
 def align(
@@ -74,16 +74,17 @@ def align(
     mean_limit: float = MEAN_LIMIT,
     step_limit: float | None = None,
 ) -> Alignment:
-    """Hold `run` against `reference`.
+    """Compare the losses of `run` with those of `reference`.
 
-    It passes when the mean relative error from `from_step` on is below `mean_limit` and, if there is a `step_limit`,
-    no step at all differs by more than that many nats. A run that failed or lost its loss is not aligned; one on
-    another contract, or on the same records, cannot be told. UserError when one has no loss curve, or none in common.
+    It passes if the mean relative error from `from_step` on is below `mean_limit` and, if there is a `step_limit`,
+    no step at all differs by more than that many nats. A run that failed, or whose loss is not a number, is not
+    aligned. The outcome is unknown for a run on another contract or with the same records. UserError if one has no
+    loss curve, or if they have no step in common.
     """
     steps = _common(run, reference)
-    counted = [one.relative for one in steps if one.step >= from_step]
+    counted = [step.relative for step in steps if step.step >= from_step]
     mean = fmean(counted) if counted else None
-    largest = max(one.absolute for one in steps)
+    largest = max(step.absolute for step in steps)
     within = (step_limit is None or largest <= step_limit) and (mean is None or mean < mean_limit)
     faults, doubts = (*_faults(run), *_faults(reference)), _doubts(run, reference)
     return Alignment(
@@ -100,7 +101,7 @@ def align(
 
 
 def _faults(result: Result) -> tuple[str, ...]:
-    """Why a run is aligned with nothing: it is not complete, or a loss is no number."""
+    """Why a run cannot be aligned: it is not complete, or a loss is not a number."""
     faults = [] if result.status == "complete" else [f"{result.run_id} is {result.status}"]
     lost = [point for point in result.loss_curve if point.loss is None]
     if lost:
@@ -110,7 +111,7 @@ def _faults(result: Result) -> tuple[str, ...]:
 
 
 def _doubts(run: Result, reference: Result) -> tuple[str, ...]:
-    """Why agreement would show nothing: both are one run, or were to train something else."""
+    """Why agreement would mean nothing: both are one run, or they train something else."""
     if one_run(run, reference):
         return ("both are one and the same run",)
     other = [name for name in unlike(run, reference) if name not in MAY_DIFFER]
@@ -132,15 +133,15 @@ def _curve(result: Result) -> dict[int, float]:
     return curve
 
 
-def unlike(one: Result, other: Result) -> tuple[str, ...]:
+def unlike(ours: Result, theirs: Result) -> tuple[str, ...]:
     """Names of the contract's parts that differ between two results; `model` also where its facts do."""
-    fields = type(one.contract).__dataclass_fields__
-    different = [name for name in fields if getattr(one.contract, name) != getattr(other.contract, name)]
-    if "model" not in different and _facts(one) != _facts(other):
+    fields = type(ours.contract).__dataclass_fields__
+    different = [name for name in fields if getattr(ours.contract, name) != getattr(theirs.contract, name)]
+    if "model" not in different and _facts(ours) != _facts(theirs):
         different.insert(0, "model")
     return tuple(different)
 
 
 def _facts(result: Result) -> Model:
-    """The model without what only describes it."""
+    """The model without the fields that only describe it."""
     return replace(result.model, title="", source="")

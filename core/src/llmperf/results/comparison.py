@@ -14,9 +14,9 @@ import numpy as np
 from llmperf.results.statistics import quantile
 
 LEVEL = 0.05
-"""A difference is called significant when chance alone gives one so large less often than this."""
+"""A difference is significant if chance alone gives one so large less often than this."""
 MAX_ENUMERATED = 200_000
-"""Ways to divide the runs that are looked at one by one; beyond them, as many are drawn."""
+"""Largest number of divisions of the runs that are all counted; of more, a sample is drawn."""
 RESAMPLES = 10_000
 """Draws of the bootstrap."""
 
@@ -34,15 +34,15 @@ class Comparison:
     ratio: float
     """Median of the first / median of the second."""
     low: float | None
-    """95 % interval of the ratio by bootstrap over runs; None where a group has one run only."""
+    """95 % interval of the ratio by bootstrap over runs; None if a group has only one run."""
     high: float | None
     """Its upper end."""
     p_value: float | None
-    """How often chance alone gives a difference of ranks at least so large; None where a group has one run only."""
+    """How often chance alone gives a difference of ranks at least so large; None if a group has only one run."""
     verdict: Verdict
     """Of the first group against the second."""
     why: str
-    """What the verdict rests on, in a line."""
+    """Reason for the verdict, in one line."""
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
@@ -50,27 +50,28 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
 
     The test is the exact two-sided rank-sum test (Wilcoxon 1945; Mann and Whitney 1947) with mid-ranks for ties; the
     interval is the percentile bootstrap of the ratio of medians (Efron 1979). Both take runs, not steps, as the
-    independent observations. Where even a complete separation of the groups would not be significant, nobody can tell.
+    independent observations. With so few runs that even a complete separation of the groups
+    would not be significant, the verdict is `cannot tell`.
     """
     ratio = median(ours) / median(theirs)
     if min(len(ours), len(theirs)) < 2:
-        return _said(ours, theirs, ratio, None, None, "cannot tell", "one run tells nothing of the spread: --repeat 4")
+        return _comparison(ours, theirs, ratio, None, None, "cannot tell", "one run has no spread: --repeat 4")
     interval = bootstrap_interval(ours, theirs)
     smallest = 2 / comb(len(ours) + len(theirs), len(ours))
     if smallest > LEVEL:
         why = f"{len(ours)} and {len(theirs)} runs cannot be significant at {LEVEL:g}, four each can"
-        return _said(ours, theirs, ratio, interval, None, "cannot tell", why)
+        return _comparison(ours, theirs, ratio, interval, None, "cannot tell", why)
     p_value = rank_sum_p(ours, theirs)
     shown = f"rank-sum test over {len(ours)} and {len(theirs)} runs: p = {p_value:.3g}"
     if p_value >= LEVEL:
-        return _said(ours, theirs, ratio, interval, p_value, "no difference shown", shown)
+        return _comparison(ours, theirs, ratio, interval, p_value, "no difference shown", shown)
     lead = rank_lead(mid_ranks([*ours, *theirs]), len(ours))
-    told_by_medians = ratio > 1 if lead > 0 else ratio < 1
-    shown += "" if told_by_medians else ", which the medians do not show"
-    return _said(ours, theirs, ratio, interval, p_value, "higher" if lead > 0 else "lower", shown)
+    medians_agree = ratio > 1 if lead > 0 else ratio < 1
+    shown += "" if medians_agree else ", which the medians do not show"
+    return _comparison(ours, theirs, ratio, interval, p_value, "higher" if lead > 0 else "lower", shown)
 
 
-def _said(
+def _comparison(
     ours: Sequence[float],
     theirs: Sequence[float],
     ratio: float,
@@ -105,7 +106,7 @@ def rank_sum_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
     seen = abs(rank_lead(ranks, size))
     if comb(total, size) <= MAX_ENUMERATED:
         sums = [sum(chosen) for chosen in combinations(ranks, size)]
-        return sum(abs(one - expected) >= seen - 1e-9 for one in sums) / len(sums)
+        return sum(abs(rank_sum - expected) >= seen - 1e-9 for rank_sum in sums) / len(sums)
     draws = np.random.default_rng(0)
     shuffled = draws.permuted(np.tile(ranks, (MAX_ENUMERATED // 10, 1)), axis=1)[:, :size].sum(axis=1)
     hits = int(np.count_nonzero(np.abs(shuffled - expected) >= seen - 1e-9))
@@ -122,7 +123,7 @@ def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[
     """95 % interval of the ratio of medians, from RESAMPLES draws of a fixed generator."""
     draws = np.random.default_rng(0)
     ratios = _medians(ours, draws) / _medians(theirs, draws)
-    ordered = sorted(float(one) for one in ratios)
+    ordered = sorted(float(ratio) for ratio in ratios)
     return quantile(ordered, 0.025), quantile(ordered, 0.975)
 
 

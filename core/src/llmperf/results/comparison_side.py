@@ -13,12 +13,12 @@ from llmperf.types.result import Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Runs that are held against others."""
+    """Runs that are compared with others."""
 
     results: tuple[Result, ...]
     """Complete ones with a throughput, each of another run."""
     left_out: Mapping[str, int]
-    """How many results do not count, by why."""
+    """Number of results that do not count, by reason."""
 
     @property
     def groups(self) -> list[Group]:
@@ -27,39 +27,39 @@ class Side:
 
     @property
     def mixes(self) -> tuple[str, ...]:
-        """In what its kinds of run differ; empty where all are of one kind."""
+        """In what its kinds of run differ; empty if all are of one kind."""
         return differing([group.kind for group in self.groups])
 
     @property
     def shares(self) -> tuple[float, ...]:
         """The parts of a device that its ranks had, ascending."""
-        return tuple(sorted({one.hardware.device_share for one in self.results}))
+        return tuple(sorted({result.hardware.device_share for result in self.results}))
 
     def document(self) -> dict[str, object]:
-        """For programs."""
+        """Plain values for JSON."""
         kinds = [
-            {"kind": group.kind, "runs": [one.run_id for one in group.results], "spread": group.spread}
+            {"kind": group.kind, "runs": [result.run_id for result in group.results], "spread": group.spread}
             for group in self.groups
         ]
-        uneven = [one.run_id for one in self.results if disturbed(one)]
-        told = {"runs": len(self.results), "kinds": kinds, "mixes": self.mixes}
-        return {**told, "left_out": self.left_out, "disturbed": uneven}
+        unsteady = [result.run_id for result in self.results if disturbed(result)]
+        values = {"runs": len(self.results), "kinds": kinds, "mixes": self.mixes}
+        return {**values, "left_out": self.left_out, "disturbed": unsteady}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """Two sides held against each other."""
+    """Two sides compared with each other."""
 
     contract_differences: tuple[str, ...]
-    """In what any run's contract differs from any other's: their throughputs measure different things then."""
+    """Parts of the contract in which the runs differ: their throughputs then measure different things."""
     throughput: Comparison
     """Of token/p/s, which is that of a rank."""
     device_throughput: Comparison | None
-    """Of the tokens a second of a whole device; None where every rank had the same part of one."""
+    """Of the tokens a second of a whole device; None if every rank had the same share of one."""
 
 
 def compared(ours: Side, theirs: Side) -> Sides:
-    """Hold one side against the other."""
+    """Compare one side with the other."""
     apart = {*ours.shares, *theirs.shares}
     return Sides(
         contract_differences=contract_differences(ours.results, theirs.results),
@@ -69,16 +69,17 @@ def compared(ours: Side, theirs: Side) -> Sides:
 
 
 def _throughputs(ours: Side, theirs: Side, figure: Callable[[Result], float | None]) -> Comparison:
-    one, other = ([found for one in side.results if (found := figure(one))] for side in (ours, theirs))
-    return compare(one, other)
+    known = ([value for result in side.results if (value := figure(result))] for side in (ours, theirs))
+    return compare(*known)
 
 
 def side(results: Sequence[Result], copies: int) -> Side:
-    """The side that results of different runs make, of which there were so many copies besides."""
-    why = [_why_not(one) for one in results]
-    left_out = Counter(one for one in why if one is not None)
+    """The side made of results of different runs; `copies` is the number of further results that are copies."""
+    reasons = [_why_not(result) for result in results]
+    left_out = Counter(reason for reason in reasons if reason is not None)
     left_out.update({"copies": copies} if copies else {})
-    return Side(results=tuple(one for one, no in zip(results, why, strict=True) if no is None), left_out=left_out)
+    complete = tuple(result for result, reason in zip(results, reasons, strict=True) if reason is None)
+    return Side(results=complete, left_out=left_out)
 
 
 def _why_not(result: Result) -> str | None:

@@ -1,4 +1,4 @@
-"""Results that tell of one run: however often it was copied, it counts once."""
+"""Copies of results: a run counts once, however often its result was copied."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Distinct:
     """Each copy, and the result that it is a copy of."""
 
 
-def distinct(found: Iterable[tuple[Path, Result]]) -> Distinct:
-    """Results by run, in order; a copy is told by its identity, its records, or where it has none its figures."""
+def distinct(files: Iterable[tuple[Path, Result]]) -> Distinct:
+    """Results by run, in order. A copy has the same identity, the same records or, without these, the same figures."""
     seen: dict[tuple[str, ...], Path] = {}
     results, copies = [], []
-    for path, result in found:
+    for path, result in files:
         marks = list(_marks(result))
         first = next((seen[mark] for mark in marks if mark in seen), None)
         if first is None:
@@ -35,19 +35,19 @@ def distinct(found: Iterable[tuple[Path, Result]]) -> Distinct:
     return Distinct(results=tuple(results), copies=tuple(copies))
 
 
-def one_run(one: Result, other: Result) -> bool:
-    """Whether two results tell of one run."""
-    return not set(_marks(one)).isdisjoint(_marks(other))
+def one_run(first: Result, second: Result) -> bool:
+    """Whether two results are of one run."""
+    return not set(_marks(first)).isdisjoint(_marks(second))
 
 
 def on_both(ours: Iterable[Result], theirs: Iterable[Result]) -> tuple[Result, ...]:
-    """Those of the first results that tell of a run that is among the others too."""
-    marks = {mark for one in theirs for mark in _marks(one)}
-    return tuple(one for one in ours if not marks.isdisjoint(_marks(one)))
+    """The results of `ours` whose run is also among `theirs`."""
+    marks = {mark for result in theirs for mark in _marks(result)}
+    return tuple(result for result in ours if not marks.isdisjoint(_marks(result)))
 
 
 def _marks(result: Result) -> Iterator[tuple[str, ...]]:
-    """What no two runs have in common; records hold times, and are never twice the same."""
+    """Values that no two runs share: records contain times, so no two are equal."""
     yield "run", result.run_id
     records = sorted(digest for name, digest in result.files.items() if name.startswith("records/"))
     metrics = result.metrics

@@ -1,4 +1,4 @@
-"""What the sampler saw of the devices in the measured window: means, energy, throttling."""
+"""What the sampler read in the measured window: means, energy, throttling, and other processes on the host."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Curve = list[tuple[float, float]]
 """Time and joules drawn until then, both rising."""
 
 FEWEST_READINGS = 3
-"""In the window; with fewer, its edges weigh more than what is between them."""
+"""Smallest number of readings in the window: with fewer, its edges weigh more than the time between them."""
 COVERED = 0.9
-"""Share of the window that the readings must reach over for its energy to be known."""
+"""Share of the window that the readings must cover for the energy to be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,17 @@ class Energy:
 
 
 def window(records: RunRecords) -> Span | None:
-    """When every rank of the first node, which is the sampler's, was in its measured window; None if that never was."""
-    ours = [one for one in records.phases if one.rank < records.plan.layout.devices_per_node]
-    begins = [one.monotonic for one in ours if one.phase == "measuring"]
-    ends = [one.monotonic for one in ours if one.phase in ("evaluating", "done")]
+    """When every rank of the first node, where the sampler runs, was in its measured window; None if never."""
+    ours = [phase for phase in records.phases if phase.rank < records.plan.layout.devices_per_node]
+    begins = [phase.monotonic for phase in ours if phase.phase == "measuring"]
+    ends = [phase.monotonic for phase in ours if phase.phase in ("evaluating", "done")]
     return (max(begins), min(ends)) if begins and ends and max(begins) < min(ends) else None
 
 
 def readings(records: RunRecords) -> list[MemorySample]:
     """The samples that were taken in the measured window."""
     span = window(records)
-    return [] if span is None else [one for one in records.samples if span[0] <= one.monotonic <= span[1]]
+    return [] if span is None else [sample for sample in records.samples if span[0] <= sample.monotonic <= span[1]]
 
 
 def mean(records: RunRecords, name: str) -> float | None:
@@ -58,7 +58,7 @@ def mean(records: RunRecords, name: str) -> float | None:
     A card of two chips may show its power on one of them: that is no chip's own.
     """
     known = _known(readings(records), name)
-    return finite_mean([finite_mean(one) for one in known.values()]) if len(known) == devices(records) else None
+    return finite_mean([finite_mean(values) for values in known.values()]) if len(known) == devices(records) else None
 
 
 def most(records: RunRecords, name: str) -> int | None:
@@ -68,7 +68,7 @@ def most(records: RunRecords, name: str) -> int | None:
 
 
 def partly_shown(records: RunRecords) -> dict[str, int]:
-    """The figures that some devices showed and others did not, with how many did; they are unknown of the whole."""
+    """Figures that only some devices showed, with the number of these devices; the figures are then null."""
     shown = {
         "memory in use": _known(records.samples, "memory_used_bytes"),
         **{name.split("_")[0]: _known(readings(records), name) for name in ("utilisation_percent", "power_watts")},
@@ -78,19 +78,19 @@ def partly_shown(records: RunRecords) -> dict[str, int]:
 
 
 def _known(samples: Iterable[MemorySample], name: str) -> dict[int, list[Any]]:
-    """What each device that shows a figure has shown, by its index."""
-    found: dict[int, list[Any]] = defaultdict(list)
+    """The known values of a figure by the index of the device."""
+    by_device: dict[int, list[Any]] = defaultdict(list)
     for sample in samples:
         for device in sample.devices:
             if (value := getattr(device, name)) is not None:
-                found[device.index].append(value)
-    return found
+                by_device[device.index].append(value)
+    return by_device
 
 
 def unread(records: RunRecords) -> tuple[float, float] | None:
-    """The seconds of the measured window in which not every device was read, and of how many.
+    """Seconds of the measured window in which not every device was read, and the length of the window.
 
-    None where no device ever was.
+    None if no device was ever read.
     """
     span = window(records)
     known: dict[int, list[float]] = defaultdict(list)
@@ -112,13 +112,13 @@ def throttling(records: RunRecords) -> dict[str, float] | None:
     if len(_known(readings(records), "throttle_reasons")) != devices(records):
         return None
     seen = [
-        {reason for one in sample.devices for reason in one.throttle_reasons or ()}
+        {reason for device in sample.devices for reason in device.throttle_reasons or ()}
         for sample in readings(records)
-        if any(one.throttle_reasons is not None for one in sample.devices)
+        if any(device.throttle_reasons is not None for device in sample.devices)
     ]
     if not seen:
         return None
-    return {reason: sum(reason in one for one in seen) / len(seen) for reason in sorted(set().union(*seen))}
+    return {reason: sum(reason in reasons for reasons in seen) / len(seen) for reason in sorted(set().union(*seen))}
 
 
 def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
@@ -133,7 +133,7 @@ def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
     ways = (("counter", _counted(records)), ("power readings", _integrated(records)))
     for source, curves in ways:
         watts = [_mean_watts(curve, span) for curve in curves]
-        known = [one for one in watts if one is not None]
+        known = [power for power in watts if power is not None]
         if len(known) == devices(records):
             return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
     return None
@@ -147,7 +147,7 @@ def devices(records: RunRecords) -> int:
 
 
 def _counted(records: RunRecords) -> list[Curve]:
-    """Each device's own energy counter; none of a device whose counter went back."""
+    """The energy counter of each device, except counters that went back."""
     curves = _curves(records, "energy_joules")
     return [curve for curve in curves if all(before[1] <= after[1] for before, after in pairwise(curve))]
 
@@ -166,12 +166,12 @@ def _integral(powers: Curve) -> Curve:
 
 
 def _curves(records: RunRecords, name: str) -> list[Curve]:
-    found: dict[int, Curve] = defaultdict(list)
-    for sample in sorted(records.samples, key=lambda one: one.monotonic):
+    by_device: dict[int, Curve] = defaultdict(list)
+    for sample in sorted(records.samples, key=lambda sample: sample.monotonic):
         for device in sample.devices:
             if (value := getattr(device, name)) is not None:
-                found[device.index].append((sample.monotonic, value))
-    return list(found.values())
+                by_device[device.index].append((sample.monotonic, value))
+    return list(by_device.values())
 
 
 def _mean_watts(curve: Curve, span: Span) -> float | None:
@@ -183,27 +183,30 @@ def _mean_watts(curve: Curve, span: Span) -> float | None:
 
 def _until(curve: Curve, at: float) -> float:
     """Joules drawn until a time within the curve, on the straight line between two readings."""
-    place = min(max(bisect_right(curve, at, key=lambda one: one[0]), 1), len(curve) - 1)
+    place = min(max(bisect_right(curve, at, key=lambda point: point[0]), 1), len(curve) - 1)
     (before, low), (after, high) = curve[place - 1], curve[place]
     return low if after == before else low + (high - low) * (at - before) / (after - before)
 
 
 def other_cpu_share(records: RunRecords) -> float | None:
-    """Share of the cores that others had in the measured window; None where fewer than two samples are near it.
+    """Share of the cores that other processes used in the measured window; None with fewer than two samples near it.
 
-    Where the samples inside reach over less than half of it, the last before it and the first after it count too.
+    If the samples inside cover less than half of it, the last one before and the first one after it count too.
     """
     if (span := window(records)) is None:
         return None
     begin, end = span
-    hosts = [(one.monotonic + one.query_seconds, one.host) for one in records.samples if one.host is not None]
-    inside = [one for one in hosts if begin <= one[0] <= end]
+    hosts = [
+        (sample.monotonic + sample.query_seconds, sample.host) for sample in records.samples if sample.host is not None
+    ]
+    inside = [host for host in hosts if begin <= host[0] <= end]
     if not inside or inside[-1][0] - inside[0][0] < (end - begin) / 2:
-        inside = [one for one in hosts if one[0] < begin][-1:] + inside + [one for one in hosts if one[0] > end][:1]
+        before, after = [host for host in hosts if host[0] < begin], [host for host in hosts if host[0] > end]
+        inside = before[-1:] + inside + after[:1]
     return other_share(inside)
 
 
 def other_processes(records: RunRecords) -> int | None:
-    """Most processes on the devices that were not the run's, of the samples in the window; None where unknown."""
-    counts = [one.host.other_processes for one in readings(records) if one.host is not None]
-    return max((one for one in counts if one is not None), default=None)
+    """Largest number of processes of others on the devices, in any sample of the window; None if unknown."""
+    counts = [sample.host.other_processes for sample in readings(records) if sample.host is not None]
+    return max((count for count in counts if count is not None), default=None)

@@ -17,9 +17,9 @@ from llmperf.types.result import Failure
 
 LOG_LINES = 20
 STACK_LINES = 60
-"""Of a rank that hung: its log ends with its stacks, innermost frames first."""
+"""Lines for a rank that hung: its log ends with its stacks, innermost frames first."""
 SIGNAL_LAG_SECONDS = 0.25
-"""A rank that was killed ended up to this long before its agent saw it; its peers' complaints come in between."""
+"""Largest delay until an agent sees that a rank was killed; errors of the other ranks may come in between."""
 
 Status = Literal["complete", "failed", "aborted"]
 Reason = Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
@@ -27,7 +27,7 @@ Reason = Literal["exception", "killed", "exited", "hung", "nonfinite loss", "int
 
 @dataclass(frozen=True)
 class _Cause:
-    """One rank's end, with the time it began at."""
+    """How one rank ended, and when that began."""
 
     at: float
     rank: int
@@ -37,7 +37,7 @@ class _Cause:
 
 
 def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
-    """Whether a run is complete, and if not, why."""
+    """Status of a run, and its failure unless it is complete."""
     ending = records.ending
     if ending is None:
         return "failed", _failure(records, None, "controller", None, "llmperf itself ended before the run did")
@@ -52,49 +52,61 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
 
 
 def _of_ranks(records: RunRecords) -> Failure | None:
-    """The rank that ended badly first."""
-    exits = {one.rank: one for report in records.reports for one in report.ranks if one.bad}
-    failed = {one.rank: one for one in records.failures}
-    causes = [_exception(records, one) for one in failed.values()]
-    causes += [_exit(one) for rank, one in exits.items() if rank not in failed]
-    if causes:  # of one that left without a word the others may only have complained
-        causes += [_left(one) for one in _leavers(records)]
+    """The first rank that failed."""
+    exits = {rank.rank: rank for report in records.reports for rank in report.ranks if rank.bad}
+    failed = {failure.rank: failure for failure in records.failures}
+    causes = [_exception(records, failure) for failure in failed.values()]
+    causes += [_exit(rank_exit) for rank, rank_exit in exits.items() if rank not in failed]
+    if causes:  # errors of other ranks may be due to a rank that ended without an error
+        causes += [_left(rank_exit) for rank_exit in _leavers(records)]
     if not causes:
         return None
-    first = min(causes, key=lambda one: (one.at, one.rank))
+    first = min(causes, key=lambda cause: (cause.at, cause.rank))
     return _failure(records, first.rank, first.reason, first.exception, first.message)
 
 
 def _leavers(records: RunRecords) -> Iterator[RankExit]:
     """Ranks that ended with status 0 before they had finished."""
-    finished = {one.rank for one in records.ranks} | {one.rank for one in records.failures}
-    ended = (one for report in records.reports for one in report.ranks)
-    yield from (one for one in ended if one.exit_code == 0 and not one.stopped and one.rank not in finished)
+    finished = {rank.rank for rank in records.ranks} | {failure.rank for failure in records.failures}
+    for report in records.reports:
+        for rank in report.ranks:
+            if rank.exit_code == 0 and not rank.stopped and rank.rank not in finished:
+                yield rank
 
 
-def _left(one: RankExit) -> _Cause:
-    at = (one.at or 0.0) - SIGNAL_LAG_SECONDS
-    when = f"while {one.unfinished_phase}, before it was done" if one.unfinished_phase else "before its last step"
-    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status 0 {when}")
+def _left(rank_exit: RankExit) -> _Cause:
+    at = (rank_exit.at or 0.0) - SIGNAL_LAG_SECONDS
+    when = (
+        f"while {rank_exit.unfinished_phase}, before it was done"
+        if rank_exit.unfinished_phase
+        else "before its last step"
+    )
+    return _Cause(at, rank_exit.rank, "exited", None, f"rank {rank_exit.rank} ended with status 0 {when}")
 
 
 def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
-    nonfinite = any(one.rank == failure.rank and one.nonfinite is not None for one in records.steps)
+    nonfinite = any(step.rank == failure.rank and step.nonfinite is not None for step in records.steps)
     reason: Reason = "nonfinite loss" if nonfinite else "exception"
     return _Cause(failure.at, failure.rank, reason, failure.exception, failure.message)
 
 
-def _exit(one: RankExit) -> _Cause:
-    at = one.at or 0.0
-    if one.signal is not None:
-        return _Cause(at - SIGNAL_LAG_SECONDS, one.rank, "killed", None, f"rank {one.rank} was killed by {one.signal}")
-    if one.unfinished_phase is not None:
-        return _left(one)
-    return _Cause(at, one.rank, "exited", None, f"rank {one.rank} ended with status {one.exit_code}")
+def _exit(rank_exit: RankExit) -> _Cause:
+    at = rank_exit.at or 0.0
+    if rank_exit.signal is not None:
+        return _Cause(
+            at - SIGNAL_LAG_SECONDS,
+            rank_exit.rank,
+            "killed",
+            None,
+            f"rank {rank_exit.rank} was killed by {rank_exit.signal}",
+        )
+    if rank_exit.unfinished_phase is not None:
+        return _left(rank_exit)
+    return _Cause(at, rank_exit.rank, "exited", None, f"rank {rank_exit.rank} ended with status {rank_exit.exit_code}")
 
 
 def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
-    """An agent that ended badly though none of its ranks is known to have."""
+    """An agent that failed, although none of its ranks is known to have failed."""
     for node, code in enumerate(ending.agents):
         if code == 0:
             continue
@@ -117,8 +129,8 @@ def _by_signal(code: int | None) -> str:
 
 
 def _unfinished(records: RunRecords) -> Failure | None:
-    """A rank that ended well before its end."""
-    finished = {one.rank for one in records.ranks}
+    """A rank that ended with status 0 before its last step."""
+    finished = {rank.rank for rank in records.ranks}
     for rank in range(records.plan.layout.world_size):
         if rank not in finished:
             return _failure(records, rank, "exited", None, f"rank {rank} ended with status 0 before its last step")
@@ -126,11 +138,11 @@ def _unfinished(records: RunRecords) -> Failure | None:
 
 
 def _miscounted(records: RunRecords) -> Failure | None:
-    """More tokens in a step than the plan has, or none: the framework counts wrongly, and no figure would hold."""
+    """Steps with more tokens than planned, or with none: the framework counts wrongly, and no figure would be right."""
     planned, wrong = records.plan.batch.tokens_per_step, []
     for step, ranks in records.complete_steps.items():
-        reported = sum(one.tokens for one in ranks)
-        if reported > planned or reported <= 0 or any(one.tokens < 0 for one in ranks):
+        reported = sum(rank.tokens for rank in ranks)
+        if reported > planned or reported <= 0 or any(rank.tokens < 0 for rank in ranks):
             wrong.append((step, reported))
     if not wrong:
         return None
@@ -141,10 +153,10 @@ def _miscounted(records: RunRecords) -> Failure | None:
 
 
 def _framework(plan: Plan) -> str:
-    """As errors name it."""
+    """The framework as error messages name it."""
     name = plan.spec.tuning.framework
-    found = (one.distribution for one in plan.plugins if (one.role, one.name) == ("framework", name))
-    return f"framework {name!r} ({next(found, 'of no distribution')})"
+    owners = (plugin.distribution for plugin in plan.plugins if (plugin.role, plugin.name) == ("framework", name))
+    return f"framework {name!r} ({next(owners, 'of no distribution')})"
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:

@@ -30,8 +30,8 @@ def throughputs(results: Sequence[Result]) -> list[float]:
     """token/p/s of each complete run that has one."""
     return [
         figure
-        for one in results
-        if one.status == "complete" and (figure := one.metrics.tokens_per_second_per_device) is not None
+        for result in results
+        if result.status == "complete" and (figure := result.metrics.tokens_per_second_per_device) is not None
     ]
 
 
@@ -66,7 +66,7 @@ def shared(result: Result) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What runs must have in common for their figures to be repeats of one another."""
+    """What runs have in common that are repeats of each other."""
 
     case: str
     """Name of the case."""
@@ -101,7 +101,7 @@ class Group:
 
 def kind_of(result: Result) -> Kind:
     """What a result is a repeat of."""
-    changes = [(one.contract, (one.path, one.value)) for one in result.fix_hp]
+    changes = [(change.contract, (change.path, change.value)) for change in result.fix_hp]
     return Kind(
         case=result.case,
         contract=tuple(sorted(change for contract, change in changes if contract)),
@@ -123,14 +123,14 @@ def grouped(results: Iterable[Result]) -> list[Group]:
 
 def differing(kinds: Sequence[Kind]) -> tuple[str, ...]:
     """Names of the fields in which any kind differs from any other."""
-    return tuple(one.name for one in fields(Kind) if len({getattr(kind, one.name) for kind in kinds}) > 1)
+    return tuple(part.name for part in fields(Kind) if len({getattr(kind, part.name) for kind in kinds}) > 1)
 
 
 def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
     """The same kind; else the fastest on the same case, contract, device and part of it; None where neither is."""
-    known = [one for one in baselines if one.spread is not None]
-    same = [one for one in known if one.kind == group.kind]
-    alike = [one for one in known if _measured(one.kind) == _measured(group.kind)]
+    known = [baseline for baseline in baselines if baseline.spread is not None]
+    same = [baseline for baseline in known if baseline.kind == group.kind]
+    alike = [baseline for baseline in known if _measured(baseline.kind) == _measured(group.kind)]
     return max(same or alike, key=_median, default=None)
 
 
@@ -140,12 +140,11 @@ def _measured(kind: Kind) -> tuple[object, ...]:
 
 
 def _median(group: Group) -> float:
-    found = group.spread
-    assert found is not None
-    return found.median
+    assert group.spread is not None
+    return group.spread.median
 
 
-def contract_differences(one: Sequence[Result], other: Sequence[Result]) -> tuple[str, ...]:
+def contract_differences(ours: Sequence[Result], theirs: Sequence[Result]) -> tuple[str, ...]:
     """Parts of the contract in which any result differs from any other: their throughputs measure different things."""
-    everything = [*one, *other]
+    everything = [*ours, *theirs]
     return tuple(sorted({name for result in everything[1:] for name in unlike(result, everything[0])}))

@@ -18,9 +18,9 @@ def metrics(records: RunRecords) -> Metrics:
     from llmperf.tokens.entropy import known_entropy
 
     window = window_seconds(records)
-    tokens = sum(one.measured_tokens for one in records.ranks) if window else measured_tokens(records)
+    tokens = sum(rank.measured_tokens for rank in records.ranks) if window else measured_tokens(records)
     world = records.plan.layout.world_size
-    losses = [one.loss for one in loss_curve(records)]
+    losses = [point.loss for point in loss_curve(records)]
     drawn = device_readings.energy(records, window)
     return Metrics(
         tokens_per_second_per_device=tokens / window / world if window else None,
@@ -53,9 +53,9 @@ def metrics(records: RunRecords) -> Metrics:
 
 def window_seconds(records: RunRecords) -> float | None:
     """Wall time of the slowest rank; None unless every rank has closed its window."""
-    if len({one.rank for one in records.ranks}) != records.plan.layout.world_size:
+    if len({rank.rank for rank in records.ranks}) != records.plan.layout.world_size:
         return None
-    return max(one.window_seconds for one in records.ranks) or None
+    return max(rank.window_seconds for rank in records.ranks) or None
 
 
 def _measured(records: RunRecords) -> list[list[StepRecord]]:
@@ -64,19 +64,19 @@ def _measured(records: RunRecords) -> list[list[StepRecord]]:
 
 def measured_tokens(records: RunRecords) -> int:
     """Tokens of the measured steps that every rank has finished, skipped ones not counted."""
-    return sum(one.tokens for step in _measured(records) if not _skipped(step) for one in step)
+    return sum(rank.tokens for step in _measured(records) if not _skipped(step) for rank in step)
 
 
 def skipped_steps(records: RunRecords) -> int | None:
-    """Measured steps without an update; None where no rank tells of one of them whether it was."""
-    told = [_skipped(step) for step in _measured(records)]
-    return None if None in told else sum(map(bool, told))
+    """Measured steps without an update; None if no rank reports it for some step."""
+    skipped = [_skipped(step) for step in _measured(records)]
+    return None if None in skipped else sum(map(bool, skipped))
 
 
 def _skipped(step: list[StepRecord]) -> bool | None:
     """Whether any rank skipped a step; None where none tells."""
-    told = [one.skipped for one in step if one.skipped is not None]
-    return any(told) if told else None
+    reported = [rank.skipped for rank in step if rank.skipped is not None]
+    return any(reported) if reported else None
 
 
 def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:
@@ -84,14 +84,14 @@ def loss_curve(records: RunRecords) -> tuple[LossPoint, ...]:
     number."""
     points = []
     for step, ranks in records.by_step.items():
-        nonfinite = next((one.nonfinite for one in ranks if one.nonfinite is not None), None)
+        nonfinite = next((rank.nonfinite for rank in ranks if rank.nonfinite is not None), None)
         if step in records.complete_steps or nonfinite is not None:
             points.append(_point(step, ranks, nonfinite))
     return tuple(points)
 
 
 def _point(step: int, ranks: list[StepRecord], nonfinite: str | None) -> LossPoint:
-    norms = [one.grad_norm for one in ranks if one.grad_norm is not None]
+    norms = [rank.grad_norm for rank in ranks if rank.grad_norm is not None]
     return LossPoint(
         step=step,
         loss=_mean_loss(ranks) if nonfinite is None else None,
@@ -102,7 +102,7 @@ def _point(step: int, ranks: list[StepRecord], nonfinite: str | None) -> LossPoi
 
 def _mean_loss(ranks: list[StepRecord]) -> float | None:
     """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
-    known = [(one.loss, one.tokens) for one in ranks if one.loss is not None]
+    known = [(rank.loss, rank.tokens) for rank in ranks if rank.loss is not None]
     losses, tokens = [loss for loss, _ in known], [count for _, count in known]
     if len(set(tokens)) > 1 and min(tokens) >= 0:
         return finite_mean(losses, tokens)
@@ -114,18 +114,18 @@ def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
     layout = records.plan.layout
     return tuple(
         RankMemory(
-            rank=one.rank,
-            pipeline_stage=layout.coordinate(one.rank, "pipeline"),
-            peak_bytes=one.peak_memory_bytes,
-            reserved_bytes=one.peak_reserved_bytes,
+            rank=rank.rank,
+            pipeline_stage=layout.coordinate(rank.rank, "pipeline"),
+            peak_bytes=rank.peak_memory_bytes,
+            reserved_bytes=rank.peak_reserved_bytes,
         )
-        for one in records.ranks
+        for rank in records.ranks
     )
 
 
 def evaluation(records: RunRecords) -> dict[str, float | None]:
     """Figures of the evaluation, each from the first rank that has it."""
-    found: dict[str, float | None] = {}
-    for one in records.ranks:
-        found = {**one.evaluation, **found}
-    return found
+    figures: dict[str, float | None] = {}
+    for rank in records.ranks:
+        figures = {**rank.evaluation, **figures}
+    return figures
