@@ -178,7 +178,7 @@ def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     assert result.status == "complete"
     assert result.metrics.evaluation == {"score": None, "other": 0.25}
-    assert "no number came of the evaluation for score" in result.notes
+    assert "the evaluation gave no number for score" in result.notes
     assert result.metrics.tokens_per_second
 
 

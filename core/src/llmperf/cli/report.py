@@ -88,5 +88,7 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     if wanted in reporters:
         return reporters[wanted]
     if (package := published_package("extension", wanted)) is not None:
-        raise UserError(f"--format {wanted}: needs the package {package}, which is not installed or was left out")
+        from llmperf.plugins.mending import install_own
+
+        raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own()}")
     raise unknown("--format", "format", wanted, reporters)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
-from llmperf.results import device_readings
-from llmperf.results.external import script_notes
 from llmperf.results.failure import outcome
-from llmperf.results.throughput import loss_curve, metrics, skipped_steps
+from llmperf.results.notes import notes
+from llmperf.results.throughput import loss_curve, metrics
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.result import Hardware, Result, Software
-
-UNREAD_SECONDS = 5.0
-"""Several readings; a short window may well lie between two."""
 
 
 def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
@@ -97,58 +92,3 @@ def software(records: RunRecords) -> Software:
         notable_packages=host.notable_packages if host else (),
         environment=host.environment if host else {},
     )
-
-
-def notes(records: RunRecords) -> tuple[str, ...]:
-    """How figures were made where that is not plain."""
-    found = [*records.plan.probe.problems, *records.plan.worker.notes, *records.plan.notes, *script_notes(records)]
-    found += records.ending.notes if records.ending else ()
-    if records.plan.peak_problem:
-        found.append(f"no MFU: {records.plan.peak_problem}")
-    missing = sorted({name for one in records.ranks for name, value in one.evaluation.items() if value is None})
-    if missing:
-        found.append(f"no number came of the evaluation for {', '.join(missing)}")
-    return (*found, *_skipped(records), *_fewer_tokens(records), *_partly_read(records))
-
-
-def _partly_read(records: RunRecords) -> Iterator[str]:
-    """Of devices whose readings ended, or were missing, while the run went on, and of those that showed less."""
-    whole = device_readings.devices(records)
-    for name, known in device_readings.partly_shown(records).items():
-        yield f"{name}: shown by {known} of {whole} devices, so that it is not known of all: null"
-    found = device_readings.unread(records)
-    if found is not None and found[0] > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * found[1]):
-        share = 1 - found[0] / found[1]
-        yield (
-            f"the devices were read over {100 * share:.0f} % of the measured window only: their memory, utilisation"
-            " and power are of that part"
-        )
-
-
-def _skipped(records: RunRecords) -> Iterator[str]:
-    """Of measured steps that trained nothing."""
-    if skipped := skipped_steps(records):
-        yield (
-            f"{skipped} of the measured steps had gradients that were not finite, and no update (the loss scale was too"
-            " large): their time counts in the throughput, their tokens do not; more warm-up steps leave them out"
-        )
-
-
-def _fewer_tokens(records: RunRecords) -> Iterator[str]:
-    """Of steps that trained on fewer tokens than sequences hold."""
-    planned = records.plan.batch.tokens_per_step
-    if records.plan.spec.contract.packing == "padded":
-        steps = records.complete_steps.values()
-        if steps:
-            share = sum(one.tokens for ranks in steps for one in ranks) / planned / len(steps)
-            yield (
-                f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
-                " MFU and loss count these alone, though the device computes all places"
-            )
-        return
-    fewer = [step for step, ranks in records.complete_steps.items() if sum(one.tokens for one in ranks) < planned]
-    if fewer:
-        yield (
-            f"{len(fewer)} of {len(records.complete_steps)} steps trained on fewer than the planned {planned} tokens,"
-            f" the first of them step {fewer[0]}; the throughput counts what was trained on"
-        )

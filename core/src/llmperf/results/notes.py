@@ -1,0 +1,95 @@
+"""The notes of a result: what a reader must know about how its figures were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.results import device_readings
+from llmperf.results.throughput import skipped_steps
+from llmperf.runfolder.contents import RunRecords
+
+UNREAD_SECONDS = 5.0
+"""Several readings: a short window may lie between two."""
+MAX_DISAGREEMENT = 0.1
+"""Share of the window by which the script's clock may differ from ours; lines that arrive late explain less."""
+WINDOW = "the measured window, and so the throughput, is between the arrivals of its lines by llmperf's clock"
+
+
+def notes(records: RunRecords) -> tuple[str, ...]:
+    """All notes, in the order of planning, running and reading the records."""
+    plan = records.plan
+    known = [*plan.probe.problems, *plan.worker.notes, *plan.notes, *script_notes(records)]
+    known += records.ending.notes if records.ending else ()
+    if plan.peak_problem:
+        known.append(f"no MFU: {plan.peak_problem}")
+    missing = sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None})
+    if missing:
+        known.append(f"the evaluation gave no number for {', '.join(missing)}")
+    return (*known, *_skipped(records), *_fewer_tokens(records), *_partly_read(records))
+
+
+def _partly_read(records: RunRecords) -> Iterator[str]:
+    """Figures that only some devices showed, and readings that do not cover the measured window."""
+    whole = device_readings.devices(records)
+    for name, known in device_readings.partly_shown(records).items():
+        yield f"{name}: shown by {known} of {whole} devices, so that it is not known of all: null"
+    unread = device_readings.unread(records)
+    if unread is None:
+        return
+    missing, window = unread
+    if missing > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * window):
+        yield (
+            f"the devices were read over {100 * (1 - missing / window):.0f} % of the measured window only: their"
+            " memory, utilisation and power are of that part"
+        )
+
+
+def _skipped(records: RunRecords) -> Iterator[str]:
+    """Measured steps without an update."""
+    if skipped := skipped_steps(records):
+        yield (
+            f"{skipped} of the measured steps had gradients that were not finite, and no update (the loss scale was too"
+            " large): their time counts in the throughput, their tokens do not; more warm-up steps leave them out"
+        )
+
+
+def _fewer_tokens(records: RunRecords) -> Iterator[str]:
+    """Steps that trained on fewer tokens than their sequences hold."""
+    planned = records.plan.batch.tokens_per_step
+    tokens = {step: sum(rank.tokens for rank in ranks) for step, ranks in records.complete_steps.items()}
+    if records.plan.spec.contract.packing == "padded":
+        if tokens:
+            share = sum(tokens.values()) / planned / len(tokens)
+            yield (
+                f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
+                " MFU and loss count these alone, though the device computes all places"
+            )
+        return
+    fewer = [step for step, trained in tokens.items() if trained < planned]
+    if fewer:
+        yield (
+            f"{len(fewer)} of {len(tokens)} steps trained on fewer than the planned {planned} tokens,"
+            f" the first of them step {fewer[0]}; the throughput counts what was trained on"
+        )
+
+
+def script_notes(records: RunRecords) -> Iterator[str]:
+    """How times were made, and whether the script's clock and ours disagree; nothing without a script."""
+    script = records.plan.worker.script
+    if script is None:
+        return
+    reporting = next((rank for rank in records.ranks if rank.rank == script.step_rank), None)
+    if reporting is not None and reporting.step_clock == "line arrivals":
+        yield (
+            "losses and peak memory are what the external script printed; it printed no step times: these are the times"
+            f" between its lines; {WINDOW}"
+        )
+        return
+    yield f"step times, losses and peak memory are what the external script printed; {WINDOW}"
+    window = reporting.window_seconds if reporting is not None else 0.0
+    printed = sum(step.step_seconds for step in records.steps if step.rank == script.step_rank and step.measured)
+    if window and abs(printed - window) > MAX_DISAGREEMENT * window:
+        yield (
+            f"the script's step times sum to {printed:.4g} s, its lines came over {window:.4g} s:"
+            " one of the two is wrong; the throughput is from the latter"
+        )
