@@ -98,3 +98,12 @@ def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_fo
     assert "two reporters are named 'lines'" in error
     assert "llmperf-lines" in error
     assert "llmperf-rows" in error
+
+
+def test_a_missing_format_of_the_project_is_named_with_its_package(run_folder, monkeypatch, capsys):
+    from llmperf.plugins import loading
+
+    monkeypatch.setattr(loading, "names", lambda role, known: [])
+    assert call(["report", str(run_folder), "--format", "html"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--format html: llmperf-html has this format; install it with: " in line
