@@ -52,8 +52,8 @@ def planned(capsys, *words):
 def test_two_nodes_plan_where_the_launcher_offers_two(pair, in_folder, capsys):
     code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=2", "--devices", "1")
     assert code == 0
-    plan = document["plan"]
-    assert (plan["launcher"], plan["layout"]["nodes"], plan["layout"]["devices_per_node"]) == ("pair", 2, 1)
+    plan, layout = document["plan"], document["plan"]["worker"]["layout"]
+    assert (plan["launcher"], layout["nodes"], layout["devices_per_node"]) == ("pair", 2, 1)
     assert [node["host"] for node in plan["nodes"]] == ["left", "right"]
     assert plan["nodes"][0]["address"] == "127.0.0.1"
 

@@ -16,7 +16,7 @@ Examples:
 @click.command("devices", epilog=EXAMPLES)
 @json_option
 def command(as_json: bool) -> None:
-    """List the devices that the installed vendor plugins see here, and why one sees none."""
+    """List the devices that the installed vendor plugins see here, and why a plugin sees none."""
     from llmperf.planning.vendors import probe_all, skipped_entries
 
     probes, broken = probe_all()
@@ -28,20 +28,20 @@ def command(as_json: bool) -> None:
         ["vendor", "index", "model", "memory", "precisions", "driver"],
         [
             (
-                one.vendor,
+                probe.vendor,
                 device.index,
-                device.model + " (simulated)" * one.simulated,
+                device.model + " (simulated)" * probe.simulated,
                 gib(device.memory_bytes),
-                ", ".join(one.offers.precisions),
-                one.driver,
+                ", ".join(probe.offers.precisions),
+                probe.driver,
             )
-            for one in probes
-            for device in one.devices
+            for probe in probes
+            for device in probe.devices
         ],
     )
-    for one in probes:
-        for problem in one.problems:
-            click.echo(f"{one.vendor}: {problem}")
+    for probe in probes:
+        for problem in probe.problems:
+            click.echo(f"{probe.vendor}: {problem}")
     for line in broken:
         click.echo(line)
     for vendor, lines in skipped.items():

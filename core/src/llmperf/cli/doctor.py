@@ -17,20 +17,20 @@ Examples:
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say what is missing on this machine for which plugin, and the command that mends it.
+    """Check what each plugin lacks on this machine, and show the command that installs it.
 
     Exits with 1 if an installed plugin cannot be used.
     """
     from llmperf.running.doctor import examine
 
-    complaints = examine()
+    checks = examine()
     if as_json:
-        print_json(complaints)
-    for one in [] if as_json else complaints:
-        mark = {"ok": "ok", "missing": "--", "broken": "!!"}[one.state]
-        colour = {"ok": "green", "missing": "yellow", "broken": "red"}[one.state]
-        click.echo(f"{click.style(mark, fg=colour)}  {one.subject}: {one.message}")
-        if one.mend:
-            click.echo(f"    mend: {one.mend}")
-    if any(one.state == "broken" for one in complaints):
+        print_json(checks)
+    for check in [] if as_json else checks:
+        mark = {"ok": "ok", "missing": "--", "broken": "!!"}[check.state]
+        colour = {"ok": "green", "missing": "yellow", "broken": "red"}[check.state]
+        click.echo(f"{click.style(mark, fg=colour)}  {check.subject}: {check.message}")
+        if check.mend:
+            click.echo(f"    mend: {check.mend}")
+    if any(check.state == "broken" for check in checks):
         ctx.exit(1)

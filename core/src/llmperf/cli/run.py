@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmperf.types.result import Result
 
 LOG_LINES = 20
-"""Of a failed rank's log that are shown at once; the result has more."""
+"""Lines of a failed rank's log that are printed; the result has more."""
 
 EXAMPLES = """\b
 Examples:
@@ -32,11 +32,11 @@ Examples:
 @click.command("run", epilog=EXAMPLES)
 @request_options
 @click.option(
-    "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run so often and show the spread."
+    "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
-              help="Where run folders are made.")  # fmt: skip
+              help="Folder for run folders.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -62,7 +62,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
 
 def _check_folder(out: Path) -> None:
-    """UserError if ranks would start in a folder that is gone."""
+    """UserError if the working directory does not exist any more."""
     from llmperf.errors import UserError
 
     try:
@@ -106,7 +106,7 @@ def _log_tail(result: Result) -> None:
 
 
 def headline(planned: Planned) -> str:
-    """What is about to run, such as `default: llama_mini by zero on 2 x AMD EPYC (cpu), 30 steps`."""
+    """The line that is printed before a run, such as `default: llama_mini by zero on 2 x AMD EPYC (cpu), 30 steps`."""
     spec, device = planned.spec, planned.machine.probe.devices[0]
     ranks = spec.tuning.nodes * spec.tuning.devices
     what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
@@ -124,15 +124,15 @@ REPEAT_FIGURES = (
 
 
 def repeat_line(result: Result, number: int, repeat: int) -> str:
-    """`run 2 of 4: 1,234.5 token/p/s`, as soon as it ended."""
+    """`run 2 of 4: 1,234.5 token/p/s`, printed when the run has ended."""
     from llmperf.reporting.cells import number as figure
 
-    told = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
-    return f"run {number} of {repeat}: {told if result.status == 'complete' else painted(result.status)}"
+    pace = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
+    return f"run {number} of {repeat}: {pace if result.status == 'complete' else painted(result.status)}"
 
 
 def show_repeats(results: list[tuple[Path, Result]]) -> None:
-    """A table of repeats, the findings of each, and the spread; the folder of each run has its full report."""
+    """Print a table of repeats, their findings, and the spread; each run folder has a full report."""
     from llmperf.reporting.cells import printable, shown
     from llmperf.reporting.result_sheets import figure_rows
     from llmperf.reporting.terminal import finding_text
@@ -148,28 +148,31 @@ def show_repeats(results: list[tuple[Path, Result]]) -> None:
         for (folder, result), rows_of_run in zip(results, figures, strict=True)
     ]
     print_table(columns, rows)
-    findings = [(result.run_id, one) for _, result in results for one in result.findings]
+    findings = [(result.run_id, finding) for _, result in results for finding in result.findings]
     if findings:
         click.echo()
-    for run_id, one in findings:
-        click.echo(painted_severities(f"{printable(run_id)}: {finding_text(one)}"))
+    for run_id, finding in findings:
+        click.echo(painted_severities(f"{printable(run_id)}: {finding_text(finding)}"))
     say_spread([result for _, result in results])
 
 
 def say_spread(results: list[Result]) -> None:
-    """The spread over repeats, or why there is none."""
+    """Print the spread over repeats, or why there is none."""
     from llmperf.results.groups import spread
 
-    found = spread(results)
-    if found is None:
+    measured = spread(results)
+    if measured is None:
         click.echo("no complete run, so no spread")
         return
-    if found.relative is None:
-        click.echo(f"\ntoken/p/s median {found.median:.1f}; no spread: {found.runs} of {len(results)} runs complete")
+    if measured.relative is None:
+        click.echo(
+            f"\ntoken/p/s median {measured.median:.1f}; no spread: {measured.runs} of {len(results)} runs complete"
+        )
         return
     click.echo(
-        f"\n{found.runs} runs: token/p/s median {found.median:.1f}, {found.minimum:.1f} to {found.maximum:.1f},"
-        f" spread {100 * found.relative:.1f} % of the median"
+        f"\n{measured.runs} runs: token/p/s median {measured.median:.1f},"
+        f" {measured.minimum:.1f} to {measured.maximum:.1f},"
+        f" spread {100 * measured.relative:.1f} % of the median"
     )
 
 

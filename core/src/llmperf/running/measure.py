@@ -46,11 +46,11 @@ def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None
         plan = replace(planned.plan, run_id=name, created=now())
         folder = out / plan.run_id
         observers, result = Observers(planned.plugins, warn), None
-        try:
-            with printing_aside():  # observers may print from threads of their own
+        with printing_aside():  # observers may print, from threads of their own
+            try:
                 result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, planned.plugins)
-        finally:
-            observers.ended(result, folder)
+            finally:
+                observers.ended(result, folder)
         yield folder, result
         if result.status == "aborted":
             return

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError
+from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found
-from llmperf.plugins.faults import blaming, who
+from llmperf.plugins.faults import named, who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.observing import Observer, Progress, StepProgress
 from llmperf.types.plan import Plan
@@ -80,10 +81,11 @@ class _ObserverThread:
             name, arguments = self._next()
             self._busy_with, self._busy_since = name, time.monotonic()
             try:
-                with blaming(self._owner, f"{HOOK}: {self._observer.name}.{name}"):
+                with asking(who(self._owner), HOOK):
                     getattr(self._observer, name)(*arguments)
             except BaseException as error:  # also SystemExit, which would end this thread silently
-                self.problem = self.problem or str(error)
+                raised = f"{self._observer.name}.{name} raised {named(error)}"
+                self.problem = self.problem or f"{who(self._owner)}: {HOOK}: {raised}"
             self._busy_since = None
             if name == "ended":
                 return
