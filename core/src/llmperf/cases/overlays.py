@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llmperf.cases.library import Library
+from llmperf.cases.library import Library, library
 from llmperf.cases.settings import Setting, from_tables
 from llmperf.errors import UserError, unknown
+from llmperf.plugins.loading import Plugins
 
 TABLES = ("when", "contract", "tuning", "framework", "data")
 
@@ -34,11 +35,11 @@ class Facts:
 CONDITIONS = tuple(Facts.__dataclass_fields__)
 
 
-def matching(library: Library, actual: Facts) -> list[Setting]:
+def matching(shelf: Library, actual: Facts) -> list[Setting]:
     """The settings of every overlay whose `[when]` holds, in the order of file names."""
     facts = {name: str(value) for name, value in asdict(actual).items()}
     found: list[Setting] = []
-    for path, tables in library.overlays():
+    for path, tables in shelf.overlays():
         if all(facts[key] in _wanted(value) for key, value in _conditions(path, tables).items()):
             settings = {key: value for key, value in tables.items() if key != "when"}
             found += from_tables(settings, f"overlay {path.name}")
@@ -60,3 +61,15 @@ def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
 
 def _wanted(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def check_readable(plugins: Plugins) -> None:
+    """UserError with the first model, case or overlay of the loaded plugins that cannot be read."""
+    shelf = library(plugins)
+    matching(shelf, Facts(case="", device="", framework=""))  # reads every overlay's conditions
+    for path, tables in shelf.overlays():
+        from_tables({key: value for key, value in tables.items() if key != "when"}, str(path))
+    for name in shelf.paths("models"):
+        shelf.model(name)
+    for name in shelf.paths("cases"):
+        shelf.model(shelf.case(name).contract.model, f"case {name}")

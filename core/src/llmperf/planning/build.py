@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.errors import PluginError, UserError
-from llmperf.planning.frameworks import others_that_plan
-from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of
+from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.problems import (
     data_problems,
     machine_problems,
@@ -31,10 +30,10 @@ from llmperf.planning.problems import (
 )
 from llmperf.planning.request import Request
 from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Resolved
-from llmperf.planning.vendors import Machine, machine_elsewhere
-from llmperf.plugins.discovery import Found
+from llmperf.planning.vendors import Machine, catalogue_problems, machine_elsewhere
+from llmperf.plugins.discovery import Found, names, published_package
 from llmperf.plugins.faults import who
-from llmperf.plugins.loading import Plugins, catalogue_problems, load_for
+from llmperf.plugins.loading import Plugins, load_for
 from llmperf.types.devices import PeakFlops
 from llmperf.types.launching import NodeRequest
 from llmperf.types.plan import Plan, Script, WorkerPlan
@@ -150,7 +149,7 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
         except PluginError as error:
             reason = str(error)
     if machine.here:
-        reason += others_that_plan(
+        reason += _others_that_plan(
             framework,
             lambda other: installed_problem(machine, "framework", other) is None and _plans(request, other),
         )
@@ -166,6 +165,20 @@ def _plans(request: Request, framework: str) -> bool:
         return isinstance(plan_run(replace(request, settings=settings, skip_peak_and_env=True)), Planned)
     except UserError:
         return False
+
+
+def _others_that_plan(framework: str, plans: Callable[[str], bool]) -> str:
+    """What to say of other installed frameworks with which the same run could start; empty if there are none.
+
+    `plans` tells whether the run has no problems with a framework. Only a framework that is known by name, and misses
+    its packages or is not installed, is replaced: a misspelt one has a nearer choice.
+    """
+    installed = names("framework")
+    if framework not in installed and published_package("framework", framework) is None:
+        return ""
+    candidates = [name for name in installed if name != framework and packages_problem(name) is None]
+    working = [f"--framework {name}" for name in candidates if plans(name)]
+    return f"; what is installed can run it by {' or '.join(working)}" if working else ""
 
 
 def _shelf_with(shelf: Library, model: str) -> Library:

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmperf.errors import PluginError, UserError, unknown
+from llmperf.hookspecs import Role
 from llmperf.planning.node_report import NodeReport, node_reports, this_interpreter
 from llmperf.planning.vendors import Machine, chosen_machine, this_machine
-from llmperf.plugins.discovery import Found, discover, names
+from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.mending import unmet_problem
 from llmperf.types.launching import Interpreter, Launcher, Node, NodeRequest
 
 LOCAL = "local"
@@ -127,8 +129,6 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
     """One line if a plugin cannot run in the workers' environment of a machine; None if it can."""
     report = machine.report
     if report is None:
-        from llmperf.planning.frameworks import packages_problem
-
         return packages_problem(name, "vendor" if role == "vendor" else "framework")
     path = machine.interpreter.path if machine.interpreter else machine.node_list[0].host
     plugin = report.plugin(role, name)
@@ -140,3 +140,16 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
         found = f"{plugin.distribution} {plugin.version}"
         return f"{path}: {role} {name!r}: expected {here.distribution} {here.version} as here, found {found}"
     return None if plugin.problem is None else f"{path}: {plugin.problem}"
+
+
+def packages_problem(name: str, role: Role = "framework") -> str | None:
+    """One line for an installed plugin whose requirements are not, or not in a version that fits: ranks would only end
+    in a traceback.
+
+    None where nothing is missing, and for a plugin that is not installed itself.
+    """
+    try:
+        found = find(role, name)
+    except PluginError:
+        return None
+    return unmet_problem(found)

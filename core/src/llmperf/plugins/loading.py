@@ -21,7 +21,7 @@ from llmperf.plugins.installed import version as installed_version
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
-    from llmperf.types.devices import PeakFlops, Precision, Probe
+    from llmperf.types.devices import PeakFlops, Precision
 
 T = TypeVar("T")
 
@@ -256,30 +256,6 @@ def _of_a_newer(hook: str) -> str:
     if get_close_matches(hook, OWNERS, n=1, cutoff=0.85):
         return ""
     return f"; if a newer {PROJECT}-core has it, upgrade that, or mark the hook optionalhook=True"
-
-
-def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
-    """The models that a loaded vendor plugin knows, if any; PluginError if it raises or an entry has no device."""
-    from llmperf.types.devices import Probe
-
-    hook = "llmperf_catalogue"
-    if not plugins.answers(hook):
-        return []
-    with blaming(found, hook):
-        given = plugins.ask(hook)
-    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
-    if not all(entry.devices for entry in entries):
-        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
-    return entries
-
-
-def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
-    """The problems that a loaded vendor plugin reports for its own catalogue, or the reason why the hook fails."""
-    try:
-        entries = catalogue(found, plugins)
-    except PluginError as error:
-        return [str(error)]
-    return list(dict.fromkeys(line for entry in entries for line in entry.problems))
 
 
 def source_hash(module: str) -> str | None:

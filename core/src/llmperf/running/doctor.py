@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llmperf.cases.readable import check_readable
+from llmperf.cases.overlays import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
-from llmperf.planning.vendors import asked
+from llmperf.planning.vendors import asked, catalogue_problems
 from llmperf.plugins.discovery import Found, discover, find, published
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.faults import blaming
-from llmperf.plugins.loading import Plugins, catalogue_problems
+from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.requirements import unmet_requirements
 

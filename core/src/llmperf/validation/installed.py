@@ -9,8 +9,9 @@ from functools import cache, cached_property
 
 from llmperf.cases.library import Library, library, whole_library
 from llmperf.errors import LlmperfError, UserError
+from llmperf.planning.vendors import catalogue
 from llmperf.plugins.discovery import Found, discover, find, names
-from llmperf.plugins.loading import Plugins, catalogue, plugins_for
+from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
 from llmperf.vendorkit.peaks import device_names, normalised

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmperf import hookspecs
-from llmperf.cases.readable import check_readable
+from llmperf.cases.overlays import check_readable
 from llmperf.errors import LlmperfError, PluginError, unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 from llmperf.plugins.loading import Plugins
