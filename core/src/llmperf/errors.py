@@ -9,8 +9,8 @@
 
     BaseException
     ├── KeyboardInterrupt
-    │   └── Interrupted      SIGINT came
-    └── Terminated           SIGTERM or SIGHUP came
+    │   └── Interrupted      the command received SIGINT
+    └── Terminated           the command received SIGTERM or SIGHUP
 
 Any other exception is a bug and keeps its traceback.
 """
@@ -25,13 +25,13 @@ class LlmperfError(Exception):
 
 
 class UserError(LlmperfError):
-    """Bad input, told in one line: where, what was expected, what was found, the nearest valid choice."""
+    """Bad input, in one line: where, what was expected, what was found, the nearest valid choice."""
 
     exit_code = 2
 
 
 class Refused(UserError):
-    """Several things that stand in the way of one run, a line each."""
+    """Several reasons why something cannot be done, a line each."""
 
     def __init__(self, heading: str, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -39,7 +39,7 @@ class Refused(UserError):
 
 
 class PluginError(UserError):
-    """A plugin cannot be used, and why; it stops only the runs that need it."""
+    """A plugin that cannot be used, with the reason; only runs that need the plugin stop."""
 
 
 class PluginImportError(PluginError):
@@ -53,11 +53,11 @@ class RunFailed(LlmperfError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """SIGINT came to a command; a KeyboardInterrupt of another class is somebody else's."""
+    """The command received SIGINT. Other KeyboardInterrupts are raised by plugins or libraries."""
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP came to a command; temporary files are removed on the way out."""
+    """The command received SIGTERM or SIGHUP; temporary files are removed before it ends."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -65,9 +65,9 @@ class Terminated(BaseException):
 
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not one of `choices`, with the nearest of them offered.
+    """The error for a name that is not among `choices`: it suggests the closest match, or else lists the choices.
 
-    `where` is empty where the name alone says it.
+    `where` may be empty if the name alone is clear.
     """
     from difflib import get_close_matches
 

@@ -24,7 +24,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("run", "runs: cannot create: the working directory does not exist any more"),
+        ("run", "runs: cannot create; the working directory does not exist any more"),
         ("validate .", "the working directory does not exist any more"),
         ("report .", "; the working directory does not exist any more"),
         ("pack runs/a -o x.zip", "; the working directory does not exist any more"),

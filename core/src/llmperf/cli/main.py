@@ -198,7 +198,7 @@ GONE = "the working directory does not exist any more"
 
 def _say(message: str, code: int, lines: bool = False) -> int:
     said.append(message)
-    if code == 2 and GONE not in message and _folder_is_gone():
+    if code == 2 and _folder_is_gone():
         message = f"{message}; {GONE}" if message else GONE
     line = printable(message if lines else " ".join(message.split()), keep="\n")
     try:

@@ -68,7 +68,7 @@ def _check_folder(out: Path) -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise UserError(f"{out}: cannot create: the working directory does not exist any more") from None
+        raise UserError(f"{out}: cannot create") from None  # the command adds that the working directory is gone
 
 
 def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
