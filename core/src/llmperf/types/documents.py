@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.types.result import Finding
-from llmperf.types.sheet import Baseline, Section, Sheet
+
+if TYPE_CHECKING:
+    from llmperf.types.sheet import Baseline, Section, Sheet
 
 Severity = Literal["error", "warning", "note"]
 Violation = tuple[str, str]

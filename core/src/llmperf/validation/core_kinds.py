@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.toml_file import read_toml
 from llmperf.runfolder import filenames
-from llmperf.types import Case, Finding, Model, Plan, Result, Sheet
+from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
 from llmperf.validation.reading import from_toml, parse_json, shown
 from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
+
+if TYPE_CHECKING:
+    from llmperf.types import Sheet
 
 Beginning = Callable[[], str]
 

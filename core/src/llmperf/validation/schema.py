@@ -14,7 +14,7 @@ from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
-from llmperf.types import Finding, records
+from llmperf.types import Finding
 from llmperf.types.documents import Rule
 from llmperf.validation.catalogue import with_rest
 from llmperf.validation.reading import pointer, shown
@@ -91,6 +91,8 @@ def record_findings(document: Any) -> list[Finding]:
 def _record_kinds() -> dict[str, tuple[Schema, type]]:
     """Schema and type of each kind of record."""
     import llmperf_schemas
+
+    from llmperf.types import records
 
     root = llmperf_schemas.load("record")
     types = (

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llmperf
-from llmperf.types import Baseline, DocumentKind, Finding, Fingerprint, Rule, Section, Sheet, Verdict
+from llmperf.types import DocumentKind, Fingerprint
 
 if TYPE_CHECKING:
+    from llmperf.types import Baseline, Finding, Rule, Section, Sheet, Verdict
+
     from llmperf_published.types.document import Published
 
 KINDS = ("published", "readme")
