@@ -5,7 +5,7 @@
     class TestAcme(VendorContract):
         plugin = "acme"
 
-Only `VendorContract` and `FrameworkContract` need pytest: `llmperf-core[testing]`.
+Only `VendorContract` and `FrameworkContract` need pytest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A check of the conformance kit, and what it comes to."""
+"""A check of the conformance kit, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ State = Literal["passed", "failed", "skipped"]
 
 
 class ContractError(AssertionError):
-    """A plugin does not keep its contract: what was expected and what was found."""
+    """A plugin violates its contract: what was expected and what was found."""
 
 
 class Skip(Exception):
-    """A check cannot be made here, and why."""
+    """A check cannot be run here; the message is the reason."""
 
 
 def require(holds: object, message: str) -> None:
-    """ContractError with that message unless something holds."""
+    """ContractError with the message unless `holds` is true."""
     if not holds:
         raise ContractError(message)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a plugin must do. Its name is stable; its meaning is one line."""
+    """One requirement for plugins. Its name is stable; its meaning is one line."""
 
     function: Callable[[Any], None]
     """Takes the subject; raises ContractError or Skip."""
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one check came to for one plugin."""
+    """The outcome of one check for one plugin."""
 
     role: str
     """The plugin's."""
@@ -55,8 +55,8 @@ class Outcome:
     meaning: str
     """What must hold."""
     state: State
-    """How it ended."""
+    """Passed, failed or skipped."""
     message: str
     """Why it failed or was skipped; empty when it passed."""
     seconds: float
-    """What it took, preparations that it was the first to need included."""
+    """Duration, including preparations that it was the first to need."""

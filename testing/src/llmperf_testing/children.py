@@ -1,4 +1,4 @@
-"""The kit's own processes: started with a time limit, ended with all they started, read from a file."""
+"""Processes of the kit: they have a time limit, end with all their children, and write observations to a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_OBSERVATION_BYTES = 2**20
 
 
 def observe(program: str, arguments: Sequence[str], kind: type[T], *, seconds: float, env: Mapping[str, str]) -> T:
-    """What one of the kit's programs writes, as `kind`; ContractError if it ends badly or takes too long."""
+    """The document that a program of the kit writes, as `kind`; ContractError if it fails or takes too long."""
     with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
         process = Child(program, [*arguments, "--out", str(Path(folder) / "seen.json")], Path(folder) / "log", env)
         process.wait(time.monotonic() + seconds)
@@ -62,7 +62,7 @@ class Child:
             raise ContractError(f"the process that tries it ended {how}; {self._last_line()}")
 
     def kill(self) -> None:
-        """End it and what it started."""
+        """End it and all its children."""
         send_group(self._process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5)

@@ -1,4 +1,4 @@
-"""What the kit's own processes saw of a plugin: the JSON documents that they leave for the checks to judge."""
+"""Observations of a plugin by the kit's processes: JSON documents that the checks evaluate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Fresh:
     reasons: tuple[str, ...] | None = None
     """`Probe.problems` of a probe that shows no device; None where it shows some, or for a framework."""
     reading_errors: tuple[str, ...] = ()
-    """What `llmperf_query_memory` raised when it was asked for these devices, for one that is not there, for none."""
+    """What `llmperf_query_memory` raised for these devices, for a missing device and for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """What one rank sees that builds a trainer, takes some steps and leaves with an error."""
+    """Observations of one rank that builds a trainer, takes some steps and leaves with an error."""
 
     rank: int
     """Which."""

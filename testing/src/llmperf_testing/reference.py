@@ -1,6 +1,7 @@
-"""The first losses that the weights, tokens and optimiser of a plan give: a small Llama trained in NumPy.
+"""The first losses that a plan's weights, tokens and optimiser give: a small Llama in NumPy, in double precision.
 
-It is in double precision and as slow as that is; each operation gives its answer and how to go back through it.
+Each operation returns its result and a function for the backward pass. `docs/training-contract.md` describes what is
+computed here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DEFAULT_THETA = 10000.0
 
 
 def unknown(model: Model, packing: str) -> str | None:
-    """Why the losses of a model cannot be told here; None when they can."""
+    """Why the reference does not cover a model; None if it does."""
     if model.family != "llama" or model.position_encoding != "rope" or model.normalized_head:
         return f"llmperf knows the first losses of a Llama with rotary positions only, not of {model.name}"
     if packing != "packed":
@@ -39,9 +40,9 @@ def first_losses(plan: Plan, steps: int) -> list[float]:
     adamw = AdamW(llama.weights, contract.optimizer, contract.steps)
     ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
     for _ in range(steps):
-        told = [llama.learn(batches.next_micro_batch()) for batches in ranks for _ in range(micro_steps)]
-        losses.append(float(np.mean(told)))
-        adamw.update({name: total / len(told) for name, total in llama.gradients.items()})
+        micro_losses = [llama.learn(batches.next_micro_batch()) for batches in ranks for _ in range(micro_steps)]
+        losses.append(float(np.mean(micro_losses)))
+        adamw.update({name: total / len(micro_losses) for name, total in llama.gradients.items()})
         llama.gradients.clear()
     for batches in ranks:
         batches.close()
@@ -102,7 +103,7 @@ class AdamW:
 
 
 class Llama:
-    """A model with its initial weights, by their names in checkpoints, and the gradients of what it has learnt."""
+    """A model with its initial weights, by their names in checkpoints, and its accumulated gradients."""
 
     def __init__(self, model: Model, seed: int) -> None:
         self._model = model

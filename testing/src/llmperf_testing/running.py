@@ -1,4 +1,4 @@
-"""Making all checks of a plugin, one after another."""
+"""Running all checks of a plugin, one after another."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def subject_of(
 
 
 def outcomes(subject: Subject, *, fast: bool = False) -> Iterator[Outcome]:
-    """What each check comes to, as it is known; those that train are left out if `fast`."""
+    """The outcome of each check, as soon as it is known; checks that train are left out if `fast`."""
     for check in checks_of(subject.role):
         if not (fast and check.slow):
             yield outcome(subject, check)
 
 
 def outcome(subject: Subject, check: Check) -> Outcome:
-    """What one check comes to; an exception that is not the check's own fails it too."""
+    """The outcome of one check; any other exception fails it too."""
     began = time.monotonic()
     state: State = "failed"
     message = ""

@@ -1,4 +1,4 @@
-"""The plugin that is checked: found, imported and loaded once for all checks, each of which may rest on others."""
+"""The plugin under check: found, imported and loaded once for all checks, each of which may depend on others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Subject:
         self._kept: dict[Any, tuple[Any, BaseException | None]] = {}
 
     def close(self) -> None:
-        """Let what was made for the checks go."""
+        """Release what was made for the checks."""
 
     def __enter__(self) -> Subject:
         return self
@@ -56,7 +56,7 @@ class Subject:
         return self.found.name
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` gives or raises, from the first time it is asked for."""
+        """What `make` returned or raised when it was first called for this key."""
         if key not in self._kept:
             try:
                 self._kept[key] = (make(), None)
@@ -68,11 +68,11 @@ class Subject:
         return value  # type: ignore[no-any-return]
 
     def run(self, check: Callable[[Any], None]) -> None:
-        """Make a check; a second time it only says again what it came to."""
+        """Run a check once; later calls repeat its outcome."""
         self.once(check, lambda: check(self))
 
     def rests_on(self, *checks: Callable[[Any], None]) -> None:
-        """Skip if one of these does not hold, so that one fault is told by one check."""
+        """Skip if one of these checks fails, so that each fault is reported by one check."""
         for check in checks:
             try:
                 self.run(check)
@@ -109,13 +109,13 @@ class Subject:
         return self.plugins.ask(hook, **arguments)
 
     def try_fresh(self) -> Fresh:
-        """What a fresh interpreter sees of it; ContractError if that hangs or dies."""
+        """Observations of a fresh interpreter that loads the plugin; ContractError if it hangs or dies."""
         words = [self.role, self.name, *(word for one in self.settings for word in ("--set", one))]
         return self.once("fresh", lambda: observe("fresh", words, Fresh, seconds=FRESH_SECONDS, env={}))
 
     @property
     def fresh(self) -> Fresh:
-        """The same; Skip if that hangs or dies, which this process is spared by asking here first."""
+        """As `try_fresh`; Skip if the interpreter hangs or dies. Asked first, so that this process does not."""
         try:
             return self.try_fresh()
         except ContractError:

@@ -1,4 +1,4 @@
-"""Training a plan for the kit: once as every run is, once to see how its ranks leave with an error."""
+"""Training a plan for the kit: as a normal run, and with ranks that leave their trainer with an error."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from llmperf_testing.observations import RankEnd
 STALL_SECONDS = 60.0
 STARTUP_SECONDS = 240.0
 SAMPLE_SECONDS = 1e6
-"""A trial has no use for readings."""
+"""Trials need no device readings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a real run left."""
+    """The outcome of a real run."""
 
     plan: Plan
-    """What was run."""
+    """The plan that was run."""
     result: Result
-    """What it came to."""
+    """Its result."""
     steps: dict[int, list[StepRecord]]
     """The records of all ranks, by step."""
     seconds: float
@@ -44,8 +44,8 @@ class Trained:
     @property
     def losses(self) -> dict[int, float]:
         """Mean of the ranks' losses, by step; none for a step without."""
-        told = {step: [one.loss for one in records if one.loss is not None] for step, records in self.steps.items()}
-        return {step: statistics.fmean(losses) for step, losses in told.items() if losses}
+        reported = {step: [one.loss for one in records if one.loss is not None] for step, records in self.steps.items()}
+        return {step: statistics.fmean(losses) for step, losses in reported.items() if losses}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,11 @@ class Ends:
     def losses(self) -> list[float]:
         """Mean of the ranks' losses of the first steps."""
         columns = zip(*(one.losses for one in self.ranks), strict=True)
-        return [statistics.fmean(told) for column in columns if (told := [loss for loss in column if loss is not None])]
+        return [
+            statistics.fmean(reported)
+            for column in columns
+            if (reported := [loss for loss in column if loss is not None])
+        ]
 
 
 def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:

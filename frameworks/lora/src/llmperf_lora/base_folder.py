@@ -30,11 +30,11 @@ def folder_problems(folder: Path, model: Model) -> Iterator[Problem]:
     """Why a checkpoint's weights are not those of a model: its configuration, its files, their names and shapes."""
     try:
         config = read_json(folder / "config.json")
-        told = list(_config_problems(config, model))
-        found = told or list(_shape_problems(stored_shapes(folder), model))
+        messages = list(_config_problems(config, model))
+        messages = messages or list(_shape_problems(stored_shapes(folder), model))
     except UserError as error:
-        found = [str(error)]
-    yield from (Problem(code="lora.weights", where=WHERE, message=message) for message in found)
+        messages = [str(error)]
+    yield from (Problem(code="lora.weights", where=WHERE, message=message) for message in messages)
 
 
 def read_json(path: Path) -> dict[str, Any]:

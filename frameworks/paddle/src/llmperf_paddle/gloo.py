@@ -8,7 +8,7 @@ uses Paddle as production does.
 2. Point-to-point messages hang in groups of more than two ranks. Here each pair of ranks has a group of two.
 3. There is no reduce-scatter and no collective "on the calculation stream". Here they are made of what there is.
 4. fp16 is summed as integers, in silence. Here it is refused.
-5. A rank that waits for another gives up after 30 s, and looks like the one that failed. Here it waits on.
+5. A rank that waits for another gives up after 30 s, and looks like the failed rank. Here it keeps waiting.
 """
 
 from __future__ import annotations

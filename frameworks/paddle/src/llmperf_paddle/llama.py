@@ -176,7 +176,7 @@ class HeadUnit(Unit):
             self.lm_head = design.layers.column(facts.hidden_size, facts.vocab_size)
 
     def canonical(self, name: str) -> str:
-        """The projection stands beside the model, not in it."""
+        """The projection is beside `model` in checkpoints, not inside it."""
         return name if name.startswith("lm_head.") else f"model.{name}"
 
     def forward(self, states: paddle.Tensor) -> paddle.Tensor:

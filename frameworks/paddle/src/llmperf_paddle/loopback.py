@@ -21,7 +21,7 @@ def choose_interface() -> None:
 
 def check_port() -> None:
     """OSError on the first rank where the port of the common store is in use: Paddle would abort without a word of it,
-    and the controller starts the ranks again with another port only if it is told.
+    and the controller starts the ranks again with another port only if this is reported.
     """
     if os.environ["RANK"] == "0":
         socket.create_server(("", int(os.environ["MASTER_PORT"]))).close()

@@ -25,7 +25,7 @@ class Feed:
     def next(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and labels of the next micro batch, int64 [micro_batch, seq_len] each.
 
-        Padding stands at the end of its row, so no token attends to it: as input it is id 0, as label it is -100,
+        Padding is at the end of its row, so no token attends to it: as input it is id 0, as label it is -100,
         which the loss leaves out.
         """
         tokens = torch.from_numpy(self._batches.next_micro_batch())

@@ -49,7 +49,7 @@ class ZeroTrainer(TorchTrainer):
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
         model_definition(self._spec.model.family)  # its imports fail under zero.Init, which replaces torch.Tensor
-        # zero.Init takes the dtype from the config; told float32, it rounds to 16 bits (deepspeed 0.19.8)
+        # zero.Init takes the dtype from the config; given float32, it rounds to 16 bits (deepspeed 0.19.8)
         making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
         with self._device, making:
             model = construct_model(self._spec)

@@ -1,4 +1,4 @@
-"""The conditions of the tuning overlays that a plugin ships: one that names nobody matches never, without a word."""
+"""The conditions of a plugin's tuning overlays: a condition with an unknown name would silently never match."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def overlays_name_what_there_is(subject: Subject) -> None:
 
 
 def _known(subject: Subject) -> Mapping[str, Collection[Any]]:
-    """What may stand in a condition, as far as that can be told here."""
+    """Valid values of each condition, as far as they are known here."""
     try:
         shelf = whole_library()
     except LlmperfError as error:

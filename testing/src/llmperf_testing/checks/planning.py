@@ -102,22 +102,25 @@ def unknown_option_is_refused(subject: FrameworkSubject) -> None:
     changed = replace(spec, framework={**spec.framework, OPTION: 1})
     problems = _problems(subject, "option", changed)
     named = [one for one in problems if OPTION in one.where or OPTION in one.message]
-    require(named, f"framework.{OPTION}=1: expected a Problem at framework.{OPTION}, found {_told(problems)}")
+    require(named, f"framework.{OPTION}=1: expected a Problem at framework.{OPTION}, found {_listed(problems)}")
 
 
 def unsupported_precision_is_refused(subject: FrameworkSubject) -> None:
-    """A precision that the devices do not offer is refused, one that they offer is the one that it will compute in."""
+    """A precision that the devices do not offer is refused; one that they offer is the one it computes in."""
     subject.rests_on(plan_has_its_shape)
     spec, probe = subject.draft.spec, subject.draft.machine.probe
     for precision in PRECISIONS:
         asked = replace(spec, contract=replace(spec.contract, precision=precision))
         worker = subject.answer(precision, asked)
         refused = [*need_problems(worker.needs, probe, subject.name), *worker.problems]
-        told = any("precision" in one.where for one in refused)
+        names_precision = any("precision" in one.where for one in refused)
         computes = worker.needs.precision
-        require(told or computes == precision, f"{precision} was asked for; without a Problem it needs {computes}")
+        require(
+            names_precision or computes == precision,
+            f"{precision} was asked for; without a Problem it needs {computes}",
+        )
         offered = precision in probe.offers.precisions
-        require(told or offered, f"{precision}, which {probe.vendor} does not offer: expected a Problem")
+        require(names_precision or offered, f"{precision}, which {probe.vendor} does not offer: expected a Problem")
 
 
 def needs_a_known_runtime(subject: FrameworkSubject) -> None:
@@ -163,7 +166,7 @@ def _problems(subject: FrameworkSubject, change: str, spec: RunSpec) -> tuple[Pr
     return tuple(worker.problems)
 
 
-def _told(problems: Iterable[Problem]) -> str:
+def _listed(problems: Iterable[Problem]) -> str:
     return "; ".join(f"{one.where}: {one.message}" for one in problems) or "none"
 
 

@@ -103,10 +103,10 @@ def same_losses_twice(subject: FrameworkSubject) -> None:
     second = list(subject.again.losses.values()) if subject.worker.script is not None else subject.ends.losses
     first, second = list(subject.losses().values())[:SAME_STEPS], second[:SAME_STEPS]
     same = len(first) == len(second) and all(abs(a - b) < SAME_NATS for a, b in zip(first, second, strict=True))
-    require(same, f"first {_told(first)}, then {_told(second)}")
+    require(same, f"first {_listed(first)}, then {_listed(second)}")
 
 
-def _told(losses: list[float]) -> str:
+def _listed(losses: list[float]) -> str:
     return ", ".join(f"{loss:.4f}" for loss in losses)
 
 
@@ -136,7 +136,7 @@ def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:
     require(theirs.result.failure is None, f"the run of framework {subject.reference!r} failed: {failed}")
     first, second = (list(trial.losses.values())[:SAME_STEPS] for trial in (theirs, subject.trained))
     same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
-    require(same, f"by {subject.reference} {_told(first)}; by {subject.name} {_told(second)}")
+    require(same, f"by {subject.reference} {_listed(first)}; by {subject.name} {_listed(second)}")
 
 
 def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
@@ -149,7 +149,7 @@ def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
     require(alone.result.failure is None, f"on one rank the run failed: {failure_text(alone.result.failure)}")
     first, second = (list(one.losses.values())[:SAME_STEPS] for one in (alone, subject.trained))
     same = len(first) == len(second) and all(abs(a - b) < _nats(subject) for a, b in zip(first, second, strict=True))
-    require(same, f"on one rank {_told(first)}; on {ranks} ranks {_told(second)}")
+    require(same, f"on one rank {_listed(first)}; on {ranks} ranks {_listed(second)}")
 
 
 def _nats(subject: FrameworkSubject) -> float:

@@ -18,7 +18,7 @@ from llmperf.types import Device, Plan
 
 from llmperf_testing.check import Skip
 from llmperf_testing.observations import Bound, Stretch
-from llmperf_testing.programs.fresh import told
+from llmperf_testing.programs.fresh import error_line
 from llmperf_testing.programs.work import Work, work_for
 
 TRIES = 3
@@ -47,13 +47,13 @@ def seen(plan: Plan, plugins: Plugins) -> Bound:
             collective_backend=device.collective_backend,
         )
     except Exception as error:
-        return Bound(error=told(error))
+        return Bound(error=error_line(error))
     try:
         work = work_for(device, plan.probe.devices[0].kind)
     except Skip as reason:
         known = replace(known, work=str(reason))
     except Exception as error:
-        known = replace(known, event_error=told(error), memory_error=told(error))
+        known = replace(known, event_error=error_line(error), memory_error=error_line(error))
     else:
         known = with_memory(with_stretches(known, device, work), device, work)
     return left(replace(known, backends=backends()), device)
@@ -70,7 +70,7 @@ def with_stretches(known: Bound, device: Device, work: Work) -> Bound:
     try:
         stretches = tuple(stretch(device, work) for _ in range(TRIES))
     except Exception as error:
-        return replace(known, event_error=told(error))
+        return replace(known, event_error=error_line(error))
     return replace(known, stretches=stretches)
 
 
@@ -114,7 +114,7 @@ def with_memory(known: Bound, device: Device, work: Work) -> Bound:
         device.reset_peak_memory()
         peaks.append(device.peak_memory_bytes())
     except Exception as error:
-        return replace(known, memory_error=told(error))
+        return replace(known, memory_error=error_line(error))
     return replace(known, taken_bytes=BLOCK_BYTES, peaks=tuple(peaks))
 
 
@@ -126,7 +126,7 @@ def left(known: Bound, device: Device) -> Bound:
         device.close()
         device.close()
     except Exception as raised:
-        return replace(known, close_error=told(raised))
+        return replace(known, close_error=error_line(raised))
     return replace(known, hides_errors=hides)
 
 

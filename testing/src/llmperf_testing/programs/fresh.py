@@ -80,7 +80,7 @@ def asked_vendor(known: Fresh, chosen: Plugins) -> Fresh:
     try:
         probe = chosen.ask("llmperf_probe")
     except Exception as error:
-        return replace(known, hook_error=told(error), heavy_after_hook=tuple(sorted(loaded())))
+        return replace(known, hook_error=error_line(error), heavy_after_hook=tuple(sorted(loaded())))
     devices = tuple(getattr(one, "index", 0) for one in getattr(probe, "devices", ()))
     reasons = None if devices else tuple(map(str, getattr(probe, "problems", ())))
     errors = tuple(_reading_errors(chosen, devices))
@@ -94,7 +94,7 @@ def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:
         try:
             chosen.ask("llmperf_query_memory", devices=asked)
         except Exception as error:
-            yield f"asked for {asked}: {told(error)}"
+            yield f"asked for {asked}: {error_line(error)}"
 
 
 def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fresh:
@@ -106,11 +106,11 @@ def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fr
     try:
         plan_run(Request(case="default", framework=found.name, settings=settings, skip_peak_and_env=True))
     except Exception as raised:
-        error = told(raised)
+        error = error_line(raised)
     return replace(known, hook_error=error, heavy_after_hook=tuple(sorted(loaded())))
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An exception in a line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]
 

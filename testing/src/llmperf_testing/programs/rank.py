@@ -17,7 +17,7 @@ from llmperf.runfolder import filenames
 from llmperf.types import Device, Plan, Trainer
 
 from llmperf_testing.observations import RankEnd
-from llmperf_testing.programs.fresh import told
+from llmperf_testing.programs.fresh import error_line
 
 STEPS = 5
 PATIENCE_SECONDS = 60.0
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         end = lived(plan, rank, given.out.parent)
     except Exception as error:
-        end = RankEnd(rank=rank, error=told(error))
+        end = RankEnd(rank=rank, error=error_line(error))
     json_files.save(given.out, end)
     leave(0)
 
@@ -69,7 +69,7 @@ def evaluated(known: RankEnd, trainer: Trainer) -> RankEnd:
                     return replace(known, evaluation_error=f"{name!r}: {value!r}; expected names and finite numbers")
                 figures[name] = float(value)
     except Exception as error:
-        return replace(known, evaluation_error=told(error))
+        return replace(known, evaluation_error=error_line(error))
     return replace(known, evaluation=figures)
 
 
@@ -80,7 +80,7 @@ def left(known: RankEnd, trainer: Trainer) -> RankEnd:
     try:
         hides = bool(trainer.__exit__(RuntimeError, error, None))  # type: ignore[func-returns-value]
     except Exception as raised:
-        return replace(known, leaving_error=told(raised), leaving_seconds=time.monotonic() - began)
+        return replace(known, leaving_error=error_line(raised), leaving_seconds=time.monotonic() - began)
     return replace(known, hides_errors=hides, leaving_seconds=time.monotonic() - began)
 
 
@@ -90,12 +90,12 @@ def closed(known: RankEnd, trainer: Trainer) -> RankEnd:
         trainer.close()
         trainer.close()
     except Exception as raised:
-        return replace(known, close_error=told(raised))
+        return replace(known, close_error=error_line(raised))
     return known
 
 
 def wait_for(path: Path) -> None:
-    """Until another rank has made a file, or is taken for one that hangs."""
+    """Wait until another rank has created a file, or for PATIENCE_SECONDS."""
     limit = time.monotonic() + PATIENCE_SECONDS
     while not path.exists() and time.monotonic() < limit:
         time.sleep(0.02)

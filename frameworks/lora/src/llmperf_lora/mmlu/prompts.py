@@ -74,7 +74,7 @@ def introduction(subject: Subject) -> str:
 
 
 def asked(question: Question) -> str:
-    """One question up to where its answer stands."""
+    """One question, up to its answer."""
     choices = "\n".join(f"{letter}. {choice}" for letter, choice in zip(LETTERS, question.choices, strict=True))
     return f"{question.text.strip()}\n{choices}\nAnswer:"
 

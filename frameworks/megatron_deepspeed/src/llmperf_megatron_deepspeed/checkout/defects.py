@@ -1,4 +1,4 @@
-"""What some ages of the checkout get wrong, told by their own text, so that a run that would fail is refused."""
+"""Defects of some versions of the checkout, recognised by their source text: runs that would fail are refused."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
 def checkout_problems(
     spec: RunSpec, probe: Probe, layout: Layout, home: Path | None, arguments: tuple[str, ...]
 ) -> Iterator[Problem]:
-    """Everything that stands in the way, all at once."""
+    """Every reason why the script cannot run the spec."""
     options = {name: value for name, value in spec.framework.items() if name != OPTION}
     yield from option_problems(NAME, options, {**OPTIONS, OPTION: ()}, title="megatron_deepspeed, engine checkout,")
     yield from _home_problems(home, arguments)

@@ -1,4 +1,4 @@
-"""What `pretrain_gpt.py` prints, by its key/value pairs, never by their places.
+"""The output of `pretrain_gpt.py`, parsed by its key/value pairs, never by their positions.
 
 Its line of a step, from the last rank, whose pairs differ from one version to another:
 
@@ -39,8 +39,8 @@ def parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
     if line.startswith(PACKAGES):
         return LoggedFacts(packages=_texts(line.removeprefix(PACKAGES)))
     if line.startswith(FAILURE):
-        told = _texts(line.removeprefix(FAILURE))
-        return LoggedFailure(**told) if set(told) == {"exception", "message", "traceback"} else None
+        values = _texts(line.removeprefix(FAILURE))
+        return LoggedFailure(**values) if set(values) == {"exception", "message", "traceback"} else None
     line = ESCAPE.sub("", line)
     if found := ITERATION.search(line):
         return _step(int(found.group(1)), pairs(found.group(2)))
@@ -62,28 +62,29 @@ def pairs(text: str) -> dict[str, float]:
     return found
 
 
-def _step(iteration: int, told: dict[str, float]) -> LoggedStep | None:
+def _step(iteration: int, values: dict[str, float]) -> LoggedStep | None:
     """None for a line without a time: no other line of the script has one."""
-    elapsed = told.get(ELAPSED)
+    elapsed = values.get(ELAPSED)
     if iteration < 1 or elapsed is None or not 0 <= elapsed < math.inf:
         return None
-    skipped = told[SKIPPED] > 0 if SKIPPED in told else None
+    skipped = values[SKIPPED] > 0 if SKIPPED in values else None
     return LoggedStep(
-        step=iteration, seconds=elapsed / 1000, loss=_loss(told), grad_norm=told.get(NORM), skipped=skipped
+        step=iteration, seconds=elapsed / 1000, loss=_loss(values), grad_norm=values.get(NORM), skipped=skipped
     )
 
 
-def _loss(told: dict[str, float]) -> float | None:
-    """The loss: the script leaves out one that is not above 0, which only NaN is, and that of a step that it skipped.
+def _loss(values: dict[str, float]) -> float | None:
+    """The loss, in nats per token; NaN where the script prints none because it was NaN.
 
-    It skips a step whose gradients are not finite. That is none of the loss where a loss scale is to be found yet.
+    The script prints no loss that is not above 0, which is only NaN, and none of a step that it skipped because its
+    gradients were not finite. While a loss scale is being found, a skipped step says nothing about the loss: None.
     """
-    if told.get(NAN, 0) > 0:
+    if values.get(NAN, 0) > 0:
         return math.nan
-    scaled = told.get(SCALE, 1.0) > 1.0
-    if LOSS not in told and not (scaled and told.get(SKIPPED, 0) > 0):
+    scaled = values.get(SCALE, 1.0) > 1.0
+    if LOSS not in values and not (scaled and values.get(SKIPPED, 0) > 0):
         return math.nan
-    return told.get(LOSS)
+    return values.get(LOSS)
 
 
 def _texts(text: str) -> dict[str, str]:

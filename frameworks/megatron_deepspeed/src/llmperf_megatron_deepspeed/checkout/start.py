@@ -99,9 +99,9 @@ def tell(error: BaseException) -> None:
     text, kind = "".join(traceback.format_exception(error)), type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     message = str(error)[:MAX_MESSAGE]
-    told = {"exception": name, "message": message, "traceback": text[-MAX_TRACEBACK:]}
+    values = {"exception": name, "message": message, "traceback": text[-MAX_TRACEBACK:]}
     with suppress(OSError):
-        print(f"\n{FAILURE}{json.dumps(told)}\n{text}", flush=True)
+        print(f"\n{FAILURE}{json.dumps(values)}\n{text}", flush=True)
 
 
 def leave(code: int) -> NoReturn:
