@@ -305,9 +305,10 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
 
 @hookspec
 def llmperf_reporters() -> Iterable[Reporter]:
-    """Called in the controller for `llmperf report`, for formats beyond the core's.
+    """Called in the controller for `llmperf report --format NAME`, for the formats of reports.
 
-    Any plugin may answer; all answers are collected.
+    Any plugin may answer; all answers are collected. Vendors and frameworks are asked if a document names them. A
+    reporter renders sheets of labelled rows: the same for runs, published rows and any other kind of document.
 
     >>> @llmperf.hookimpl
     ... def llmperf_reporters():

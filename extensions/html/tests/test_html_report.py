@@ -252,7 +252,7 @@ def test_two_runs_side_by_side(opened):
     text = chosen(page, "run-00000", "run-00001")
     assert "A: run-00000" in text
     assert "The contracts differ" not in text
-    assert "One run each tells nothing of the spread" in text
+    assert "One run each has no spread" in text
     rows = [line.split("\t") for line in text.splitlines()]
     assert ["token/p/s", "100.0", "101.0", "0.9901"] in rows
     assert ["step, s", "0.6375", "0.6375", "1.0000"] in rows
@@ -296,7 +296,7 @@ def test_a_ratio_of_published_rows_leaves_memory_out(opened):
 def test_what_a_document_does_not_tell_is_said(opened):
     page = opened(html(some(1), "en", published("llama1_paddle_a100")))
     text = chosen(page, "run-00000", "llama1_paddle_a100.md:49")
-    assert "Not told, so nobody knows whether it is the same: packing; optimizer;" in text
+    assert "Not stated, so it is unknown whether it is the same: packing; optimizer;" in text
     assert "A / B" not in text
 
 

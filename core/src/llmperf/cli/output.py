@@ -57,8 +57,8 @@ def print_table(
     from llmperf.reporting.text_table import Column, laid_out
 
     columns = [
-        Column(title=one, importance=place, wraps=16) if isinstance(one, str) else one
-        for place, one in enumerate(headers, start=1)
+        Column(title=header, importance=place, wraps=16) if isinstance(header, str) else header
+        for place, header in enumerate(headers, start=1)
     ]
     shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     table = laid_out(columns, shown, page_width(wide), painted)
@@ -107,4 +107,4 @@ def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     """Shell completion for --vendor and --framework."""
     from llmperf.plugins.discovery import discover
 
-    return [one.name for one in discover() if one.role == param.name and one.name.startswith(incomplete)]
+    return [plugin.name for plugin in discover() if plugin.role == param.name and plugin.name.startswith(incomplete)]

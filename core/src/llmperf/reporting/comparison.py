@@ -43,13 +43,13 @@ def median_rows(
     """
     sides = [[_compared_rows(result) for result in results] for results in (ours, theirs)]
     for key in (*COMPARED, OF_A_DEVICE)[: None if of_devices else -1]:
-        one, other = (median_row([rows[key] for rows in side]) for side in sides)
-        if one.value is None and other.value is None:
+        first, second = (median_row([rows[key] for rows in side]) for side in sides)
+        if first.value is None and second.value is None:
             continue
         ratio = cells.UNKNOWN
-        if isinstance(one.value, (int, float)) and isinstance(other.value, (int, float)) and other.value:
-            ratio = f"{one.value / other.value:.4f}"
-        yield [one.label, shown(one), shown(other), *[ratio] * ratios]
+        if isinstance(first.value, (int, float)) and isinstance(second.value, (int, float)) and second.value:
+            ratio = f"{first.value / second.value:.4f}"
+        yield [first.label, shown(first), shown(second), *[ratio] * ratios]
 
 
 def _compared_rows(result: Result) -> dict[str, Row]:

@@ -21,43 +21,43 @@ COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def text(files: Files) -> str:
-    """One line a finding, as linters print them: `path:/json/pointer: CODE severity message`."""
-    return "".join(f"{_line(file, one)}\n" for file, one in _all(files))
+    """One line for each finding, as linters print them: `path:/json/pointer: CODE severity message`."""
+    return "".join(f"{_line(file, finding)}\n" for file, finding in _all(files))
 
 
 def as_json(files: Files) -> str:
-    """A list of files, each with its kind and its findings; of a published document also what is known of each row."""
+    """A list of files, each with its kind and its findings; for kinds with rows also the verdict on each row."""
     from llmperf.files.json_files import encode_pretty
 
     listed = [
         {
             "path": encodable(str(file.path)),
             "kind": file.kind,
-            "findings": [_encodable(one) for one in file.findings],
-            **({"rows": [one.document() for one in file.verdicts]} if file.verdicts else {}),
+            "findings": [_encodable(finding) for finding in file.findings],
+            **({"rows": [verdict.document() for verdict in file.verdicts]} if file.verdicts else {}),
         }
         for file in files
     ]
     return encode_pretty(listed).decode()
 
 
-def _encodable(one: Finding) -> Finding:
-    return replace(one, path=encodable(one.path), message=encodable(one.message))
+def _encodable(finding: Finding) -> Finding:
+    return replace(finding, path=encodable(finding.path), message=encodable(finding.message))
 
 
 def github(files: Files) -> str:
-    """Workflow commands, which GitHub shows beside the files of a pull request."""
+    """Workflow commands of GitHub, which shows them beside the files of a pull request."""
     lines = []
-    for file, one, line in _placed(files):
-        place, title = _escaped(str(file.path), ",:"), _escaped(one.code, ",:")
+    for file, finding, line in _placed(files):
+        place, title = _escaped(str(file.path), ",:"), _escaped(finding.code, ",:")
         place += f",line={line}" if line is not None else ""
-        message = _escaped(f"{one.path}: {one.message}")
-        lines.append(f"::{COMMANDS[one.severity]} file={place},title={title}::{message}\n")
+        message = _escaped(f"{finding.path}: {finding.message}")
+        lines.append(f"::{COMMANDS[finding.severity]} file={place},title={title}::{message}\n")
     return "".join(lines)
 
 
 def _escaped(value: str, beside: str = "") -> str:
-    """As GitHub's runner decodes it: %, line ends, and in properties also comma and colon."""
+    """Text escaped as GitHub's runner decodes it: %, line ends and, in properties, comma and colon."""
     for char in f"%\r\n{beside}":
         value = value.replace(char, f"%{ord(char):02X}")
     return printable(value)
@@ -80,26 +80,26 @@ def _rule(rule: Rule) -> Mapping[str, Any]:
     return {"id": rule.code, "shortDescription": {"text": rule.title}, "defaultConfiguration": level}
 
 
-def _sarif_result(file: FileFindings, one: Finding, line: int | None) -> Mapping[str, Any]:
-    """A result; code-scanning services take none without a region, so what concerns a whole file is on line 1."""
+def _sarif_result(file: FileFindings, finding: Finding, line: int | None) -> Mapping[str, Any]:
+    """A result. Code-scanning services need a region, so a finding about a whole file is on line 1."""
     place = {"artifactLocation": {"uri": _uri(file.path)}, "region": {"startLine": line or 1}}
-    where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": one.path}]}
-    message = {"text": encodable(one.message)}
-    return {"ruleId": one.code, "level": LEVELS[one.severity], "message": message, "locations": [where]}
+    where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": finding.path}]}
+    message = {"text": encodable(finding.message)}
+    return {"ruleId": finding.code, "level": LEVELS[finding.severity], "message": message, "locations": [where]}
 
 
 def _uri(path: Path) -> str:
-    """A relative URI reference (RFC 3986), or one with an absolute path; bytes that are no text are encoded too."""
+    """A URI reference (RFC 3986) of a relative or absolute path; bytes that are not text are encoded too."""
     from urllib.parse import quote
 
     try:
         return quote(os.fsencode(path.as_posix()))
-    except UnicodeEncodeError:  # no name of a file
+    except UnicodeEncodeError:  # not the name of a file
         return quote(encodable(path.as_posix()))
 
 
 def junit(files: Files) -> str:
-    """JUnit's XML: a test case a file. One with error findings fails, one that cannot be read is an error.
+    """JUnit's XML with a test case for each file: a file with error findings fails, an unreadable file is an error.
 
     Elements and attributes are those of the schemas of Jenkins (junit-10.xsd) and Maven (surefire-test-report.xsd).
     """
@@ -116,41 +116,42 @@ def junit(files: Files) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname=file.kind or "unknown", name=_xml(str(file.path)))
         if file.seconds is not None:
             case.set("time", f"{file.seconds:.3f}")
-        wrong = [one for one in file.findings if one.severity == "error"]
-        others = [one for one in file.findings if one.severity != "error"]
+        wrong = [finding for finding in file.findings if finding.severity == "error"]
+        others = [finding for finding in file.findings if finding.severity != "error"]
         if wrong:
-            lines = "\n".join(_xml(_line(file, one)) for one in wrong)
+            lines = "\n".join(_xml(_line(file, finding)) for finding in wrong)
             number = counted(wrong, "error")
             message = f"{number} error{'s' * (number > 1)}, the first {wrong[0].code}"
             outcome = "error" if file.unreadable else "failure"
             ElementTree.SubElement(case, outcome, message=message, type=_xml(wrong[0].code)).text = lines
         if others:
-            ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(_line(file, one)) for one in others)
+            lines = "\n".join(_xml(_line(file, finding)) for finding in others)
+            ElementTree.SubElement(case, "system-out").text = lines
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
 def _xml(value: str) -> str:
-    """Without the characters that XML cannot hold even when escaped."""
+    """Text without the characters that XML cannot contain even if escaped."""
     return printable(encodable(value))
 
 
-def _line(file: FileFindings, one: Finding) -> str:
-    place = [str(file.path), str(file.lines.get(one.path, "")), one.path]
-    return printable(f"{':'.join(filter(None, place))}: {one.code} {one.severity} {one.message}")
+def _line(file: FileFindings, finding: Finding) -> str:
+    place = [str(file.path), str(file.lines.get(finding.path, "")), finding.path]
+    return printable(f"{':'.join(filter(None, place))}: {finding.code} {finding.severity} {finding.message}")
 
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:
-    return ((file, one) for file in files for one in file.findings)
+    return ((file, finding) for file in files for finding in file.findings)
 
 
 def _placed(files: Files) -> Iterator[tuple[FileFindings, Finding, int | None]]:
-    """Each finding with the line it is about; None where nobody knows one."""
+    """Each finding with its line in the file; None if unknown."""
     from llmperf.validation.pointer_lines import lines_of
 
     for file in files:
-        lines = file.lines or lines_of(file.path, (one.path for one in file.findings))
-        for one in file.findings:
-            yield file, one, lines.get(one.path)
+        lines = file.lines or lines_of(file.path, (finding.path for finding in file.findings))
+        for finding in file.findings:
+            yield file, finding, lines.get(finding.path)
 
 
 def _rules() -> list[Rule]:
@@ -167,4 +168,4 @@ FORMATS: Mapping[str, Callable[[Files], str]] = {
     "sarif": sarif,
     "junit": junit,
 }
-"""What `--format` takes."""
+"""Formats of `llmperf validate --format`, by name."""

@@ -125,5 +125,6 @@ def _findings(findings: Sequence[Finding], failed: bool, language: str) -> Itera
     yield ""
     if not findings:
         yield word("The run failed; nothing else was found." if failed else "No findings.", language)
-    for one in findings:
-        yield f"- {markdown_text(one.code)} {one.severity} {markdown_text(one.path)}: {markdown_text(one.message)}"
+    for finding in findings:
+        place = f"{markdown_text(finding.code)} {finding.severity} {markdown_text(finding.path)}"
+        yield f"- {place}: {markdown_text(finding.message)}"

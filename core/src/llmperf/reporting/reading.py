@@ -64,7 +64,7 @@ def read_baselines(name: str) -> tuple[str, list[Baseline]]:
     for read in found_documents([path], lambda kind: kind.baselines is not None or kind.sheets is not None):
         if read.kind.baselines is not None:
             figures.setdefault(read.kind.name, []).extend(read.kind.baselines(read.document, read.path))
-    first = next((kind for kind, found in figures.items() if found), None)
+    first = next((kind for kind, known in figures.items() if known), None)
     if first is None:
         raise UserError(f"{path}: expected imported documents (llmperf import), found none")
     return first, figures[first]

@@ -39,11 +39,11 @@ def html(sheets: Sequence[Sheet], language: str) -> str:
     return template.substitute(
         language=language,
         title=escape(data["title"]),
-        hashes=" ".join(_hash(one) for one in scripts),
+        hashes=" ".join(_hash(script) for script in scripts),
         style="\n".join(_library(name) for name in STYLES),
         data=embedded(data),
         verdicts=f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else "",
-        scripts="\n".join(f"<script>{one}</script>" for one in scripts),
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 

@@ -34,7 +34,7 @@ def run_data(sheet: Sheet, language: str, repeats: str, with_curves: bool) -> di
         "setting": {word(label, language): text for label, text in sheet.setting.items()},
         "figures": [(None, UNKNOWN) if cell is None else (cell.value, printable(shown(cell))) for cell in compared],
         "sections": [_section(section, language) for section in _sections(sheet)],
-        "findings": [{"severity": one.severity, "text": finding_text(one)} for one in sheet.findings],
+        "findings": [{"severity": finding.severity, "text": finding_text(finding)} for finding in sheet.findings],
         "curves": None if known is None else _curves(known),
         **({} if known else {"no_curves": word(missing, language)}),
     }

@@ -77,10 +77,10 @@ WORDS = {
     "no_findings": "No findings.",
     "contracts_differ": "The contracts differ, so the figures measure different things: no ratio. They differ in",
     "settings_differ": "They were run differently:",
-    "not_told": "Not told, so nobody knows whether it is the same:",
+    "not_told": "Not stated, so it is unknown whether it is the same:",
     "not_complete": "Not complete, so no ratio is shown:",
-    "memory_unlike": "No ratio of memory: what a published figure of it counts is not told.",
-    "one_each": "One run each tells nothing of the spread: whether a difference is significant cannot be told "
+    "memory_unlike": "No ratio of memory: documents do not say what their figures count.",
+    "one_each": "One run each has no spread: whether a difference is significant is unknown "
     "(llmperf run --repeat 4, llmperf compare).",
     "figure": "figure",
     "open": "open",
@@ -132,12 +132,12 @@ _CHINESE = {
     "The contracts differ, so the figures measure different things: no ratio. They differ in":
         "测例约定不同，指标含义不同，因此不给出比值。不同之处",
     "They were run differently:": "运行方式不同：",
-    "Not told, so nobody knows whether it is the same:": "未说明，无法判断是否相同：",
+    "Not stated, so it is unknown whether it is the same:": "未说明，无法判断是否相同：",
     "Not complete, so no ratio is shown:": "运行未完成，因此不给出比值：",
-    "No ratio of memory: what a published figure of it counts is not told.":
+    "No ratio of memory: documents do not say what their figures count.":
         "不给出存储的比值：已发布数据未说明其统计范围。",
-    "One run each tells nothing of the spread: whether a difference is significant cannot be "
-    "told (llmperf run --repeat 4, llmperf compare).":
+    "One run each has no spread: whether a difference is significant is unknown "
+    "(llmperf run --repeat 4, llmperf compare).":
         "各只有一次运行，离散程度未知，无法判断差异是否显著（llmperf run --repeat 4，llmperf compare）。",
     "figure": "指标",
     "open": "打开",
