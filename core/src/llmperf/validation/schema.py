@@ -7,7 +7,7 @@ written with a point, which JSON Schema accepts as integers and the types do not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from typing import Any
@@ -54,17 +54,20 @@ def schema_findings(schema: Schema, document: Any) -> list[Finding]:
     if validators.accept(document):
         return []
     part, complete = _part(document, MAX_VALUES)
-    findings = _findings(validators.departures(part), least=not complete)
-    if findings or complete:
+    findings = _findings(validators.departures(part))
+    if complete:
         return findings
+    if findings:
+        last = f"{findings[-1].message}; only the first {MAX_VALUES} values of this document were checked"
+        return [*findings[:-1], replace(findings[-1], message=last)]
     message = f"expected values that fit the schema, found others after the first {MAX_VALUES} values of this document"
     return [WRONG_TYPE.finding("", message)]
 
 
 def strict_findings(schema: Schema, document: Any) -> list[Finding]:
     """As `schema_findings`, where a whole number has to be written without a point, as the types require."""
-    part, complete = _part(document, MAX_STRICT_VALUES)
-    return _findings(_validators(schema).by_python(part), least=not complete)
+    part, _ = _part(document, MAX_STRICT_VALUES)
+    return _findings(_validators(schema).by_python(part))
 
 
 def record_findings(document: Any) -> list[Finding]:
@@ -205,12 +208,12 @@ def _of_python(error: Any, before: tuple[str | int, ...]) -> Departure:
     return Departure(str(error.validator), path, error.instance, error.schema, context)
 
 
-def _findings(departures: Iterable[Departure], least: bool) -> list[Finding]:
-    """Findings without duplicates, the first `MAX_FINDINGS` of them by path; `least`: there may be more."""
+def _findings(departures: Iterable[Departure]) -> list[Finding]:
+    """Findings without duplicates, by path; of more than `MAX_FINDINGS`, the last says how many more there are."""
     found = without_duplicates(finding for departure in departures for finding in _translate(departure))
     listed = sorted(islice(found, MAX_FINDINGS), key=lambda finding: (finding.path, finding.code))
     rest = sum(1 for _ in islice(found, MAX_COUNTED))
-    return with_rest(listed, rest, "in this document", least=least or rest == MAX_COUNTED)
+    return with_rest(listed, rest, "in this document", least=rest == MAX_COUNTED)
 
 
 def without_duplicates(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -1,0 +1,73 @@
+"""Without the extension that reads them, documents are named together with the package that does; the rest works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.validation import installed
+from llmperf.validation.catalogue import forget_catalogues
+
+PACKAGE = "llmperf-published reads published documents; install it with: uv sync"
+
+
+@pytest.fixture(autouse=True)
+def core_alone(monkeypatch):
+    """No extension is installed."""
+    whole = installed.discover
+    monkeypatch.setattr(installed, "discover", lambda: [found for found in whole() if found.role != "extension"])
+    forget_catalogues()
+    yield
+    monkeypatch.undo()
+    forget_catalogues()
+
+
+@pytest.fixture
+def imported(tmp_path):
+    path = tmp_path / "imported" / "published.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"schema": "llmperf/published/1", "rows": []}))
+    return path
+
+
+@pytest.fixture
+def result(tmp_path, example):
+    path = tmp_path / "row.json"
+    path.write_text(json.dumps(example))
+    return path
+
+
+def test_a_file_of_an_unknown_kind_names_the_package_that_reads_it(imported, capsys):
+    readme = imported.with_name("README.md")
+    readme.write_text("| configuration | tokens/p/s |\n| --- | --- |\n| A100 1x1 | 100 |\n")
+    for path in (imported, readme):
+        assert call(["validate", str(path)]) == 2
+        assert f"{path}: LP001 error {PACKAGE}" in capsys.readouterr().out
+
+
+def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported, result, tmp_path, capsys):
+    assert call(["validate", str(tmp_path)]) == 2
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{result}:/files: LP705 note")
+    assert second.startswith(f"{imported}: LP001 error {PACKAGE}")
+
+
+def test_results_are_reported_and_a_published_baseline_names_the_package(result, capsys):
+    assert call(["report", str(result), "--format", "csv"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    assert call(["summary", str(result), "--baseline", "published"]) == 2
+    assert PACKAGE in capsys.readouterr().err
+
+
+def test_rules_of_an_absent_extension_are_unknown(capsys):
+    assert call(["validate", "--explain", "LP411"]) == 2
+    assert "unknown rule 'LP411'" in capsys.readouterr().err
+
+
+def test_core_names_no_extension_package_in_its_imports():
+    core = Path(installed.__file__).parents[1]
+    named = [path for path in core.rglob("*.py") if "import llmperf_published" in path.read_text()]
+    named += [path for path in core.rglob("*.py") if "from llmperf_published" in path.read_text()]
+    assert named == []
