@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "p
 KNOWN_UPWARD: set[tuple[str, str]] = set()
 """Upward imports that are still to be removed: (importing file, imported module)."""
 
-PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.reporting"}
+PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.reporting", "llmperf.validation"}
 """What plugins may import; vendors may also import `llmperf.vendorkit`, and tests `llmperf_testing`."""
 
 SHARED = {"llmperf_pytorch", "llmperf_zero"}
@@ -31,7 +32,8 @@ SHARED = {"llmperf_pytorch", "llmperf_zero"}
 MAX_PACKAGES = 32
 MAX_ARROWS = 173  # to reach: 165
 
-PLUGINS = sorted(path for role in ("vendors", "frameworks", "examples") for path in ROOT.glob(f"{role}/*/src/*"))
+PLUGINS = sorted(path for role in ("vendors", "frameworks", "extensions", "examples")
+                 for path in ROOT.glob(f"{role}/*/src/*"))  # fmt: skip
 SOURCES = sorted(path for path in ROOT.glob("*/src")) + sorted(
     path for role in ("vendors", "frameworks", "launchers", "extensions") for path in ROOT.glob(f"{role}/*/src")
 )
@@ -110,12 +112,16 @@ def package_of(module: str) -> str:
 def test_plugins_use_only_the_public_surface(package):
     role = package.parents[2].name
     public = PUBLIC if role == "frameworks" else PUBLIC | {"llmperf.vendorkit"}
-    allowed = {package.name} | (SHARED if role == "frameworks" else set())
+    allowed = {package.name, "llmperf_schemas"} | (SHARED if role == "frameworks" else set())
     for path in package.rglob("*.py"):
         for module in imported_modules(path):
             top = module.split(".")[0]
             if top == "llmperf":
-                assert home_of(module) in public, f"{path.relative_to(ROOT)} imports {module}, which is not public"
+                home = home_of(module)
+                assert home in public, f"{path.relative_to(ROOT)} imports {module}, which is not public"
+                if home in ("llmperf.reporting", "llmperf.validation") and module != home:
+                    name = module.removeprefix(f"{home}.")
+                    assert name in import_module(home).__all__, f"{path.relative_to(ROOT)}: {home} does not list {name}"
             elif top.startswith("llmperf_"):
                 assert top in allowed, f"{path.relative_to(ROOT)} imports {module}"
 

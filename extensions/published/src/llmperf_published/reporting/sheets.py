@@ -191,7 +191,7 @@ def model(row: PublishedRow) -> str:
 def _trains_adapters(case: str | None) -> bool:
     if case is None:
         return False
-    from llmperf.cases.library import library
+    from llmperf import library
 
     shelf = library()
     return case in shelf.paths("cases") and shelf.case(case).contract.lora is not None
