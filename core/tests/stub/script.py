@@ -35,6 +35,9 @@ def write_held():
 
 
 def step_line(step, loss):
+    if fault in ("untimed", "fewer tokens"):
+        tokens = int(os.environ["SCRIPT_TOKENS"]) - (fault == "fewer tokens")
+        return f"did {step + 1} - {loss} {tokens} held {1000 + rank} 1.5"
     seconds = {"lies": 9.0, "wordy": "soon"}.get(fault, SECONDS)
     return f"{'ran' if fault == 'silent' else 'did'} {step + 1} {seconds} {loss}"
 
