@@ -30,7 +30,8 @@ from llmperf.planning.problems import (
 )
 from llmperf.planning.request import Request
 from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Resolved
-from llmperf.planning.vendors import Machine, catalogue_problems, machine_elsewhere
+from llmperf.planning.vendors import Machine, machine_elsewhere
+from llmperf.plugins.catalogue import catalogue_problems
 from llmperf.plugins.discovery import Found, names, published_package
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, load_for

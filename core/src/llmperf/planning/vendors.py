@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
+from llmperf.plugins.catalogue import catalogue, catalogue_problems
 from llmperf.plugins.discovery import Found, find, names, of_this_project
-from llmperf.plugins.faults import blamed_items, blaming, of_kind, told_if_slow, who
+from llmperf.plugins.faults import told_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.types.devices import Probe
@@ -176,28 +177,6 @@ def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[
     fitting = sorted(within or near or called.values())
     offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
     return UserError(f"--on: unknown device model {model!r}; {offered}{left_out}")
-
-
-def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
-    """The models that a loaded vendor plugin knows, if any; PluginError if it raises or an entry has no device."""
-    hook = "llmperf_catalogue"
-    if not plugins.answers(hook):
-        return []
-    with blaming(found, hook):
-        given = plugins.ask(hook)
-    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
-    if not all(entry.devices for entry in entries):
-        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
-    return entries
-
-
-def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
-    """The problems that a loaded vendor plugin reports for its own catalogue, or the reason why the hook fails."""
-    try:
-        entries = catalogue(found, plugins)
-    except PluginError as error:
-        return [str(error)]
-    return list(dict.fromkeys(line for entry in entries for line in entry.problems))
 
 
 def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:

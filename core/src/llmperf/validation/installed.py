@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from llmperf.cases.library import Library, library, whole_library
 from llmperf.errors import LlmperfError, UserError
-from llmperf.planning.vendors import catalogue
+from llmperf.plugins.catalogue import catalogue
 from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
