@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -42,6 +42,9 @@ def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     """Print the page of a rule of the core or of any installed plugin."""
     if code is None or ctx.resilient_parsing:
         return
+    from llmperf.validation.catalogue import forget_catalogues
+
+    forget_catalogues()
     click.echo(_whole_catalogue().page(code, "--explain"), nl=False)
     ctx.exit()
 
@@ -51,7 +54,9 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
     from llmperf.cli.output import print_table
+    from llmperf.validation.catalogue import forget_catalogues
 
+    forget_catalogues()
     rows = [
         (owned.rule.code, owned.rule.severity, owned.rule.title, ", ".join(owned.rule.kinds), owned.owner.distribution)
         for owned in _whole_catalogue().all_rules()
@@ -100,9 +105,12 @@ def command(
     files = (_chosen(file, select, ignore) for file in judged)
     if wanted == "text":
         code, verdicts = _print_text(files)
+        by_closing: dict[Callable[[Sequence[Verdict]], str], list[Verdict]] = {}
         for kind, rows in verdicts.items():
             if kind in kinds and (closing := kinds[kind].closing) is not None:
-                click.echo(closing(rows), err=True)
+                by_closing.setdefault(closing, []).extend(rows)
+        for closing, rows in by_closing.items():
+            click.echo(closing(rows), err=True)
     else:
         code = _print_document(list(files), wanted)
     ctx.exit(code)
@@ -179,9 +187,8 @@ def _codes(typed: Sequence[str], option: str, catalogue: Catalogue) -> tuple[str
 
 def _whole_catalogue() -> Catalogue:
     """The rules of the core and of every installed plugin."""
-    from llmperf.validation.catalogue import forget_catalogues, installed_pairs, open_catalogue
+    from llmperf.validation.catalogue import installed_pairs, open_catalogue
 
-    forget_catalogues()
     return open_catalogue(installed_pairs())
 
 

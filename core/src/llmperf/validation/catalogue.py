@@ -176,6 +176,8 @@ class Catalogue:
                 listed.append(failed)
                 whole.append(failed)
                 continue
+            if not violations:
+                continue
             findings = [owned.rule.finding(path, message) for path, message in violations]
             whole += findings
             listed += with_rest(findings[:MAX_VIOLATIONS], len(findings) - MAX_VIOLATIONS)
@@ -231,9 +233,11 @@ def forget_catalogues() -> None:
     from llmperf.validation.installed import refresh
 
     refresh()
+    installed_pairs.cache_clear()
     _opened.cache_clear()
 
 
+@cache
 def installed_pairs() -> frozenset[tuple[Role, str]]:
     """Role and name of every installed vendor and framework."""
     return frozenset((found.role, found.name) for found in installed() if found.role in ("vendor", "framework"))
