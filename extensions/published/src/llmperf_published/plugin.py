@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llmperf
-from llmperf.types import DocumentKind, Fingerprint
 
 if TYPE_CHECKING:
-    from llmperf.types import Baseline, Finding, Rule, Section, Sheet, Verdict
+    from llmperf.types import Baseline, DocumentKind, Finding, Fingerprint, Rule, Section, Sheet, Verdict
 
     from llmperf_published.types.document import Published
 
@@ -33,6 +32,8 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 @llmperf.hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """What `llmperf import` writes, and the Markdown that it reads."""
+    from llmperf.types import DocumentKind
+
     return [
         DocumentKind(
             name="published",
@@ -103,6 +104,7 @@ def _plugins(published: Published) -> Iterator[tuple[str, str]]:
 
 
 def _fingerprints(published: Published) -> Iterator[Fingerprint]:
+
     from llmperf_published.rules.imported import fingerprints
 
     return fingerprints(published)
