@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from llmperf.reporting import COMPARED, UNKNOWN, finding_text, leaves, printable, shown
@@ -90,5 +89,5 @@ def _curves(curves: Curves) -> Mapping[str, Any]:
         if name != "loss":
             points |= {part: [float(f"{value:.6g}") for value in getattr(curve, part)] for part in ("low", "high")}
         data[name] = {**points, "of": curve.of}
-    limits = {name: value for name, value in asdict(curves).items() if name != "by_name"}
-    return data | limits
+    limits = ("window_seconds", "entropy", "warmup_steps")
+    return data | {name: getattr(curves, name) for name in limits}
