@@ -26,8 +26,8 @@ Examples:
 def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
     """Make a submission of run folders: results, plans, records, environment, a README, a manifest with hashes.
 
-    A run with an error finding is not packed; one that failed or was simulated is, which is told. The archive is
-    written whole or not at all.
+    A run with an error finding is not packed. A run that failed or was simulated is packed with a warning. The archive
+    is written completely or not at all.
     """
     from llmperf.reporting.cells import counted
     from llmperf.submissions.pack import no_measurements, pack

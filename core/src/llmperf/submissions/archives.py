@@ -1,4 +1,4 @@
-"""Archives that somebody else made, unpacked without trust: bounded, regular files only, nothing outside the folder."""
+"""Unpacking of untrusted archives: bounded in size, regular files only, nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_archive(path: Path) -> bool:
 def unpacked(archive: Path) -> Iterator[Path]:
     """A temporary folder with the archive's regular files, gone at the end.
 
-    UserError if it cannot be read, is too large or has too many members, or if a member is a link, a device, stands
+    UserError if it cannot be read, is too large or has too many members, or if a member is a link, a device, appears
     twice, is encrypted, or has a name that leaves the folder.
     """
     import tarfile
@@ -166,7 +166,7 @@ class _Headers:
 
 
 class _Metered:
-    """What is unpacked of a tar archive, up to a limit that is moved on as its members are accepted."""
+    """The unpacked stream of a tar archive, up to a limit that is raised for each accepted member."""
 
     def __init__(self, archive: Path, source: GzipFile) -> None:
         self._archive = archive
@@ -189,7 +189,7 @@ class _Metered:
 
 
 class _Writer:
-    """Writes members below a folder and counts what they cost, whatever their headers say.
+    """Writes members below a folder and counts their real sizes, whatever their headers say.
 
     Folders count as members.
     """
@@ -226,7 +226,7 @@ class _Writer:
                 file.write(block)
 
     def _make(self, folder: Path) -> None:
-        """A folder that members lie in, and those around it: each costs as much as a member."""
+        """Make a folder of members and its parents; each counts as a member."""
         new = [
             one for one in (folder, *folder.parents) if one.is_relative_to(self._folder) and one not in self._folders
         ]

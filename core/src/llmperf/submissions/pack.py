@@ -49,7 +49,7 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
 
 
 def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
-    """One line for each run that failed or was simulated: part of the story, but no figure to hand in."""
+    """One line for each run that failed or was simulated: it is packed, but it is no measurement."""
     from llmperf.validation.reading_documents import read_run_result
 
     for run in runs:
@@ -67,15 +67,15 @@ def _checked(run: Path) -> Result:
     if not (run / filenames.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {filenames.RESULT}, found none")
     judged = Validator(submitted=True).validated(run)
-    told = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
-    if told:
-        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in told)
+    errors = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
+    if errors:
+        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
         raise Refused(f"{run}: not valid, so not packed:", lines)
     return read_run_result(run)
 
 
 def _files(run: Path, with_logs: bool) -> Iterator[Path]:
-    """The regular files of a run that its result rests on; logs only if asked for, as they may hold anything."""
+    """The regular files that a run's result was computed from; logs on request, as they may contain anything."""
     configured = configured_files(run)
     yield from (run / name for name in SINGLE if (run / name).is_file())
     for folder in (*FOLDERS, filenames.LOGS) if with_logs else FOLDERS:

@@ -125,7 +125,7 @@ def none_found(catalogue: Catalogue) -> str:
 
 
 def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
-    """Regular files below a folder; links, pipes, devices and hidden folders are passed over.
+    """Regular files below a folder; links, pipes, devices and hidden folders are skipped.
 
     `closed` is called with the error for each file or folder that cannot be opened.
     """

@@ -46,7 +46,7 @@ def _nearest(pointer: str, known: Mapping[str, int]) -> int:
 
 
 def _json_lines(text: str, wanted: set[str]) -> Iterator[tuple[str, int]]:
-    """Each wanted pointer that is there, with the line on which its key stands, or its value in an array."""
+    """Each wanted pointer that exists, with the line of its key, or of its value in an array."""
     stack: list[tuple[str, int | None]] = []  # pointer of each open container, and the index in it if it is an array
     line, at = 1, 0
     key: str | None = None

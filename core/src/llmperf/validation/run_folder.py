@@ -36,7 +36,7 @@ NOT_REBUILT = ("findings", "files")
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
     """Whether the files are those the result was computed from, and give its figures.
 
-    Where the result lies by itself, only that this cannot be told; of one that was `submitted` that is an error.
+    A result without its plan and records cannot be computed again: a note, or an error if it is `submitted`.
     """
     if submitted and not result.files:
         return [NOT_SUBMITTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")]
@@ -68,7 +68,7 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
 
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
-    """What is gone where something of the run is still there; else that the result lies by itself."""
+    """The files that are missing if parts of the run are there; else that the result is alone."""
     told = list(_file_findings(result, folder)) if result.files and _has_traces(result, folder) else []
     if any(one.code == ABSENT.code for one in told):
         return told

@@ -34,7 +34,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One error of a validator, the same whichever library found it."""
+    """One error, in the same form from either library."""
 
     keyword: str
     """The keyword of JSON Schema that failed: `required`, `type`, ..."""

@@ -40,7 +40,7 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
 
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
 def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
-    """Each change gives the value that stands in contract, tuning or the framework's options."""
+    """The value of each change is that of the contract, the tuning or the framework's options."""
     changes = document.spec.changes if isinstance(document, Plan) else document.fix_hp
     path = "/spec/changes" if isinstance(document, Plan) else "/fix_hp"
     spec = document.spec if isinstance(document, Plan) else document

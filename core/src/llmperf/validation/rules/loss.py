@@ -94,7 +94,7 @@ def not_diverged(result: Result) -> Iterator[Violation]:
 
 @rule("LP507", "warning", "No loss is far above that of an untrained model")
 def no_wild_loss(result: Result) -> Iterator[Violation]:
-    """A loss that shoots up and comes down again; the first of them is told."""
+    """No loss is far above an untrained model's, also in the middle of a run. Only the first is reported."""
     most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
     for index, point in enumerate(result.loss_curve):
         if point.loss is not None and point.loss > most:

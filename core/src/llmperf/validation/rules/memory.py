@@ -41,7 +41,7 @@ def rank_within_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP403", "error", "Ranks and stages of the memory figures are those of the layout")
 def ranks_of_the_layout(result: Result) -> Iterator[Violation]:
-    """Each rank stands once, in a pipeline stage that there is."""
+    """Each rank is listed once, in a pipeline stage of the layout."""
     layout, seen = result.parallelism, set()
     for index, memory in enumerate(result.metrics.rank_memory):
         path = f"/metrics/rank_memory/{index}"

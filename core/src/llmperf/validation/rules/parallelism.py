@@ -60,7 +60,7 @@ def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP104", "error", "Layout and batch are those that were asked for", *BOTH)
 def as_asked(document: Result | Plan) -> Iterator[Violation]:
-    """The figures that stand in two places say the same."""
+    """Figures that a document gives in two places are equal."""
     path, layout = _layout(document)
     contract, tuning = _asked(document)
     yield from _layout_as_tuned(path, layout, tuning)
@@ -107,7 +107,7 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP106", "error", "The hardware has the ranks of the layout")
 def machine(result: Result) -> Iterator[Violation]:
-    """The machine part of a result and its layout describe the same ranks."""
+    """The hardware of a result has the ranks of its layout."""
     hardware, layout = result.hardware, result.parallelism
     yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, "as in the layout")
     found, expected = hardware.devices_per_node, layout.devices_per_node

@@ -103,7 +103,7 @@ def _recount(document: Result | Plan) -> FlopCount | None:
 
 @rule("LP305", "error", "Each convention stands once, one of them is the headline")
 def one_headline(result: Result) -> Iterator[Violation]:
-    """`nominal` is the one that published tables are compared with."""
+    """Published tables are compared under `nominal`."""
     seen: set[str] = set()
     for index, mfu in enumerate(result.mfu):
         if mfu.convention in seen:

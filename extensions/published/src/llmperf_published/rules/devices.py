@@ -1,4 +1,4 @@
-"""Imported documents against what the vendor publishes of the device: memory, dtypes."""
+"""Rules on published memory and dtypes, against what the vendor publishes for the device."""
 
 from __future__ import annotations
 

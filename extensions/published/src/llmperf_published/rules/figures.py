@@ -1,4 +1,4 @@
-"""Imported documents: throughput, MFU, loss."""
+"""Rules on published figures: throughput, MFU, loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported documents: what they say of themselves, and whether that is one thing throughout."""
+"""Rules on the identity of published documents: vendor, accelerator, environment, models, without contradictions."""
 
 from __future__ import annotations
 

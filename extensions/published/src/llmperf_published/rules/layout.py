@@ -1,4 +1,4 @@
-"""Imported documents: ranks, batch sizes and the names of configurations."""
+"""Rules on published layouts: ranks, batch sizes and the names of configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported documents: MFU and throughput against the peak that the vendor publishes."""
+"""Rules on published MFU and throughput, against the peak that the vendor publishes."""
 
 from __future__ import annotations
 

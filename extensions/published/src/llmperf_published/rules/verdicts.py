@@ -1,4 +1,4 @@
-"""What is known of each row of an imported document: it agrees with its facts, it is wrong, or it was not checked."""
+"""The verdict on each row of a published document: it agrees, it is wrong, or it was not checked and why."""
 
 from __future__ import annotations
 
