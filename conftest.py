@@ -252,6 +252,8 @@ def install(tmp_path, monkeypatch):
     yield put
     for module in modules:
         sys.modules.pop(module, None)
+    if catalogue := sys.modules.get("llmperf.validation.catalogue"):
+        catalogue.forget_catalogues()  # what is installed is looked up once in a process
 
 
 @pytest.fixture

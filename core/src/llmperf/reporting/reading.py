@@ -54,6 +54,7 @@ def read_baselines(name: str) -> tuple[str, list[Baseline]]:
 
     UserError if there are none, which names the package that reads such documents where that is not installed.
     """
+    forget_catalogues()
     kinds = open_catalogue().kinds
     path = Path(name)
     if name in kinds and (shipped := kinds[name].shipped) is not None:
