@@ -8,7 +8,7 @@ from pathlib import Path
 
 import llmperf
 import pytest
-from llmperf.accounting.batch import batch_of, settle
+from llmperf.accounting.optimiser_step import batch_of, settle
 from llmperf.accounting.flops import count_flops, utilisation
 from llmperf.accounting.layout import data_parallel_of, layout_of
 from llmperf.accounting.memory import stage_state_bytes

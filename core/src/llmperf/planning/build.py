@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.accounting.batch import batch_of
+from llmperf.accounting.optimiser_step import batch_of
 from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
