@@ -15,8 +15,7 @@ from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.controller import free_port
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
-from llmperf.planning.states import Planned
+from llmperf.planning.states import Planned, Request
 from llmperf.running.measure import startable
 from llmperf.types import Plan
 

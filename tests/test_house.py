@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 MAX_LINES = 350
-MIN_MEDIAN_LINES = 103  # to reach: 110
+MIN_MEDIAN_LINES = 110
 """Of the files of core, `__init__.py` and `__main__.py` left out."""
 MAX_SMALL_HELPERS = 40
 """Private functions of at most three lines that are used once, over all of core."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-from llmperf.types import plan, records, result, spec, submission
+from llmperf.types import documents, plan, records, result, spec
 from llmperf_published.types import document
 
 from rendering.docstrings import class_description
@@ -18,7 +18,7 @@ KINDS: dict[str, type] = {
     "plan": plan.Plan,
     "case": spec.Case,
     "model": spec.Model,
-    "manifest": submission.Manifest,
+    "manifest": documents.Manifest,
     "published": document.Published,
 }
 RECORDS: tuple[type, ...] = (

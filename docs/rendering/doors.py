@@ -9,7 +9,7 @@ from typing import Any
 
 from llmperf.cases.library import library, read_named
 from llmperf.cases.overlays import CONDITIONS, Facts
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
 from llmperf.hookspecs import OWNERS
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import data_parallel_of as data_parallel_of
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
-    from llmperf.accounting.schedule import learning_rate as learning_rate
+    from llmperf.accounting.optimiser_step import learning_rate as learning_rate
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
     from llmperf.cli.output import json_option as json_option
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import read_bytes as read_bytes
     from llmperf.files.json_files import write_bytes as write_bytes
     from llmperf.files.text import printable as printable
-    from llmperf.files.toml_file import read_toml as read_toml
     from llmperf.files.user_files import cache_dir as cache_dir
+    from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
@@ -58,7 +58,7 @@ _HOMES = {
     "standard_layout": "llmperf.accounting.layout",
     "parallelism_problems": "llmperf.accounting.layout",
     "open_regular": "llmperf.files.json_files",
-    "learning_rate": "llmperf.accounting.schedule",
+    "learning_rate": "llmperf.accounting.optimiser_step",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",
@@ -73,7 +73,7 @@ _HOMES = {
     "encode_pretty": "llmperf.files.json_files",
     "read_bytes": "llmperf.files.json_files",
     "write_bytes": "llmperf.files.json_files",
-    "read_toml": "llmperf.files.toml_file",
+    "read_toml": "llmperf.files.user_files",
     "device_aliases": "llmperf.plugins.facts",
     "printable": "llmperf.files.text",
 }

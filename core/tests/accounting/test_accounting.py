@@ -13,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.accounting.flops import count_flops, utilisation
-from llmperf.accounting.memory import stage_parameters, stage_state_bytes, state_bytes
-from llmperf.accounting.parameters import count_parameters, lora_parameters
+from llmperf.accounting.parameters import (
+    count_parameters,
+    lora_parameters,
+    stage_parameters,
+    stage_state_bytes,
+    state_bytes,
+)
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.plugins.loading import Plugins

@@ -14,7 +14,7 @@ from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
 from llmperf.types.spec import Case, Model
 
 HERE = Available(1, None)
@@ -165,7 +165,7 @@ def test_a_layout_that_does_not_divide_names_the_nearest():
 
 def test_a_global_batch_that_does_not_divide_says_what_would():
     _, (problem,) = spec_of("default", "micro_batch=3")
-    assert "no multiple of micro batch 3 x data parallel 2 = 6" in problem.message
+    assert "not a multiple of micro batch 3 x data parallel 2 = 6" in problem.message
     assert "--set micro_batch=2" in problem.message
     assert "--set global_batch=6" in problem.message
 
@@ -188,7 +188,7 @@ def case_file(folder: Path, text: bytes) -> Path:
 def test_binary_and_broken_toml_are_one_line(tmp_path):
     with pytest.raises(UserError, match=r"mine\.toml: expected a TOML file in UTF-8"):
         read_toml(case_file(tmp_path, b"\x80\xff\x00"))
-    with pytest.raises(UserError, match=r"mine\.toml: no valid TOML: .*line 1"):
+    with pytest.raises(UserError, match=r"mine\.toml: not valid TOML: .*line 1"):
         read_toml(case_file(tmp_path, b"a = = 1"))
     with pytest.raises(UserError, match="No such file"):
         read_toml(tmp_path / "none.toml")

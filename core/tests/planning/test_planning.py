@@ -12,7 +12,7 @@ from llmperf.errors import PluginError, UserError
 from llmperf.files.json_files import MAX_DOCUMENT_BYTES
 from llmperf.planning.build import plan_run, run_id, worker_env
 from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins

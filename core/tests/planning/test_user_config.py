@@ -60,7 +60,7 @@ def test_the_nearest_file_upward_wins_then_the_users_own(tmp_path, monkeypatch):
         ("[environments]\na = 1\n", "Expected `str`, got `int` - at `$.environments"),
         ("[hosts]\na = 'b'\n", "Expected `array`, got `str` - at `$.hosts"),
         ("[default]\nenvironment = 'a'\n", "default.environment: unknown environment 'a'"),
-        ("hosts = [", "no valid TOML"),
+        ("hosts = [", "not valid TOML"),
     ],
 )
 def test_each_mistake_is_one_line_that_names_the_file(tmp_path, text, message):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pytest
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import Ending

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.tokens.sample_order import SampleOrder, position, sample_bounds, sample_count, tokens_needed
+from llmperf.tokens.draws import SampleOrder, position, sample_bounds, sample_count, tokens_needed
 from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.types import Batch
 
@@ -68,7 +68,7 @@ def test_synthetic_text_is_the_recorded_one():
 
 
 def test_synthetic_text_has_the_entropy_it_says():
-    from llmperf.tokens.entropy import known_entropy
+    from llmperf.tokens.preflight import known_entropy
 
     vocab, source = 50, SyntheticTokens(50, 4000, 3)
     pairs = np.zeros((vocab, vocab))

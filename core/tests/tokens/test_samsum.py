@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.tokens.padding import IGNORED
-from llmperf.tokens.preflight import check_data
-from llmperf.tokens.problems import DataError
+from llmperf.tokens.preflight import DataError, check_data
 from llmperf.tokens.samsum import read_dialogues
 from llmperf.types import Batch, Contract, DataSource, Model, Optimizer, RunSpec, Tuning
 

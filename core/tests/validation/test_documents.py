@@ -144,7 +144,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     (tmp_path / "other.toml").write_text("x = 1\n")
     assert call(["validate", str(tmp_path / "mine.toml"), str(tmp_path / "other.toml")]) == 2
     out, err = capsys.readouterr()
-    assert f"{tmp_path}/mine.toml: LP001 error no valid TOML" in out
+    assert f"{tmp_path}/mine.toml: LP001 error not valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected " in out
     assert err == "2 files: 2 errors, 0 warnings (ruleset 4)\n"
 

@@ -12,7 +12,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running.measure import check

@@ -165,7 +165,7 @@ def llmperf_peak_flops(device_model, dtype):
         ("[device]\n", r"expected \[\[device\]\]"),
         ("device = [3]\n", r"device\[0\]"),
         ("[[gpu]]\n", "unknown key 'gpu'"),
-        ("[[device\n", "no valid TOML"),
+        ("[[device\n", "not valid TOML"),
     ],
 )
 def test_faults_say_where(read, text: str, message: str) -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.types import Probe
 from llmperf_megatron_deepspeed.plugin import llmperf_plan_workers
 
@@ -104,7 +104,7 @@ def test_a_case_of_another_framework_is_brought_to_stage_1():
 
 def test_planning_imports_nothing_heavy():
     code = (
-        "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.request import Request;"
+        "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.states import Request;"
         f"plan_run(Request(case={CASE!r}, on={A100!r}));"
         "print([name for name in ('torch', 'deepspeed', 'transformers') if name in sys.modules])"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.types import Model
 from llmperf_megatron_deepspeed.checkout.home import commit_of, source_hash
 from llmperf_megatron_deepspeed.checkout.plan import plan_checkout

@@ -13,7 +13,7 @@ import time
 import pytest
 from llmperf.launching import controller
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.running.measure import measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]

@@ -8,7 +8,7 @@ import sys
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.types import Probe
 from llmperf_paddle import limits
 from llmperf_paddle.plugin import llmperf_plan_workers

@@ -138,7 +138,7 @@ def test_the_schedule_is_the_pages():
 
 
 def test_a_steps_samples_are_the_same_for_every_layout():
-    from llmperf.tokens.sample_order import position
+    from llmperf.tokens.draws import position
 
     def samples(micro_batch, accumulation, ranks):
         batch = SimpleNamespace(micro_batch=micro_batch, data_parallel=ranks, global_batch=8)

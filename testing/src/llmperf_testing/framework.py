@@ -12,8 +12,7 @@ from typing import Any
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError
 from llmperf.planning.build import plan_run, worker_env
-from llmperf.planning.request import Request
-from llmperf.planning.states import Outcome
+from llmperf.planning.states import Outcome, Request
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who

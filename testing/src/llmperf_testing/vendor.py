@@ -13,7 +13,7 @@ from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run, worker_env
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.types import DeviceInfo, Plan, Precision, Probe
 from llmperf.vendorkit.peaks import device_names
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llmperf import cache_dir
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.types import PeakFlops
 from llmperf_cpu import gemm_peak, host, peak
 

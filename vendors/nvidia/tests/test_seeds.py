@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from llmperf.accounting.flops import utilisation
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 
 MEGATRON, ZERO = "llama2_7b_pretrain_megatron", "baichuan2_13b_pretrain_zero"
 PADDLE_7B, PADDLE_13B = "llama1_7b_pretrain_paddle", "llama1_13b_pretrain_paddle"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.request import Request
+from llmperf.planning.states import Request
 from llmperf.plugins.loading import load_for
 
 MI300X = "AMD Instinct MI300X"

@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmperf.accounting.parameters import ParameterCount, count_parameters, lora_parameters
+from llmperf.hookspecs import hookimpl
 from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
 from llmperf.types.result import Mfu
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
+    from llmperf.types import FlopCount, Model, Workload
 
 HEADLINE = "nominal"
 """The convention of the published tables."""
@@ -24,7 +26,7 @@ ELEMENTWISE = "element-wise work: norms, softmax, positions, activations, residu
 
 
 def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
-    """What the FLOP count depends on besides the model; UserError for adapters on modules that the model lacks."""
+    """The facts besides the model that FLOPs depend on; UserError for adapters on modules that the model lacks."""
     return Workload(
         seq_len=contract.seq_len,
         gradient_checkpointing=tuning.gradient_checkpointing,
@@ -33,10 +35,12 @@ def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
 
 
 def flops_of(plugins: Plugins, model: Model, workload: Workload) -> FlopCount:
-    """The FLOP count of a loaded extension, or else of the core; `counted_by` says whose it is.
+    """The FLOP count of a loaded extension, otherwise of the core; `counted_by` names the owner.
 
-    To repeat the count of a document, load what it names with `plugins_for` and compare `counted_by`: if they differ,
-    the extension that counted is missing here, and the figures cannot be checked. PluginError if an extension fails.
+    To repeat the count of a document, load the plugins it names with `plugins_for` and compare `counted_by`: if it
+    differs, the extension that counted is not installed here, and the figures cannot be checked.
+
+    PluginError if an extension fails.
     """
     count, owner = plugins.first_answer("llmperf_count_flops", FlopCount, model=model, workload=workload)
     return replace(count, counted_by=owner.name)
@@ -66,7 +70,7 @@ def utilisation(
     """MFU under every convention: token/p/s x FLOPs per token / (peak x share).
 
     `share` is the part of one probed device that one rank has, `tokens_per_second_per_device` counts per
-    rank. The value is None without a peak or a throughput: no default stands in for either. Chowdhery et al.
+    rank. The value is None without a peak or a throughput: there is no default for either. Chowdhery et al.
     2022, appendix B.
     """
     available = None if peak is None else peak.flops_per_second * share
@@ -184,3 +188,9 @@ def _frozen_note(workload: Workload) -> str:
 
 def _recompute(workload: Workload) -> tuple[str, ...]:
     return ("the forward recomputed by gradient checkpointing",) if workload.gradient_checkpointing else ()
+
+
+@hookimpl(trylast=True)
+def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
+    """The core's own count, used when no extension answers."""
+    return count_flops(model, workload)

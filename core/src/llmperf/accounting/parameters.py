@@ -1,11 +1,22 @@
-"""How many parameters a model and its adapters have, counted from the model's facts."""
+"""Parameters of a model and its adapters, and the bytes of weights, gradients and AdamW states on one rank.
+
+Parameters are counted from the model's facts. The bytes are the most that one rank holds, without activations:
+Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 3.1
+and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of gradients and 12 of optimiser states (fp32
+weights, momentum, variance); each stage divides one of them by the sharding degree. In fp32 there is no second copy:
+4, 4, 8.
+
+A framework may hold more during the update, such as float32 copies of 16-bit gradients: it reports that in
+`WorkerPlan.update_bytes_per_parameter`.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from llmperf.errors import unknown
-from llmperf.types import Lora, Model
+from llmperf.types import Layout, Lora, Model, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +40,19 @@ class ParameterCount:
 
     @property
     def looked_up(self) -> int:
-        """Those that are never multiplied: the input embedding, unless it is also the output projection."""
+        """Parameters outside matrix products: the input embedding, unless it is also the output projection."""
         return self.input_embedding if self.head else 0
 
     @property
     def multiplied(self) -> int:
-        """Those that stand in matrix products: two FLOPs each per token and forward pass."""
+        """Parameters in matrix products: two FLOPs each per token and forward pass."""
         return self.total - self.looked_up - self.norms
 
 
 def count_parameters(model: Model) -> ParameterCount:
     """Count a model's parameters exactly.
 
-    Biases do not occur in these families; ALiBi and rotary positions have no parameters; Baichuan2's NormHead
+    These families have no biases; ALiBi and rotary positions have no parameters; Baichuan2's NormHead
     scales the head's rows and adds none.
     """
     hidden = model.hidden_size
@@ -81,3 +92,59 @@ def _projections(model: Model) -> dict[str, tuple[int, int]]:
         "up_proj": (hidden, inner),
         "down_proj": (inner, hidden),
     }
+
+
+MIXED = (2, 2, 12)
+"""Bytes per parameter of weights, gradients and optimiser states in 16-bit training."""
+SINGLE = (4, 4, 8)
+"""Bytes per parameter of weights, gradients and optimiser states in fp32, also with tf32 matrix products."""
+
+
+def stage_state_bytes(
+    model: Model, layout: Layout, precision: Precision, trainable: int | None = None, update_bytes: float = 0
+) -> tuple[int, ...]:
+    """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
+
+    `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
+    `update_bytes` are the further bytes that the update holds for each trained parameter of a shard.
+    """
+    here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
+    stages = stage_parameters(model, layout.pipeline_parallel)
+    return tuple(state_bytes(parameters, layout, precision, here, update_bytes) for parameters in stages)
+
+
+def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
+    """Parameters of each stage: equally many layers, the input embedding on the first, norm and head on the last.
+
+    With tied embeddings, the first and the last stage both hold the shared matrix.
+    """
+    count = count_parameters(model)
+    final_norm = model.hidden_size
+    layers = (count.attention + count.mlp + count.norms - final_norm) // stages
+    if stages == 1:
+        return (count.total,)
+    first, last = layers + count.input_embedding, layers + final_norm + (count.head or count.input_embedding)
+    return (first, *[layers] * (stages - 2), last)
+
+
+def state_bytes(
+    parameters: int, layout: Layout, precision: Precision, trainable: int | None = None, update_bytes: float = 0
+) -> int:
+    """Estimated bytes of model states on one rank of a stage.
+
+    `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
+    optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
+    `update_bytes`, for each trained parameter, is divided by the sharding degree like optimiser states.
+    """
+    weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
+    trained = parameters if trainable is None else trainable
+    stage, ways = layout.sharding_stage, layout.tensor_parallel
+    parts = ((weights, parameters, 3), (gradients, trained, 2), (states, trained, 1), (update_bytes, trained, 1))
+    return sum(
+        _ceil(math.ceil(each * size), ways * (layout.sharding_degree if stage >= sharded_from else 1))
+        for each, size, sharded_from in parts
+    )
+
+
+def _ceil(total: int, parts: int) -> int:
+    return -(-total // parts)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from llmperf.cases.fields import check_table
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.json_files import convert
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
+from llmperf.hookspecs import hookimpl
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.types.spec import Case, Model
@@ -156,3 +157,9 @@ def library_with_case(name: str, *plugins: Plugins) -> Library:
     """A library that has the case: the core's own and the given plugins' if that is enough, else everyone's."""
     near = library(Plugins(), *plugins)
     return near if name.endswith(".toml") or name in near.paths("cases") else whole_library_for("cases", name)
+
+
+@hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """The core's own models, cases and overlays."""
+    return [Path(__file__).parents[1] / "data"]

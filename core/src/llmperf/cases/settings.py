@@ -11,7 +11,7 @@ from typing import Any
 from llmperf.cases.fields import check_bound, hints, leaves
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
-from llmperf.files.toml_file import parse_value
+from llmperf.files.user_files import parse_value
 from llmperf.types.spec import Contract, DataSource, Model, Scalar, Tuning
 
 FREE = "framework."

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmperf.accounting.layout import layout_text as degrees_text
-from llmperf.files.redaction import WITHHELD, without_secrets
+from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout

@@ -12,8 +12,7 @@ from llmperf.cli.numbers import Seconds
 from llmperf.cli.output import case_names, json_option, plugin_names
 
 if TYPE_CHECKING:
-    from llmperf.planning.request import Request
-    from llmperf.planning.states import Outcome
+    from llmperf.planning.states import Outcome, Request
 
 
 OPTIONS = (
@@ -49,7 +48,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     """The request that the parsed options make."""
     from pathlib import Path
 
-    from llmperf.planning.request import Request
+    from llmperf.planning.states import Request
     from llmperf.planning.user_config import user_config
 
     try:

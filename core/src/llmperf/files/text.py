@@ -1,6 +1,10 @@
-"""Foreign text as it may be printed and written."""
+"""Text from outside that may be printed and written: escaped, encodable, and without secrets."""
 
 from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
 
 
 def printable(text: str, instead: str | None = None, keep: str = "") -> str:
@@ -23,3 +27,29 @@ def printable(text: str, instead: str | None = None, keep: str = "") -> str:
 def encodable(text: str) -> str:
     """Text that can be written as UTF-8: half a surrogate pair becomes its escape."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+SECRET_NAME = re.compile(r"TOKEN(?!IZER)|PASS|KEY|SECRET|CRED|AUTH", re.IGNORECASE)
+"""Part of the names of variables that hold secrets; harmless variables with such names are not recorded either."""
+SHORTEST_SECRET = 6
+"""Characters; shorter values, such as `true`, are part of too much other text to be replaced in it."""
+WITHHELD = "[withheld]"
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose names do not suggest a secret."""
+    return {name: value for name, value in environment.items() if not SECRET_NAME.search(name)}
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Values of the variables whose names suggest a secret, longest first; paths of existing files are not secrets."""
+    values = {value for name, value in environment.items() if SECRET_NAME.search(name)}
+    hidden = {value for value in values if len(value) >= SHORTEST_SECRET and not os.path.exists(value)}
+    return tuple(sorted(hidden, key=len, reverse=True))
+
+
+def redacted(text: str, values: Iterable[str]) -> str:
+    """The text with `[withheld]` in place of each of the values."""
+    for value in values:
+        text = text.replace(value, WITHHELD)
+    return text

@@ -7,10 +7,9 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from llmperf.files.redaction import without_secrets
-from llmperf.files.text import printable
+from llmperf.files.text import printable, without_secrets
 from llmperf.runfolder.endings import Host
-from llmperf.types.facts import Facts
+from llmperf.types.devices import Facts
 
 MAX_VALUE = 200
 

@@ -9,8 +9,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from llmperf.files.redaction import redacted, secret_values
-from llmperf.files.text import encodable
+from llmperf.files.text import encodable, redacted, secret_values
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.measuring.host_load import host_sample, other_share
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import MemorySample
+from llmperf.types.result import OTHER_CPU_SHARE
 
 Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
 

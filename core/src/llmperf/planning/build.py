@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.accounting.optimiser_step import batch_of
 from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
+from llmperf.accounting.optimiser_step import batch_of
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
@@ -28,11 +28,10 @@ from llmperf.planning.problems import (
     size_problems,
     worker_problems,
 )
-from llmperf.planning.request import Request
-from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Resolved
+from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Request, Resolved
 from llmperf.planning.vendors import Machine, machine_elsewhere
-from llmperf.plugins.catalogue import catalogue_problems
 from llmperf.plugins.discovery import Found, names, published_package
+from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.types.devices import PeakFlops
@@ -282,7 +281,7 @@ def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
 
 
 def _state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
-    from llmperf.accounting.memory import stage_state_bytes
+    from llmperf.accounting.parameters import stage_state_bytes
 
     trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
     update_bytes = worker.update_bytes_per_parameter

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from llmperf.planning.request import Request
+from llmperf.cases.settings import Setting, from_command_line
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
 from llmperf.types.layout import Batch, Layout
@@ -13,9 +15,50 @@ from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asks of `llmperf plan` or `llmperf run`."""
+
+    case: str
+    vendor: str | None = None
+    framework: str | None = None
+    default_framework: str | None = None
+    """From the user's configuration file; used if the command line names none."""
+    devices: int | None = None
+    settings: tuple[str, ...] = ()
+    on: str | None = None
+    launcher: str = "local"
+    hosts: tuple[str, ...] = ()
+    """Hosts that the user named for the launcher."""
+    launcher_options: Mapping[str, Any] = field(default_factory=dict)
+    """The launcher's table in the user's configuration file."""
+    python: tuple[str, str | None] | None = None
+    """Path of the workers' Python and the name of its environment; None for this Python."""
+    stall_seconds: float = 300.0
+    startup_seconds: float = 1800.0
+    skip_peak_and_env: bool = False
+    """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
+
+    def command_line(self, machine: Machine) -> list[Setting]:
+        """`--on`, `--framework`, `--devices` and `--set` as settings, in that order; UserError if one is invalid."""
+        named: list[Setting] = []
+        if not machine.here:
+            named.append(Setting("tuning.nodes", machine.nodes, "--on"))
+            named.append(Setting("tuning.devices", len(machine.probe.devices), "--on"))
+        elif self.hosts:
+            named.append(Setting("tuning.nodes", len(self.hosts), "--hosts"))
+        if self.framework is not None:
+            named.append(Setting("tuning.framework", self.framework, "--framework"))
+        elif self.default_framework is not None:
+            named.append(Setting("tuning.framework", self.default_framework, "llmperf.toml"))
+        if self.devices is not None:
+            named.append(Setting("tuning.devices", self.devices, "--devices"))
+        return named + from_command_line(self.settings)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """How the ranks are laid out and the batch is divided, where the contract's figures fit together."""
+    """How the ranks are laid out and the batch is divided, if the figures of the contract fit together."""
 
     layout: Layout
     """As the core lays the ranks out; the framework's own layout is in the plan."""
@@ -34,23 +77,23 @@ class Resolved:
     machine: Machine
     """The devices to plan for."""
     plugins: Plugins = field(repr=False)
-    """Those of the run. The framework is not among them if it cannot be used."""
+    """The plugins of the run, without the framework if it cannot be used."""
     flops: FlopCount
     """The numerator of MFU under every convention."""
     arithmetic: Arithmetic | None
     """None if the contract's figures do not fit together; `problems` says why."""
     problems: tuple[Problem, ...]
-    """What does not fit together without regard to the framework."""
+    """Problems that do not depend on the framework."""
 
     @property
     def bounded(self) -> bool:
-        """Whether all sizes are such that work on them ends, so that a framework can be asked."""
+        """Whether all sizes are small enough for a framework to work with them."""
         return all(problem.code != "value_too_large" for problem in self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What both outcomes of planning have."""
+    """The part that both outcomes of planning share."""
 
     resolved: Resolved
     """The request with its case, machine and plugins."""
@@ -67,7 +110,7 @@ class _Outcome:
 
     @property
     def plugins(self) -> Plugins:
-        """Those of the run."""
+        """The plugins of the run."""
         return self.resolved.plugins
 
 
@@ -91,8 +134,8 @@ class Refused(_Outcome):
     problems: tuple[Problem, ...]
     """One or more: of the contract, the machine and the framework."""
     plan: Plan | None
-    """The plan with its problems, to be shown; None if the ranks cannot be laid out or the framework not asked."""
+    """The plan with its problems, to be shown; None if there is no layout or the framework could not be asked."""
 
 
 Outcome = Planned | Refused
-"""How planning ends."""
+"""The result of planning."""

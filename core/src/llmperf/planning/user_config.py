@@ -10,8 +10,7 @@ from typing import Any
 from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
-from llmperf.files.toml_file import read_toml
-from llmperf.files.user_files import config_file
+from llmperf.files.user_files import config_file, read_toml
 
 NAME = "llmperf.toml"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.catalogue import catalogue, catalogue_problems
 from llmperf.plugins.discovery import Found, find, names, of_this_project
+from llmperf.plugins.facts import catalogue, catalogue_problems
 from llmperf.plugins.faults import told_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own

@@ -89,7 +89,7 @@ def upgrade(found: Found) -> str:
 @cache
 def published() -> Mapping[tuple[str, str], str]:
     """The distribution of each plugin that this project ships, installed or not, by role and name."""
-    from llmperf.files.toml_file import read_toml
+    from llmperf.files.user_files import read_toml
 
     names_by_role = read_toml(Path(__file__).parents[1] / "data" / "plugins.toml")
     return {

@@ -1,4 +1,4 @@
-"""The facts of all loaded plugins, joined."""
+"""What loaded plugins know: their facts, joined, and the catalogues of device models that vendors ship."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from llmperf.errors import PluginError
-from llmperf.plugins.discovery import discover
+from llmperf.plugins.discovery import Found, discover
+from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins
-from llmperf.types.facts import Facts, HostCheck
+from llmperf.types.devices import Facts, HostCheck, Probe
 
 HOOK = "llmperf_facts"
 
@@ -55,7 +56,7 @@ def _distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def _check(facts: object, where: str) -> None:
-    """PluginError for what is not Facts, or has an empty text, which every name would match."""
+    """PluginError for anything but Facts, and for an empty text, which would match every name."""
     if not isinstance(facts, Facts):
         raise PluginError(f"{where}: expected Facts, found {type(facts).__name__}")
     texts = {
@@ -73,3 +74,25 @@ def _check(facts: object, where: str) -> None:
     for check in facts.host_checks:
         if not isinstance(check, HostCheck) or not callable(check.problem):
             raise PluginError(f"{where}: host_checks: expected HostCheck, found {type(check).__name__}")
+
+
+def catalogue(found: Found, plugins: Plugins) -> list[Probe]:
+    """The device models in a vendor plugin's catalogue; PluginError if it raises or an entry has no device."""
+    hook = "llmperf_catalogue"
+    if not plugins.answers(hook):
+        return []
+    with blaming(found, hook):
+        given = plugins.ask(hook)
+    entries = [of_kind(found, hook, entry, Probe) for entry in blamed_items(found, hook, given)]
+    if not all(entry.devices for entry in entries):
+        raise PluginError(f"{who(found)}: {hook} has an entry without a device")
+    return entries
+
+
+def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
+    """The problems that a loaded vendor plugin reports for its own catalogue, or the reason why the hook fails."""
+    try:
+        entries = catalogue(found, plugins)
+    except PluginError as error:
+        return [str(error)]
+    return list(dict.fromkeys(line for entry in entries for line in entry.problems))

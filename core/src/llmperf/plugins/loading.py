@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
-    "llmperf_resources": ("llmperf.cases.hooks",),
+    "llmperf_resources": ("llmperf.cases.library",),
     "llmperf_facts": ("llmperf.launching.hooks",),
-    "llmperf_count_flops": ("llmperf.accounting.hooks",),
+    "llmperf_count_flops": ("llmperf.accounting.flops",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),

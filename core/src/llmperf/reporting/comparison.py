@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
 from llmperf.reporting.result_sheets import contract_parts, figure_rows
@@ -15,6 +14,7 @@ from llmperf.results.comparison import Comparison
 from llmperf.results.comparison_side import Side, Sides, device_throughput
 from llmperf.results.groups import Group, Kind, shared, uneven
 from llmperf.types import Result, Row
+from llmperf.types.result import OTHER_CPU_SHARE
 
 MAX_LINE = 1000
 """Characters."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from llmperf.accounting.evenness import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.results.alignment import unlike
 from llmperf.results.statistics import quantile
 from llmperf.types.layout import Layout
-from llmperf.types.result import Result
+from llmperf.types.result import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES, Result
 from llmperf.types.units import NonNegative, Positive
 
 

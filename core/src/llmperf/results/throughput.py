@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def metrics(records: RunRecords) -> Metrics:
     """All figures of a run; without a whole window there is no throughput, and what else is known stands."""
-    from llmperf.tokens.entropy import known_entropy
+    from llmperf.tokens.preflight import known_entropy
 
     window = window_seconds(records)
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else measured_tokens(records)

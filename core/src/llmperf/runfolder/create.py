@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.files.redaction import without_secrets
+from llmperf.files.text import without_secrets
 from llmperf.runfolder import filenames
 from llmperf.types.plan import Plan
 

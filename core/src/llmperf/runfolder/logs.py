@@ -14,8 +14,7 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.files.redaction import redacted
-from llmperf.files.text import printable
+from llmperf.files.text import printable, redacted
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
 """How much of the beginning and of the end of each log is kept."""

@@ -9,9 +9,8 @@ from typing import Literal
 from llmperf.cases.overlays import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
-from llmperf.plugins.catalogue import catalogue_problems
 from llmperf.plugins.discovery import Found, discover, find, published
-from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import blaming
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall

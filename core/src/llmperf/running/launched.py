@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.files.redaction import secret_values
+from llmperf.files.text import secret_values
 from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
 from llmperf.launching.wakeup import Wakeup
@@ -31,8 +31,7 @@ from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
 from llmperf.running.observers import Observers
-from llmperf.types.devices import DeviceSample
-from llmperf.types.facts import Facts
+from llmperf.types.devices import DeviceSample, Facts
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 

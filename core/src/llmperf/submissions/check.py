@@ -15,8 +15,7 @@ from llmperf.submissions.archives import unpacked
 from llmperf.submissions.members import MANIFEST, README, configured_files, is_packed
 from llmperf.submissions.rendered import differences
 from llmperf.types import Finding, Rule
-from llmperf.types.documents import FileFindings, Severity
-from llmperf.types.submission import Manifest
+from llmperf.types.documents import FileFindings, Manifest, Severity
 from llmperf.validation.catalogue import MAX_VIOLATIONS
 from llmperf.validation.check import Validator, unreadable
 from llmperf.validation.core_kinds import named_schema

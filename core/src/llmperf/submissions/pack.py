@@ -14,8 +14,8 @@ from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
 from llmperf.runfolder import filenames
 from llmperf.submissions.members import MANIFEST, README, SINGLE, configured_files, is_packed
+from llmperf.types.documents import Manifest
 from llmperf.types.result import Result
-from llmperf.types.submission import Manifest
 
 FOLDERS = (filenames.RECORDS, filenames.FILES)
 EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Counter-based random draws: the same numbers for every vendor, every framework, every machine.
+"""Deterministic draws for initial weights and the order of samples: the same on every vendor, framework and machine.
 
 The generator is Philox4x64-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011) keyed
 by a hash of seed and name. Only its raw 64-bit words are used, so that no stream depends on how a library
@@ -11,12 +11,15 @@ import hashlib
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from llmperf.types import Batch
 
 WORDS_PER_COUNTER = 4
 BLOCK = 1 << 16
@@ -47,12 +50,12 @@ def raw_uint64(seed: int, name: str, start: int, stop: int) -> NDArray[np.uint64
 def initial_normal(
     seed: int, name: str, shape: tuple[int, ...], std: float, start: int = 0, stop: int | None = None
 ) -> NDArray[np.float32]:
-    """Initial weights: nearly normal float32 values of mean 0 and standard deviation `std`.
+    """Initial weights: approximately normal float32 values of mean 0 and standard deviation `std`.
 
     Each element is the sum of the four 16-bit uniforms of one word, centred and scaled: mean 0 and variance
     std^2 exactly (that of the sum is (2^32 - 1) / 3), kurtosis 2.7, support +-3.46 std. `name` is the
     parameter's name in published checkpoints and `shape` its shape there, [out, in] for a matrix. With `start`
-    or `stop` the answer is that slice of the flattened (C order) whole, [stop - start].
+    or `stop`, the result is that slice of the flattened tensor (C order), [stop - start].
     """
     size = math.prod(shape)
     whole = start == 0 and stop is None
@@ -90,13 +93,55 @@ def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[
 
 
 def _threads(blocks: int) -> int:
-    """This rank's share of the host's cores, and no more than there is work for."""
+    """Threads to use: this rank's share of the host's cores, and at most as many as there is work for."""
     share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return min(MOST_THREADS, share, blocks // 8)
 
 
 def _sum_of_uniforms(words: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """The sum of each word's four 16-bit parts: two lanes of two, then both."""
+    """The sum of the four 16-bit parts of each word, computed in two lanes."""
     pairs: Any = (words & LANES) + ((words >> np.uint64(16)) & LANES)
     sums: NDArray[np.int32] = ((pairs & LOW) + (pairs >> np.uint64(32))).astype(np.int32)
     return sums
+
+
+def sample_count(tokens: int, seq_len: int) -> int:
+    """Samples in a stream: sample i begins at token i x seq_len and has seq_len + 1 tokens."""
+    return max(0, (tokens - 1) // seq_len)
+
+
+def tokens_needed(samples: int, seq_len: int) -> int:
+    """The shortest stream with that many samples."""
+    return samples * seq_len + 1
+
+
+def sample_bounds(index: int, seq_len: int) -> tuple[int, int]:
+    """First and one-past-last token of a sample."""
+    return index * seq_len, index * seq_len + seq_len + 1
+
+
+def position(batch: Batch, steps_before: int, micro_step: int, data_parallel_rank: int, row: int) -> int:
+    """Place in the global order of one row of the step that follows `steps_before` others.
+
+    A step has the same rows in every layout.
+    """
+    slot = micro_step * batch.data_parallel + data_parallel_rank
+    return steps_before * batch.global_batch + slot * batch.micro_batch + row
+
+
+@dataclass(slots=True)
+class SampleOrder:
+    """The order in which samples are seen: another permutation in each epoch, determined by the seed."""
+
+    samples: int
+    seed: int
+    _epoch: int = -1
+    _permutation: NDArray[np.int64] | None = None
+
+    def __getitem__(self, position: int) -> int:
+        """The index of the sample at a place of the global order."""
+        epoch, within = divmod(position, self.samples)
+        if self._permutation is None or epoch != self._epoch:
+            draws = raw_uint64(self.seed, f"data/order/{epoch}", 0, self.samples)
+            self._epoch, self._permutation = epoch, np.argsort(draws, kind="stable")
+        return int(self._permutation[within])

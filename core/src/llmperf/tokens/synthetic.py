@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llmperf.tokens.draws import raw_uint64
-from llmperf.tokens.problems import DataError
+from llmperf.tokens.preflight import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Text as tokens: one UTF-8 file, or the source text of this host's Python library."""
+"""Text as tokens: a UTF-8 file, the sources of this host's Python library, or a saved Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import hashlib
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from llmperf.files.json_files import open_regular
 from llmperf.tokens.cache import READ_BYTES, cached_tokens, file_digest
 from llmperf.tokens.encoders import Encoder
-from llmperf.tokens.problems import DataError
+from llmperf.tokens.preflight import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 
 
 def text_file(path: Path, encoder: Encoder) -> Path:
-    """The tokens of a UTF-8 text file, one document; DataError if it is no UTF-8."""
+    """The tokens of a UTF-8 text file, one document; DataError if it is not UTF-8."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
         for text in _decoded(path):
@@ -34,7 +34,7 @@ def text_file(path: Path, encoder: Encoder) -> Path:
 
 
 def _decoded(path: Path) -> Iterator[str]:
-    """A file's text in blocks that end at line ends."""
+    """A file's text in blocks of whole lines."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     held = ""
     with open_regular(path) as file:
@@ -81,4 +81,66 @@ def _library_texts(folder: Path) -> Iterator[str]:
             try:
                 yield path.read_bytes().decode("utf-8")
             except (OSError, UnicodeDecodeError):
-                continue  # a few test files are other encodings on purpose
+                continue  # some test files use other encodings on purpose
+
+
+MARKERS = ("dataset_info.json", "state.json", "dataset_dict.json")
+ROWS = 1000
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether `datasets.load_from_disk` can read this folder."""
+    return any((folder / marker).is_file() for marker in MARKERS)
+
+
+def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
+    """The tokens of a folder that `save_to_disk` wrote: its `input_ids`, or its `text`, encoded."""
+
+    def parts() -> Iterator[NDArray[np.integer]]:
+        dataset = _load(folder)
+        column = next((name for name in ("input_ids", "text") if name in dataset.column_names), None)
+        if column is None:
+            found = ", ".join(dataset.column_names) or "none"
+            raise DataError("data.path", f"{folder}: expected a column 'input_ids' or 'text', found: {found}")
+        for start in range(0, len(dataset), ROWS):
+            for row in dataset[start : start + ROWS][column]:
+                yield from _row(row, encoder, folder)
+
+    return cached_tokens(["huggingface", _folder_digest(folder), encoder.identity], "<u4", parts)
+
+
+def _row(row: Any, encoder: Encoder, folder: Path) -> Iterator[NDArray[np.integer]]:
+    if isinstance(row, str):
+        yield encoder.encode(row)
+        yield np.array(encoder.end, dtype=np.int64)
+        return
+    ids = np.asarray(row)
+    if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32)):
+        raise DataError("data.path", f"{folder}: expected rows of token ids or of text, found {str(row)[:60]!r}")
+    yield ids
+
+
+def _load(folder: Path) -> Any:
+    try:
+        from datasets import Dataset, load_from_disk
+    except ImportError:
+        raise DataError(
+            "data.path",
+            f"{folder}: reading it needs the package 'datasets': uv pip install datasets",
+        ) from None
+    try:
+        loaded = load_from_disk(str(folder))
+    except Exception as error:  # any exception of its readers may get here
+        raise DataError("data.path", f"{folder}: datasets.load_from_disk: {str(error)[:200]}") from None
+    if isinstance(loaded, Dataset):
+        return loaded
+    if "train" not in loaded:
+        raise DataError("data.path", f"{folder} has no split 'train'; name one of its folders: {', '.join(loaded)}")
+    return loaded["train"]
+
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{file_digest(path)}\0".encode())
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
 """The frozen dataclasses that cross the contract between core, vendors and frameworks.
 
-They live beside each other by subject and are imported when first used, since making a dataclass costs start-up time.
+They are grouped by subject and imported when first used, because creating a dataclass takes start-up time.
 Field names carry units; unknown is `None`, never 0 or a guess.
 """
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from llmperf.types.devices import DeviceEvent as DeviceEvent
     from llmperf.types.devices import DeviceInfo as DeviceInfo
     from llmperf.types.devices import DeviceSample as DeviceSample
+    from llmperf.types.devices import Facts as Facts
+    from llmperf.types.devices import HostCheck as HostCheck
     from llmperf.types.devices import Offers as Offers
     from llmperf.types.devices import PeakFlops as PeakFlops
     from llmperf.types.devices import Precision as Precision
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
-    from llmperf.types.facts import Facts as Facts
-    from llmperf.types.facts import HostCheck as HostCheck
     from llmperf.types.launching import Interpreter as Interpreter
     from llmperf.types.launching import Launcher as Launcher
     from llmperf.types.launching import Node as Node
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Tuning as Tuning
 
 _NAMES = {
-    "devices": "Device DeviceEvent DeviceInfo DeviceSample Offers PeakFlops Precision Probe ThrottleReason",
+    "devices": "Device DeviceEvent DeviceInfo DeviceSample Facts HostCheck Offers PeakFlops Precision Probe"
+    " ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
-    "facts": "HostCheck Facts",
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",

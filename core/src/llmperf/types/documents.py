@@ -1,4 +1,4 @@
-"""Kinds of document, the rules that documents are checked with, and what validation says about one file."""
+"""Kinds of document, the rules that documents are checked with, the findings of one file, and the manifest."""
 
 from __future__ import annotations
 
@@ -151,3 +151,19 @@ class DocumentKind:
     """A folder of documents of this kind that the package ships: `--baseline NAME` stands for it."""
     summary: Callable[[Sequence[tuple[Path, Any]]], Section] | None = None
     """A table of many documents, each with its file, for `llmperf summary`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`manifest.json` at the top of a submission: which files it has, so that a changed or a missing one shows."""
+
+    schema: str
+    """Name and version of this document's schema."""
+    created: str
+    """When it was packed: UTC, ISO 8601."""
+    llmperf_version: str
+    """Of the llmperf that packed it."""
+    runs: tuple[str, ...]
+    """Names of the run folders, sorted."""
+    files: Mapping[str, str]
+    """SHA-256 of every other file, by its path in the archive."""

@@ -124,6 +124,15 @@ class RankMemory:
     """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
 
 
+UNEVEN_MEAN = 1.5
+"""A run is disturbed if mean step / median step exceeds this."""
+UNEVEN_QUANTILES = 3.0
+"""A run is disturbed if the 95 % quantile / 5 % quantile of its steps exceeds this."""
+OTHER_CPU_SHARE = 0.1
+"""Share of the host's cores that other processes may use. Background work of a quiet host takes 1 or 2 %; more than
+this slows down a run that computes or prepares its data on the host."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """The figures. An unknown one is None."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
 from llmperf.runfolder import filenames
 from llmperf.types import Case, Finding, Model, Plan, Result
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint

@@ -63,7 +63,7 @@ def _named(path: Path, catalogue: Catalogue) -> Document:
     if kind is not None:
         return Document(path, kind, named=True)
     if path.suffix == ".toml":
-        from llmperf.files.toml_file import read_toml
+        from llmperf.files.user_files import read_toml
 
         read_toml(path)  # a syntax error says more than that this is no case and no model
     if (package := _reader(path, by_name=True)) is not None:

@@ -9,8 +9,8 @@ from functools import cache, cached_property
 
 from llmperf.cases.library import Library, library, whole_library
 from llmperf.errors import LlmperfError, UserError
-from llmperf.plugins.catalogue import catalogue
 from llmperf.plugins.discovery import Found, discover, find, names
+from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision

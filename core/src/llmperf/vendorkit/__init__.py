@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmperf.files.toml_file import read_toml as read_toml
+    from llmperf.files.user_files import read_toml as read_toml
     from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
     from llmperf.vendorkit.commands import CommandReader as CommandReader
     from llmperf.vendorkit.commands import CsvCommand as CsvCommand
@@ -59,7 +59,7 @@ _MODULES = {
     "visibility": ("of_one_model", "planned_indices", "visibility_variable", "visible_devices"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-_MODULE_OF["read_toml"] = "llmperf.files.toml_file"
+_MODULE_OF["read_toml"] = "llmperf.files.user_files"
 
 __all__ = sorted(_MODULE_OF)
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from llmperf.files.json_files import convert
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
 from llmperf.vendorkit.peaks import PeakTable
 from llmperf.vendorkit.readings import MAX_SHOWN, Inventory, Misfit, Reading, Row, read_rows
 

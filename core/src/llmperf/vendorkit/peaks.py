@@ -12,7 +12,7 @@ import msgspec
 
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
-from llmperf.files.toml_file import read_toml
+from llmperf.files.user_files import read_toml
 from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Probe
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]

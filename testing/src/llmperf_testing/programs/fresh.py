@@ -100,7 +100,7 @@ def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:
 def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fresh:
     """The same with what its planning raised and loaded."""
     from llmperf.planning.build import plan_run
-    from llmperf.planning.request import Request
+    from llmperf.planning.states import Request
 
     error = None
     try:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from llmperf.accounting.schedule import learning_rate
+from llmperf.accounting.optimiser_step import learning_rate
 from llmperf.types import Model, Result
 from llmperf.types.documents import Violation
 from llmperf.validation.violations import deviates, figure, rule

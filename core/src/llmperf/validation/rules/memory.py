@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.evenness import OTHER_CPU_SHARE
 from llmperf.types import Result
 from llmperf.types.documents import Violation
+from llmperf.types.result import OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from llmperf.accounting.evenness import UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.types import Result
 from llmperf.types.documents import Violation
+from llmperf.types.result import UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.validation.violations import deviates, differs, figure, rule
 
 STEP_TIME_SLACK = 0.1
