@@ -36,7 +36,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         "experts_not_divisible": "Expert parallelism does not divide the ranks that hold experts.",
         "sharding_not_divisible": "The sharding degree does not divide the data-parallel ranks.",
         "sequence_parallel_alone": "Sequence parallelism is set without tensor parallelism.",
-        "batch_not_divisible": "The global batch is no multiple of micro batch x data parallel.",
+        "batch_not_divisible": "The global batch is not a multiple of micro batch x data parallel.",
         "batch_contradiction": "Global batch and gradient accumulation are both set and do not agree.",
         "sequence_too_long": "The sequence is longer than the model's positions.",
         "nothing_measured": "All steps are warm-up.",
