@@ -9,8 +9,9 @@ from typing import Any
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
+from llmperf.types.flops import FlopCount
 from llmperf.types.layout import Batch, Layout
-from llmperf.types.plan import FlopCount, Plan
+from llmperf.types.plan import Plan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 

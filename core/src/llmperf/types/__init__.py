@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
+    from llmperf.types.flops import FlopCount as FlopCount
+    from llmperf.types.flops import FlopsPerToken as FlopsPerToken
+    from llmperf.types.flops import Workload as Workload
     from llmperf.types.launching import Interpreter as Interpreter
     from llmperf.types.launching import Launcher as Launcher
     from llmperf.types.launching import Node as Node
@@ -38,14 +41,10 @@ if TYPE_CHECKING:
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
-    from llmperf.types.plan import FlopCount as FlopCount
-    from llmperf.types.plan import FlopsPerToken as FlopsPerToken
     from llmperf.types.plan import Needs as Needs
     from llmperf.types.plan import Plan as Plan
-    from llmperf.types.plan import PluginInfo as PluginInfo
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
-    from llmperf.types.plan import Workload as Workload
     from llmperf.types.problems import Problem as Problem
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from llmperf.types.records import StepRecord as StepRecord
     from llmperf.types.records import Trainer as Trainer
     from llmperf.types.result import Finding as Finding
+    from llmperf.types.result import PluginInfo as PluginInfo
     from llmperf.types.result import Result as Result
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
@@ -86,12 +86,13 @@ _NAMES = {
     "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
-    "plan": "FlopCount FlopsPerToken Needs Plan PluginInfo Script WorkerPlan Workload",
+    "flops": "FlopCount FlopsPerToken Workload",
+    "plan": "Needs Plan Script WorkerPlan",
     "problems": "Problem",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
-    "result": "Finding Result",
+    "result": "Finding PluginInfo Result",
     "sheet": "Baseline Curve Curves Reporter Rounding Row Section Sheet Source",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llmperf.types.layout import Batch, Layout
-from llmperf.types.plan import PluginInfo
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
 
@@ -90,6 +89,22 @@ class Software:
     """Those whose version affects the training speed, as the run's plugins say; reports name these."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables the ranks saw: those that the run's plugins name or set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """A plugin as it was loaded, for the record."""
+
+    name: str
+    """As its entry point names it."""
+    role: Literal["vendor", "framework", "extension", "core"]
+    """What it may answer for."""
+    distribution: str
+    """The installed package it came with."""
+    version: str
+    """Of the distribution."""
+    source_hash: str | None = None
+    """SHA-256 over the source files of the plugin's package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

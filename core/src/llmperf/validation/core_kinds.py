@@ -9,18 +9,19 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmperf import types
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.user_files import read_toml
 from llmperf.runfolder import filenames
-from llmperf.types import Case, Finding, Model, Plan, Result
+from llmperf.types import Case, Finding, Model, Result
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
 from llmperf.validation.reading import from_toml, parse_json, shown
 from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
 
 if TYPE_CHECKING:
-    from llmperf.types import Sheet
+    from llmperf.types import Plan, Sheet
 
 Beginning = Callable[[], str]
 
@@ -50,7 +51,7 @@ def kinds() -> list[DocumentKind]:
             suffixes=(".json",),
             recognise=partial(_is_json, "plan", filenames.PLAN),
             schema=partial(named_schema, "plan"),
-            type=lambda: Plan,
+            type=lambda: types.Plan,
             plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
             in_place=_beside_plan,
         ),

@@ -1,4 +1,4 @@
-"""`llmperf new`: create a plugin package for a vendor or a framework."""
+"""Create a plugin package for a vendor or a framework."""
 
 from __future__ import annotations
 

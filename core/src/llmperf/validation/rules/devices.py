@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from llmperf.files.text import printable
-from llmperf.types import Plan, Result
+from llmperf.types import Result
 from llmperf.types.devices import DeviceInfo
 from llmperf.types.documents import Violation
 from llmperf.validation.installed import (
@@ -19,6 +20,9 @@ from llmperf.validation.installed import (
 )
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import close, deviates, figure, rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 
 def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
@@ -47,7 +51,7 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
 @rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
 def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
     """A device that can be divided, a host CPU, is shared by the ranks of its node; any other is one rank's."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         path, found, ranks = "/device_share", document.device_share, document.layout.devices_per_node
     else:
         hardware = document.hardware
@@ -62,7 +66,7 @@ def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
 
 def _divisible(document: Result | Plan) -> bool | None:
     """Whether ranks share the device, as its vendor publishes it or as it was probed; None where unknown."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         probed = document.probe.devices[0] if document.probe.devices else None
         catalogue = vendor_catalogue(document.vendor)
         device = catalogue.exact(probed.model) if catalogue and probed else None
@@ -149,7 +153,7 @@ def vendor_is_installed(result: Result) -> Iterator[Violation]:
 @rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")
 def vendor_can_be_asked(document: Result | Plan) -> Iterator[Violation]:
     """A broken plugin publishes nothing, so that nothing was compared with what it publishes."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         vendor, path = document.vendor, "/vendor"
     else:
         vendor, path = document.hardware.vendor, "/hardware/vendor"

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.files.json_files import builtins
-from llmperf.types import Case, Change, Model, Plan, Result, RunSpec
+from llmperf.types import Case, Change, Model, Result, RunSpec
 from llmperf.types.documents import Violation
 from llmperf.validation.installed import known_case, known_model
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 DESCRIPTIVE = ("title", "source")
 """Fields of a model that fix neither parameters nor FLOPs."""
@@ -41,9 +44,9 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
 def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
     """The value of each change is that of the contract, the tuning or the framework's options."""
-    changes = document.spec.changes if isinstance(document, Plan) else document.fix_hp
-    path = "/spec/changes" if isinstance(document, Plan) else "/fix_hp"
-    spec = document.spec if isinstance(document, Plan) else document
+    changes = document.spec.changes if not isinstance(document, Result) else document.fix_hp
+    path = "/spec/changes" if not isinstance(document, Result) else "/fix_hp"
+    spec = document.spec if not isinstance(document, Result) else document
     tables = builtins({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
     for index, change in enumerate(changes):
         actual = _value_at(tables, change.path)
@@ -143,14 +146,14 @@ def _absent(change: Change, case: Case) -> str:
 def case_is_known(document: Result | Plan) -> Iterator[Violation]:
     """Without the case, its changes cannot be checked."""
     if known_case(name := _spec(document)[0].case) is None:
-        path = "/spec/case" if isinstance(document, Plan) else "/case"
+        path = "/spec/case" if not isinstance(document, Result) else "/case"
         expected = "expected a case of llmperf or of an installed plugin"
         yield path, f"{expected}, found {shown(name)}; its changes were not checked"
 
 
 def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
     """What was asked for, and the JSON pointer of its changes."""
-    return (document.spec, "/spec/changes") if isinstance(document, Plan) else (_spec_of(document), "/fix_hp")
+    return (document.spec, "/spec/changes") if not isinstance(document, Result) else (_spec_of(document), "/fix_hp")
 
 
 def _spec_of(result: Result) -> RunSpec:
@@ -168,7 +171,7 @@ def _spec_of(result: Result) -> RunSpec:
 @rule("LP607", "error", "A known model has its published facts", "result", "plan")
 def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
     """An installed model has the same facts wherever it is run."""
-    spec, path = (document.spec, "/spec/model") if isinstance(document, Plan) else (document, "/model")
+    spec, path = (document.spec, "/spec/model") if not isinstance(document, Result) else (document, "/model")
     model = spec.model
     known = known_model(model.name)
     if known is None:

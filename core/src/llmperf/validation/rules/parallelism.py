@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import TYPE_CHECKING
 
 from llmperf.accounting.layout import sharding_degree_of
-from llmperf.types import Batch, Contract, Layout, Plan, Result, Tuning
+from llmperf.types import Batch, Contract, Layout, Result, Tuning
 from llmperf.types.documents import Violation
 from llmperf.validation.violations import differs, rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 BOTH = ("result", "plan")
 
 
 def _layout(document: Result | Plan) -> tuple[str, Layout]:
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         return "/worker/layout", document.layout
     return "/parallelism", document.parallelism
 
 
 def _asked(document: Result | Plan) -> tuple[Contract, Tuning]:
-    spec = document.spec if isinstance(document, Plan) else document
+    spec = document.spec if not isinstance(document, Result) else document
     return spec.contract, spec.tuning
 
 

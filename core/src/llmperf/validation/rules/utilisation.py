@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from llmperf.accounting.flops import count_flops, flops_of, workload_of
 from llmperf.errors import UserError
-from llmperf.types import FlopCount, Plan, Result
+from llmperf.types import FlopCount, Result
 from llmperf.types.documents import Violation
 from llmperf.validation.installed import extensions
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import deviates, differs, figure, rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 CORE = "core"
 """What `counted_by` says of the core's own count."""
@@ -54,7 +58,7 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
 
 def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
     """JSON pointer, convention and value of each FLOPs per token that a document states."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         for index, entry in enumerate(document.flops.per_token):
             yield f"/flops/per_token/{index}/flops", entry.convention, entry.flops
     else:
@@ -65,7 +69,7 @@ def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
 @rule("LP304", "error", "Parameters are those of the model", "result", "plan")
 def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
     """The parameter count follows from the model's facts."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         path, found = "/flops/parameters", document.flops.parameters
     else:
         path, found = "/parameters", document.parameters
@@ -84,14 +88,14 @@ def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violati
 
 def _counted_by(document: Result | Plan) -> tuple[str, str]:
     """The name of what counted the FLOPs of a run, and the JSON pointer of that name."""
-    if isinstance(document, Plan):
+    if not isinstance(document, Result):
         return document.flops.counted_by, "/flops/counted_by"
     return (document.mfu[0].counted_by if document.mfu else CORE), "/mfu/0/counted_by"
 
 
 def _recount(document: Result | Plan) -> FlopCount | None:
     """The count made here by what counted for the run; None where that is not possible."""
-    spec = document.spec if isinstance(document, Plan) else document
+    spec = document.spec if not isinstance(document, Result) else document
     try:
         workload = workload_of(spec.model, spec.contract, spec.tuning)
     except UserError:  # adapters on modules that the model does not have

@@ -1,0 +1,57 @@
+"""FLOP counts: what they depend on, and the count under each convention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llmperf.types.units import Count, NonNegative, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What a FLOP count depends on besides the model."""
+
+    seq_len: Positive
+    """Tokens in one sequence."""
+    gradient_checkpointing: bool = False
+    """Whether the forward pass is computed again during the backward pass."""
+    lora_parameters: Count | None = None
+    """Trainable parameters of the adapters; None when all weights are trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopsPerToken:
+    """FLOPs that one convention counts for one trained token."""
+
+    convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    """Which operations are counted."""
+    flops: NonNegative
+    """FLOPs for one token, forward and backward."""
+    formula: str
+    """With the figures filled in, so that anyone can check it."""
+    leaves_out: tuple[str, ...] = ()
+    """Terms that the device computes and this convention does not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopCount:
+    """The numerator of MFU under every convention."""
+
+    parameters: Positive
+    """Counted exactly from the model's facts."""
+    embedding_parameters: Count
+    """Input embedding: looked up, not multiplied."""
+    nominal_parameters: Positive
+    """The round figure in the model's name."""
+    per_token: tuple[FlopsPerToken, ...]
+    """One entry for each convention."""
+    counted_by: str = "core"
+    """Name of the extension that counted, or `core`; set by the core."""
+
+    def of(self, convention: str) -> FlopsPerToken:
+        """The count under one convention; KeyError if it is not there."""
+        for entry in self.per_token:
+            if entry.convention == convention:
+                return entry
+        raise KeyError(convention)
