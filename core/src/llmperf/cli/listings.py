@@ -1,21 +1,62 @@
-"""`llmperf models`."""
+"""The commands that list what is installed: cases, models, plugins, devices, and what is missing (`doctor`).
+
+Each command's function has the command's name; `llmperf.cli.main` finds it by that name.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from llmperf.cli.output import big, json_option, print_json, print_table, say_left_out
+from llmperf.cli.output import big, gib, json_option, print_json, print_table, say_left_out
 
-EXAMPLES = """\b
-Examples:
-  llmperf models
-  llmperf models --json
-"""
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import Found
+    from llmperf.plugins.loading import Plugins
+
+COLUMNS = ("role", "name", "distribution", "version", "state")
+"""Of the table of plugins."""
 
 
-@click.command("models", epilog=EXAMPLES)
+def examples(command: str) -> str:
+    """The end of a listing's help text."""
+    return f"\b\nExamples:\n  llmperf {command}\n  llmperf {command} --json\n"
+
+
+@click.command("cases", epilog=examples("cases"))
 @json_option
-def command(as_json: bool) -> None:
+def cases(as_json: bool) -> None:
+    """List the cases of the core and of the installed plugins."""
+    from llmperf.cases.library import whole_library
+
+    shelf = whole_library()
+    listed = shelf.readable("cases", shelf.case)
+    say_left_out(shelf.left_out)
+    if as_json:
+        print_json(listed)
+        return
+    print_table(
+        ["case", "model", "framework", "scale", "seq_len", "global batch", "precision", "title"],
+        [
+            (
+                case.name,
+                case.contract.model,
+                case.tuning.framework,
+                f"{case.tuning.nodes}x{case.tuning.devices}",
+                case.contract.seq_len,
+                case.contract.global_batch,
+                case.contract.precision,
+                case.title,
+            )
+            for case in listed
+        ],
+    )
+
+
+@click.command("models", epilog=examples("models"))
+@json_option
+def models(as_json: bool) -> None:
     """List the models with their exact parameter counts and the source of their facts."""
     from llmperf.accounting.flops import flops_of
     from llmperf.cases.library import whole_library
@@ -24,11 +65,11 @@ def command(as_json: bool) -> None:
     from llmperf.types import Workload
 
     shelf, plugins = whole_library(), plugins_for()
-    models = shelf.readable("models", shelf.model)
+    listed = shelf.readable("models", shelf.model)
     say_left_out([*shelf.left_out, *plugins.left_out])
-    counts = {model.name: flops_of(plugins, model, Workload(seq_len=model.max_positions)) for model in models}
+    counts = {model.name: flops_of(plugins, model, Workload(seq_len=model.max_positions)) for model in listed}
     if as_json:
-        print_json([{**builtins(model), "parameters": counts[model.name].parameters} for model in models])
+        print_json([{**builtins(model), "parameters": counts[model.name].parameters} for model in listed])
         return
     print_table(
         ["model", "parameters", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions"],
@@ -43,9 +84,115 @@ def command(as_json: bool) -> None:
                 model.vocab_size,
                 f"{model.max_positions} {model.position_encoding}",
             )
-            for model in models
+            for model in listed
         ],
     )
     click.echo("\nsources:")
-    for model in models:
+    for model in listed:
         click.echo(f"  {model.name}: {model.source}")
+
+
+@click.command("plugins", epilog=examples("plugins"))
+@json_option
+def plugins(as_json: bool) -> None:
+    """List the installed plugins; a broken one is shown with its reason."""
+    from llmperf.plugins.discovery import discover
+    from llmperf.plugins.loading import Plugins
+
+    installed, plugins = discover(), Plugins()
+    rows = [
+        {
+            "role": found.role,
+            "name": found.name,
+            "distribution": found.distribution,
+            "version": found.version,
+            "state": _state(found, installed, plugins),
+        }
+        for found in installed
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    widths = [max(len(str(row[key])) for row in [*rows, {key: key for key in COLUMNS}]) for key in COLUMNS]
+    for row in [
+        {key: key for key in COLUMNS},
+        {key: "-" * width for key, width in zip(COLUMNS, widths, strict=True)},
+        *rows,
+    ]:
+        click.echo("  ".join(str(row[key]).ljust(width) for key, width in zip(COLUMNS, widths, strict=True)).rstrip())
+
+
+def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
+    from llmperf.errors import PluginError
+    from llmperf.plugins.discovery import find
+    from llmperf.plugins.requirements import unmet_requirements
+
+    try:
+        find(found.role, found.name, installed)
+        if unmet_requirements(found.distribution):
+            from llmperf.plugins.mending import unmet_problem
+
+            return f"broken: {unmet_problem(found)}"
+        plugins.check(found)
+    except PluginError as error:
+        return f"broken: {error}"
+    return "ok"
+
+
+@click.command("devices", epilog=examples("devices"))
+@json_option
+def devices(as_json: bool) -> None:
+    """List the devices that the installed vendor plugins see here, and why a plugin sees none."""
+    from llmperf.planning.vendors import probe_all, skipped_entries
+
+    probes, broken = probe_all()
+    skipped = skipped_entries()
+    if as_json:
+        print_json({"probes": probes, "broken": broken, "skipped": skipped})
+        return
+    print_table(
+        ["vendor", "index", "model", "memory", "precisions", "driver"],
+        [
+            (
+                probe.vendor,
+                device.index,
+                device.model + " (simulated)" * probe.simulated,
+                gib(device.memory_bytes),
+                ", ".join(probe.offers.precisions),
+                probe.driver,
+            )
+            for probe in probes
+            for device in probe.devices
+        ],
+    )
+    for probe in probes:
+        for problem in probe.problems:
+            click.echo(f"{probe.vendor}: {problem}")
+    for line in broken:
+        click.echo(line)
+    for vendor, lines in skipped.items():
+        for line in lines:
+            click.echo(f"{vendor}: {line}")
+
+
+@click.command("doctor", epilog=examples("doctor"))
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Check what each plugin lacks on this machine, and show the command that installs it.
+
+    Exits with 1 if an installed plugin cannot be used.
+    """
+    from llmperf.running.doctor import examine
+
+    checks = examine()
+    if as_json:
+        print_json(checks)
+    for check in [] if as_json else checks:
+        mark = {"ok": "ok", "missing": "--", "broken": "!!"}[check.state]
+        colour = {"ok": "green", "missing": "yellow", "broken": "red"}[check.state]
+        click.echo(f"{click.style(mark, fg=colour)}  {check.subject}: {check.message}")
+        if check.mend:
+            click.echo(f"    mend: {check.mend}")
+    if any(check.state == "broken" for check in checks):
+        ctx.exit(1)

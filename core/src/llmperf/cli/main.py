@@ -26,7 +26,7 @@ PROVIDERS = {"import": "llmperf-published", "new": "llmperf-testing", "check-plu
 """Commands that other distributions of this project add, for an error message that names the package."""
 
 LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
-"""Commands that ask all plugins before they print anything."""
+"""Commands of `llmperf.cli.listings`. They ask all plugins before they print anything."""
 
 
 @cache
@@ -41,26 +41,27 @@ class Lazy(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order a user meets them."""
+        """The names of all commands in the order of the help text."""
         return [*COMMANDS, *extra_commands()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import one command's module."""
+        """One command, imported now; None if there is no command of that name."""
         command: click.Command
         if name in COMMANDS:
-            command = import_module(f"llmperf.cli.{name.replace('-', '_')}").command
+            home, attribute = ("listings", name) if name in LISTINGS else (name, "command")
+            command = getattr(import_module(f"llmperf.cli.{home}"), attribute)
         elif name in extra_commands():
             command = extra_commands()[name].load()
         else:
             return None
-        if not any(isinstance(one, colour.ColourOption) for one in command.params):
+        if not any(isinstance(option, colour.ColourOption) for option in command.params):
             command.params.append(colour.ColourOption())
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Offer the nearest name for an unknown command."""
+        """Suggest the closest name for an unknown command, or the package that provides it."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and args[0] not in extra_commands():
             if args[0] in PROVIDERS:
                 from llmperf.plugins.mending import install_own
@@ -75,9 +76,9 @@ class Lazy(click.Group):
 
 
 YOUNG_OBJECTS = 50_000
-"""Before they are looked through for garbage: imports make many that all stay, and looking takes start-up time."""
+"""Objects created before the first garbage collection. Imports create many that stay, so collecting early wastes time."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""How a stream says that it takes no more."""
+"""Error numbers of a stream that cannot take more output."""
 
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -114,7 +115,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def command(arguments: list[str] | None) -> int:
-    """Run one command line in a process of its own, and give its exit code."""
+    """Run one command line in its own process; returns the exit code."""
     gc.set_threshold(YOUNG_OBJECTS)
     _keep_stdout()
     words = sys.argv[1:] if arguments is None else arguments
@@ -124,10 +125,10 @@ def command(arguments: list[str] | None) -> int:
 
 
 def _keep_stdout() -> None:
-    """Keep standard output for what we print.
+    """Reserve standard output for llmperf.
 
-    What native code or a child process of a plugin writes there, now or when it ends, goes to standard error: a
-    program that reads `--json` sees one document and nothing else.
+    Output of native code or of a plugin's child processes goes to standard error, also when it comes late, so that a
+    program that reads `--json` gets one document and nothing else.
     """
     if sys.stdout is None or sys.stderr is None:
         return
@@ -138,11 +139,11 @@ def _keep_stdout() -> None:
 
 
 def call(arguments: list[str] | None = None) -> int:
-    """Run one command line and give its exit code; bugs keep their traceback."""
-    said.clear()
+    """Run one command line; returns the exit code. Bugs keep their traceback."""
+    messages.clear()
     code = _called(arguments)
-    if code == 2 and not said and _folder_is_gone():
-        return _say("", 2)
+    if code == 2 and not messages and _folder_is_gone():
+        return _report("", 2)
     return code
 
 
@@ -161,49 +162,49 @@ def _called(arguments: list[str] | None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.Abort:
-        return _say("interrupted", 130)
+        return _report("interrupted", 130)
     except click.ClickException as error:
-        return _say(error.format_message(), error.exit_code)
+        return _report(error.format_message(), error.exit_code)
     except Refused as error:
-        return _say(str(error), error.exit_code, lines=True)
+        return _report(str(error), error.exit_code, lines=True)
     except LlmperfError as error:
-        return _say(str(error), getattr(error, "exit_code", 1))
+        return _report(str(error), getattr(error, "exit_code", 1))
     except BrokenPipeError:
         _redirect_to_devnull(sys.stdout)
         return 1
     except PermissionError as error:
         if error.filename is None:
             raise
-        return _say(f"{error.filename}: {error.strerror}", 2)
+        return _report(f"{error.filename}: {error.strerror}", 2)
     except FileNotFoundError as error:
         if error.filename is not None or not _folder_is_gone():
             raise
-        return _say("", 2)
+        return _report("", 2)
     except OSError as error:
         if error.filename is not None or error.errno not in FULL:
             raise
         _redirect_to_devnull(sys.stdout)
-        return _say(f"cannot write the output: {error.strerror}", 2)
+        return _report(f"cannot write the output: {error.strerror}", 2)
 
 
 def _redirect_to_devnull(stream: TextIO) -> None:
-    """Send what is still buffered in a stream to /dev/null, so that it fails only once."""
+    """Send the rest of a stream's buffer to /dev/null, so that the stream fails only once."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-said: list[str] = []
-"""Errors of this command."""
+messages: list[str] = []
+"""Error messages of this command."""
 GONE = "the working directory does not exist any more"
 
 
-def _say(message: str, code: int, lines: bool = False) -> int:
-    said.append(message)
+def _report(message: str, code: int, lines: bool = False) -> int:
+    messages.append(message)
     if code == 2 and _folder_is_gone():
         message = f"{message}; {GONE}" if message else GONE
     line = printable(message if lines else " ".join(message.split()), keep="\n")
     try:
         click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.chosen())
-    except OSError:  # nowhere is left to say it
+    except OSError:  # standard error cannot be written either
         _redirect_to_devnull(sys.stderr)
     return code
 
