@@ -89,8 +89,8 @@ def test_lists_are_also_json(capsys, command):
         (["plan", "--on", "H801:1x8"], "did you mean 'NVIDIA H800'?"),
         (["plan", "--on", "abacus:1x8"], "unknown device model 'abacus'; expected one of: AMD Instinct MI210, "),
         (["plan", "--on", "A100-SXM4-40GB"], "expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8"),
-        (["plan", "--stall-timeout", "nan"], "nan is no number of seconds"),
-        (["run", "--startup-timeout", "inf"], "inf is no number of seconds"),
+        (["plan", "--stall-timeout", "nan"], "nan is not a number of seconds"),
+        (["run", "--startup-timeout", "inf"], "inf is not a number of seconds"),
         (["run", "llama2_70b"], "that is a model; choose a case, and add --set model=llama2_70b"),
         (["plan", "--devices", "0"], "0 is not in the range"),
         (["run", "--repeat", "many"], "'many' is not a valid integer range"),
@@ -205,7 +205,8 @@ def test_completion_knows_commands_cases_and_plugins():
 
 def test_a_bug_keeps_its_traceback():
     program = (
-        "import llmperf.cli.main as m, llmperf.cli.cases as c;c.command.callback = lambda **_: 1 / 0; m.main(['cases'])"
+        "import llmperf.cli.main as m, llmperf.cli.listings as c;"
+        "c.cases.callback = lambda **_: 1 / 0; m.main(['cases'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert "ZeroDivisionError" in done.stderr

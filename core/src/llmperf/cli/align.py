@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import on_stdout, painted, warn
-from llmperf.cli.numbers import Finite
+from llmperf.cli.options import Finite
 from llmperf.cli.output import json_option, language_option, print_json, print_table
 
 if TYPE_CHECKING:

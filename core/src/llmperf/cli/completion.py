@@ -1,4 +1,4 @@
-"""`llmperf completion`."""
+"""`llmperf completion`, and the completion of cases and plugin names in a shell."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ Examples:
   eval "$(llmperf completion zsh)"                   in ~/.zshrc
   llmperf completion fish > ~/.config/fish/completions/llmperf.fish
 """
+
+
+def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for CASE."""
+    from llmperf.cases.library import whole_library
+
+    return [name for name in whole_library().paths("cases") if name.startswith(incomplete)]
+
+
+def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for --vendor and --framework."""
+    from llmperf.plugins.discovery import discover
+
+    return [plugin.name for plugin in discover() if plugin.role == param.name and plugin.name.startswith(incomplete)]
 
 
 @click.command("completion", epilog=EXAMPLES)

@@ -76,7 +76,8 @@ class Lazy(click.Group):
 
 
 YOUNG_OBJECTS = 50_000
-"""Objects created before the first garbage collection. Imports create many that stay, so collecting early wastes time."""
+"""Objects created before the first garbage collection: imports create many that stay, so that collecting earlier would
+waste time."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a stream that cannot take more output."""
 

@@ -94,17 +94,3 @@ def say_left_out(lines: Iterable[str]) -> None:
     """Tell on standard error what could not be used."""
     for line in lines:
         click.echo(f"left out: {line}", err=True)
-
-
-def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Shell completion for CASE."""
-    from llmperf.cases.library import whole_library
-
-    return [name for name in whole_library().paths("cases") if name.startswith(incomplete)]
-
-
-def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Shell completion for --vendor and --framework."""
-    from llmperf.plugins.discovery import discover
-
-    return [plugin.name for plugin in discover() if plugin.role == param.name and plugin.name.startswith(incomplete)]

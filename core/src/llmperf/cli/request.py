@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.names import Text
-from llmperf.cli.numbers import Seconds
-from llmperf.cli.output import case_names, json_option, plugin_names
+from llmperf.cli.completion import case_names, plugin_names
+from llmperf.cli.options import Seconds, Text
+from llmperf.cli.output import json_option
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request

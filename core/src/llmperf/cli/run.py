@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.names import Folder
+from llmperf.cli.options import Folder
 from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import painted_severities
-from llmperf.cli.numbers import Finite
+from llmperf.cli.options import Finite
 from llmperf.cli.output import (
     distinct_results,
     json_option,
