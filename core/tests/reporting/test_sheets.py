@@ -33,7 +33,7 @@ def llmperf_reporters():
 
 def figures(sheet):
     """The compared figures of a sheet by key."""
-    rows = [*sheet.overview, *(row for section in sheet.sections for row in section.rows)]
+    rows = [*sheet.overview, *(row for section in sheet.sections() for row in section.rows)]
     return {row.key: row for row in leaves(rows) if row.key in COMPARED}
 
 

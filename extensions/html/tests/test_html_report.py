@@ -14,7 +14,8 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.files.json_files import convert
-from llmperf.reporting.result_sheets import contract_parts, result_sheet
+from llmperf.reporting.result_sheets import result_sheet
+from llmperf.reporting.run_setup import contract_parts
 from llmperf.results.device_readings import window
 from llmperf.results.groups import contract_differences
 from llmperf.results.series import curve_of, recorded_curves

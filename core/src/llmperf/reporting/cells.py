@@ -66,10 +66,18 @@ def shown(row: Row) -> str:
     return rounded(row.value, row.rounding)
 
 
+def text_row(label: str, value: str | None, key: str = "") -> Row:
+    """A row of text."""
+    return Row(key=key, label=label, value=value)
+
+
 def leaves(rows: Iterable[Row]) -> Iterator[Row]:
     """The rows for programs: the parts of composed rows in their place."""
     for row in rows:
-        yield from leaves(row.parts) if row.parts else (row,)
+        if row.parts:
+            yield from leaves(row.parts)
+        else:
+            yield row
 
 
 def failure_text(failure: Failure) -> str:

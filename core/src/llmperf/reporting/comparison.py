@@ -8,7 +8,8 @@ from statistics import median
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
-from llmperf.reporting.result_sheets import contract_parts, figure_rows
+from llmperf.reporting.result_sheets import figure_rows
+from llmperf.reporting.run_setup import contract_parts
 from llmperf.results.baselines import BaselineComparison
 from llmperf.results.comparison import Comparison
 from llmperf.results.comparison_side import Side, Sides, device_throughput

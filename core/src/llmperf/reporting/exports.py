@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from llmperf.files.json_files import encode_pretty
@@ -22,12 +23,18 @@ class CsvReporter:
 
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
         """A table under the columns of all sheets, in the order in which these first come."""
-        rows = [{_harmless(name): _harmless(value) for name, value in _named_values(sheet)} for sheet in sheets]
+        harmless = cache(_harmless)  # most texts are those of other runs too
+        rows: list[dict[str, Any]] = []
+        for sheet in sheets:
+            values = {"path": str(sheet.source.path), **sheet_values(sheet)}
+            rows.append(
+                {harmless(name): harmless(value) if isinstance(value, str) else value for name, value in values.items()}
+            )
         columns = list(dict.fromkeys(name for row in rows for name in row))
         out = io.StringIO()
-        writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([row.get(name, "") for name in columns] for row in rows)
         return out.getvalue()
 
 
@@ -51,7 +58,7 @@ def _document(sheets: Sequence[Sheet]) -> Mapping[str, Any]:
 
 def sheet_values(sheet: Sheet) -> dict[str, str | int | float | bool | None]:
     """The exact values of a sheet by key, those of its tables left out."""
-    rows = [*sheet.overview, *(row for section in sheet.sections for row in section.rows)]
+    rows = [*sheet.overview, *(row for section in sheet.sections() for row in section.rows)]
     values: dict[str, str | int | float | bool | None] = {}
     for row in leaves(rows):
         if row.key:
@@ -59,14 +66,7 @@ def sheet_values(sheet: Sheet) -> dict[str, str | int | float | bool | None]:
     return values
 
 
-def _named_values(sheet: Sheet) -> Iterator[tuple[str, Any]]:
-    yield "path", str(sheet.source.path)
-    yield from sheet_values(sheet).items()
-
-
-def _harmless(value: Any) -> Any:
-    """Text on one line that no spreadsheet takes for a formula; other values as they are."""
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
+def _harmless(text: str) -> str:
+    """Text on one line that no spreadsheet takes for a formula."""
+    text = printable(text)
     return f"'{text}" if text.startswith(FORMULA_SIGNS) else text

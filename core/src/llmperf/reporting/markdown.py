@@ -70,7 +70,7 @@ def _documents(sheets: Sequence[Sheet], language: str) -> Iterator[str]:
 def render_sheet(sheet: Sheet, language: str = "en") -> str:
     """The document of one run; titles and labels in `en` or `zh`. Text from documents is escaped."""
     lines = [f"# {markdown_text(sheet.title)}, {word(TITLE, language)}, {markdown_text(sheet.name)}"]
-    sections = [section for section in sheet.sections if not section.card]
+    sections = [section for section in sheet.sections() if not section.card]
     failures = [section for section in sections if section.key == "failure"]
     for section in failures:
         lines += _section(section, language)

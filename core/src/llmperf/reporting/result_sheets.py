@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
-from llmperf.reporting.overview import model_text
 from llmperf.reporting.result_sections import document_sections
+from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.groups import kind_of
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
-
-DESCRIPTIONS = ("title", "source")
-"""Fields of a model that only describe it."""
 
 
 def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
@@ -30,19 +26,24 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
         result = replace(result, findings=tuple(findings))
     variant = " (variant)" if result.variant else ""
     figures = figure_rows(result)
-    card = Section(key="performance", title="Performance", rows=tuple(_card(result, figures)), card=True)
+    setup = setup_of(result)
     return Sheet(
         name=result.run_id,
         title=f"{result.model.title} by {result.tuning.framework}{variant}: {result.hardware.device_model}",
         source=Source(kind="result", path=path, document=result),
-        overview=tuple(_overview(result, figures)),
-        sections=(card, *document_sections(result, figures)),
+        overview=tuple(_overview(result, figures, setup)),
+        sections=partial(_sections, result, figures, setup),
         findings=result.findings,
-        contract=contract_parts(result),
-        setting={row.label: shown(row) for row in _setting(result)},
+        contract=setup.contract,
+        setting=setup.setting,
         repeats=kind_of(result),
         curves=lambda: read_curves(path.parent, result),
     )
+
+
+def _sections(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Section]:
+    yield Section(key="performance", title="Performance", rows=tuple(_card(result, figures, setup)), card=True)
+    yield from document_sections(result, figures, setup)
 
 
 def figure_rows(result: Result) -> dict[str, Row]:
@@ -86,38 +87,14 @@ def figure_rows(result: Result) -> dict[str, Row]:
     return {row.key: row for row in measured}
 
 
-def contract_parts(result: Result) -> dict[str, str]:
-    """The contract and the facts of the model by path, as text."""
-    facts = {name: value for name, value in builtins(result.model).items() if name not in DESCRIPTIONS}
-    return {**dict(_flat("", builtins(result.contract))), **dict(_flat("model.", facts))}
-
-
-def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each scalar by its path as text; equal numbers give equal text, whether they are whole or not."""
-    for name, part in value.items():
-        if isinstance(part, Mapping):
-            yield from _flat(f"{prefix}{name}.", part)
-            continue
-        text = cells.text(int(part) if isinstance(part, float) and part.is_integer() else part)
-        yield prefix + name, cells.printable(text, len(text))
-
-
-def _overview(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
+def _overview(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Row]:
     """The cells of a result in a table of many."""
-    hardware, model = result.hardware, result.hardware.device_model + " (simulated)" * result.hardware.simulated
-    devices = cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share)
-    framework = result.tuning.framework
-    yield Row(key="model", label="model", value=result.model.name,
-              text=model_text(result.model.name, result.contract.lora is not None))  # fmt: skip
-    yield Row(key="case", label="case", value=result.case, text=f"{result.case}{' (variant)' * result.variant}")
-    yield Row(key="device", label="device", value=None, text=devices, parts=_rows_of(hardware, ("device_model",)))
-    yield Row(key="layout", label="layout", value=framework, text=f"{framework} {cells.layout(result.parallelism)}",
-              parts=_layout_rows(result))  # fmt: skip
+    yield from (setup.overview[key] for key in ("model", "case", "device", "layout"))
     yield figures["tokens_per_second_per_device"]
     yield figures["mfu_nominal"]
     yield figures["final_loss"]
     yield _memory(figures, "mem, GiB", "")
-    yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
+    yield setup.overview["fix_hp"]
     yield Row(key="status", label="status", value=result.status, text=_short_status(result))
     yield Row(key="run_id", label="run", value=result.run_id)
     yield figures["power_watts"]
@@ -154,36 +131,13 @@ def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
                parts=(used, total))  # fmt: skip
 
 
-def _layout_rows(result: Result) -> tuple[Row, ...]:
-    layout, framework = result.parallelism, Row(key="framework", label="framework", value=result.tuning.framework)
-    degrees = (
-        Row(key=name, label=name.replace("_", " "), value=value)
-        for name, value in builtins(layout).items()
-        if isinstance(value, int) and name not in ("nodes", "devices_per_node")
-    )
-    return (framework, *degrees)
-
-
-def _setting(result: Result) -> Iterator[Row]:
-    """What may differ between two runs of one contract, and explains why their figures do."""
-    hardware = result.hardware
-    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
-    yield Row(key="device_model", label="device", value=cells.printable(model))
-    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}")
-    yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
-    yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
-    yield Row(key="", label="layout", value=cells.layout(result.parallelism))
-
-
-def _card(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
+def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Row]:
     """What `llmperf run` ends with."""
-    overview = {row.key: row for row in _overview(result, figures)}
-    case, variant = _rows_of(result, ("case", "variant"))
-    yield replace(overview["case"], parts=(case, variant))
-    (status,) = _rows_of(result, ("status",))
+    yield replace(setup.overview["case"], parts=rows_of(result, ("case", "variant")))
+    (status,) = rows_of(result, ("status",))
     failure = Row(key="failure", label="failure", value=None if result.failure is None else result.failure.reason)
     yield replace(status, text=_status(result), parts=(status, failure))
-    yield from _setup(result)
+    yield from setup.card
     yield figures["tokens_per_second_per_device"]
     yield figures["tokens_per_second"]
     steps = [figures[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean")]
@@ -200,39 +154,11 @@ def _card(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     yield _memory(figures, "memory of a device, GiB", " in use by all, of total")
     yield from _energy(result, figures)
     yield from _utilisation(result)
-    yield overview["fix_hp"]
+    yield setup.overview["fix_hp"]
     for name, value in result.metrics.evaluation.items():
         if "/" not in name:
             yield Row(key=f"evaluation_{name}", label=name, value=value, rounding=cells.SIGNIFICANT)
     yield from (Row(key="", label="note", value=note) for note in result.notes)
-
-
-def _setup(result: Result) -> Iterator[Row]:
-    """Model, devices, framework, batch."""
-    hardware, batch = result.hardware, result.batch
-    parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
-    yield Row(key="model", label="model", value=result.model.name,
-              text=f"{result.model.title}, {shown(parameters)} parameters",
-              parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
-    share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
-    simulated = " (simulated)" if hardware.simulated else ""
-    names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
-    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
-    yield Row(key="devices", label="devices", value=None, text=devices, parts=_rows_of(hardware, names))
-    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result),
-              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}")  # fmt: skip
-    product = (
-        f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
-    )
-    total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
-    names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
-    precision = Row(key="precision", label="precision", value=result.contract.precision)
-    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {result.contract.precision}",
-              parts=(*_rows_of(batch, names), precision))  # fmt: skip
-
-
-def _rows_of(owner: object, names: Sequence[str]) -> tuple[Row, ...]:
-    return tuple(Row(key=name, label=name.replace("_", " "), value=getattr(owner, name)) for name in names)
 
 
 def _loss(figures: Mapping[str, Row]) -> Row:

@@ -46,7 +46,7 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
     """One run as labels and values, with its findings below."""
     from tabulate import tabulate
 
-    rows = [row for section in sheet.sections if section.card for row in section.rows]
+    rows = [row for section in sheet.sections() if section.card for row in section.rows]
     values = [printable(shown(row)) for row in rows]
     if paint:
         values = [

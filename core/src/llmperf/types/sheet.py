@@ -6,7 +6,7 @@ A kind of document makes one sheet for each run that it describes. Every reporte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -127,8 +127,8 @@ class Sheet:
     overview: tuple[Row, ...]
     """Its cells in a table of many runs, by key: `model`, `case`, `device`, `layout`, `tokens_per_second_per_device`,
     `mfu_nominal`, `final_loss`, `device_memory`, `fix_hp`, `status`, `run`. Other keys are optional."""
-    sections: tuple[Section, ...]
-    """Everything that is known."""
+    sections: Callable[[], Iterable[Section]]
+    """Makes the sections with everything that is known. A table of many runs does without them."""
     findings: tuple[Finding, ...] = ()
     """What validation found."""
     contract: Mapping[str, str] = field(default_factory=dict)

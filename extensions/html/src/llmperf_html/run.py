@@ -41,7 +41,7 @@ def run_data(sheet: Sheet, language: str, repeats: str, with_curves: bool) -> di
 
 def rows_by_key(sheet: Sheet) -> dict[str, Row]:
     """The rows of a sheet by key, composed ones and their parts."""
-    rows = [*sheet.overview, *(row for section in sheet.sections for row in section.rows)]
+    rows = [*sheet.overview, *(row for section in sheet.sections() for row in section.rows)]
     named: dict[str, Row] = {}
     for row in [*sheet.overview, *leaves(rows)]:
         named.setdefault(row.key, row)
@@ -58,7 +58,7 @@ def _sortable(row: Row) -> str | float | None:
 def _sections(sheet: Sheet) -> Iterator[Section]:
     """All sections; of several with one key only the first, which sums up the others."""
     keys: set[str] = set()
-    for section in sheet.sections:
+    for section in sheet.sections():
         if section.key not in keys:
             keys.add(section.key)
             yield section

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
@@ -36,7 +37,7 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
             title=f"{model(row)}: {device(row)}",
             source=source,
             overview=tuple(_overview(row, verdict, path.parent.name, _errors(own, verdict))),
-            sections=tuple(_sections(document, row, verdict)),
+            sections=partial(_sections, document, row, verdict),
             findings=own,
             contract=_contract(row),
             setting=_setting(row),

@@ -1,0 +1,276 @@
+"""What the repeats of a run share: its contract, settings and machine, as rows and sections.
+
+These are most of a sheet. A report of many results makes them once for all repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from llmperf.files.json_files import builtins, encode
+from llmperf.reporting import cells
+from llmperf.reporting.cells import joined, number, shown, text_row
+from llmperf.reporting.overview import model_text
+from llmperf.types import Result, Row, Section
+from llmperf.types.result import Software
+
+DESCRIPTIONS = ("title", "source")
+"""Fields of a model that only describe it."""
+MAX_SETUPS = 1000
+"""Setups that are kept."""
+
+
+class Setup:
+    """The rows and sections of one setup. Each is made when it is first used."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    @cached_property
+    def contract(self) -> Mapping[str, str]:
+        """The contract and the facts of the model by path, as text."""
+        return contract_parts(self._result)
+
+    @cached_property
+    def setting(self) -> Mapping[str, str]:
+        """How it was run, by English label."""
+        return {row.label: shown(row) for row in _setting(self._result)}
+
+    @cached_property
+    def overview(self) -> Mapping[str, Row]:
+        """Cells of a table of many runs, by key."""
+        return {row.key: row for row in _overview(self._result)}
+
+    @cached_property
+    def card(self) -> tuple[Row, ...]:
+        """Model, devices, framework and batch, as `llmperf run` shows them."""
+        return tuple(_card(self._result))
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """Environment, parallelism, optimisation, batch and general facts."""
+        result = self._result
+        return (*_environment(result), *_strategy(result), _batch(result), _general(result))
+
+    @cached_property
+    def changes(self) -> Section:
+        """The changes from the case."""
+        return _changes(self._result)
+
+
+_setups: dict[bytes, Setup] = {}
+
+
+def setup_of(result: Result) -> Setup:
+    """The setup of a result; one object for all results whose setups are equal."""
+    of_case = (result.case, result.variant, result.status, result.provenance, result.fix_hp, result.contract)
+    of_machine = (result.hardware, result.software, result.plugins)
+    of_run = (result.model, result.parameters, result.tuning, result.parallelism, result.framework, result.batch)
+    key = encode((of_case, of_machine, of_run))
+    if key not in _setups:
+        if len(_setups) >= MAX_SETUPS:
+            _setups.clear()
+        _setups[key] = Setup(result)
+    return _setups[key]
+
+
+def _overview(result: Result) -> Iterator[Row]:
+    hardware, model = result.hardware, result.hardware.device_model + " (simulated)" * result.hardware.simulated
+    devices = cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share)
+    framework = result.tuning.framework
+    yield Row(key="model", label="model", value=result.model.name,
+              text=model_text(result.model.name, result.contract.lora is not None))  # fmt: skip
+    yield Row(key="case", label="case", value=result.case, text=f"{result.case}{' (variant)' * result.variant}")
+    yield Row(key="device", label="device", value=None, text=devices, parts=rows_of(hardware, ("device_model",)))
+    yield Row(key="layout", label="layout", value=framework, text=f"{framework} {cells.layout(result.parallelism)}",
+              parts=_layout_rows(result))  # fmt: skip
+    yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
+
+
+def _layout_rows(result: Result) -> tuple[Row, ...]:
+    layout, framework = result.parallelism, Row(key="framework", label="framework", value=result.tuning.framework)
+    degrees = (
+        Row(key=name, label=name.replace("_", " "), value=value)
+        for name, value in builtins(layout).items()
+        if isinstance(value, int) and name not in ("nodes", "devices_per_node")
+    )
+    return (framework, *degrees)
+
+
+def _setting(result: Result) -> Iterator[Row]:
+    """What may differ between two runs of one contract, and explains why their figures do."""
+    hardware = result.hardware
+    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
+    yield Row(key="device_model", label="device", value=cells.printable(model))
+    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}")
+    yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
+    yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
+    yield Row(key="", label="layout", value=cells.layout(result.parallelism))
+
+
+def contract_parts(result: Result) -> dict[str, str]:
+    """The contract and the facts of the model by path, as text."""
+    facts = {name: value for name, value in builtins(result.model).items() if name not in DESCRIPTIONS}
+    return {**dict(_flat("", builtins(result.contract))), **dict(_flat("model.", facts))}
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each scalar by its path as text; equal numbers give equal text, whether they are whole or not."""
+    for name, part in value.items():
+        if isinstance(part, Mapping):
+            yield from _flat(f"{prefix}{name}.", part)
+            continue
+        text = cells.text(int(part) if isinstance(part, float) and part.is_integer() else part)
+        yield prefix + name, cells.printable(text, len(text))
+
+
+def _card(result: Result) -> Iterator[Row]:
+    """Model, devices, framework, batch."""
+    hardware, batch = result.hardware, result.batch
+    parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
+    yield Row(key="model", label="model", value=result.model.name,
+              text=f"{result.model.title}, {shown(parameters)} parameters",
+              parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
+    share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
+    simulated = " (simulated)" if hardware.simulated else ""
+    names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
+    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
+    yield Row(key="devices", label="devices", value=None, text=devices, parts=rows_of(hardware, names))
+    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result),
+              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}")  # fmt: skip
+    product = (
+        f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
+    )
+    total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
+    names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
+    precision = Row(key="precision", label="precision", value=result.contract.precision)
+    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {result.contract.precision}",
+              parts=(*rows_of(batch, names), precision))  # fmt: skip
+
+
+def rows_of(owner: object, names: Sequence[str]) -> tuple[Row, ...]:
+    """A row for each named attribute."""
+    return tuple(Row(key=name, label=name.replace("_", " "), value=getattr(owner, name)) for name in names)
+
+
+def _environment(result: Result) -> Iterator[Section]:
+    hardware, software = result.hardware, result.software
+    devices = Row(key="nodes", label="nodes x devices", value=hardware.nodes,
+                  text=f"{hardware.nodes} x {hardware.devices_per_node}")  # fmt: skip
+    yield Section(key="environment", title="Environment")
+    yield Section(key="hardware", title="Hardware", level=3, rows=(
+        Row(key="device_model", label="accelerator", value=hardware.device_model,
+            text=hardware.device_model + " (simulated)" * hardware.simulated),
+        devices,
+        Row(key="device_share", label="share of a device per rank", value=hardware.device_share,
+            rounding=cells.PERCENT),
+        Row(key="device_memory_bytes", label="device memory, GiB", value=hardware.device_memory_bytes, unit="bytes",
+            rounding=cells.DEVICE_GIB),
+        text_row("CPU", hardware.host_cpu, "host_cpu"),
+        Row(key="host_memory_bytes", label="host memory, GiB", value=hardware.host_memory_bytes, unit="bytes",
+            rounding=cells.DEVICE_GIB),
+        text_row("interconnect", hardware.interconnect, "interconnect"),
+    ))  # fmt: skip
+    plugins = [f"{plugin.role} {plugin.name} ({plugin.distribution} {plugin.version})" for plugin in result.plugins]
+    variables = tuple(text_row(name, value, f"environment_{name}") for name, value in software.environment.items())
+    yield Section(key="software", title="Software", level=3, rows=(
+        text_row("OS", software.os, "os"),
+        text_row("kernel", software.kernel, "kernel"),
+        text_row("driver", hardware.driver, "driver"),
+        _dependencies(software),
+        text_row("plugins", joined(plugins), "plugins"),
+        Row(key="environment", label="environment variables", value=None, parts=variables,
+            text=joined([f"{name}={value}" for name, value in software.environment.items()])),
+    ))  # fmt: skip
+
+
+def _dependencies(software: Software) -> Row:
+    """The notable packages, and how many more the result records."""
+    versions = {"python": software.python, **software.packages}
+    named = {"python", *software.notable_packages}
+    notable = [f"{name} {version}" for name, version in versions.items() if name in named]
+    rest = len(versions) - len(notable)
+    more = [f"{rest} more in result.json"] if rest else []
+    parts = tuple(text_row(name, version, f"version_{name}") for name, version in versions.items())
+    return Row(key="dependencies", label="dependencies", value=None, text=joined([*notable, *more]), parts=parts)
+
+
+def _strategy(result: Result) -> Iterator[Section]:
+    tuning, layout = result.tuning, result.parallelism
+    degrees = {
+        "tensor parallel": layout.tensor_parallel,
+        "pipeline parallel": layout.pipeline_parallel,
+        "data parallel": layout.data_parallel,
+        "context parallel": layout.context_parallel,
+        "expert parallel": layout.expert_parallel,
+    }
+    used = [name for name, degree in degrees.items() if degree > 1]
+    used += ["sequence parallel"] * layout.sequence_parallel
+    used += [f"sharding stage {layout.sharding_stage}"] * bool(layout.sharding_stage)
+    yield Section(key="parallelism", title="Parallelism", rows=(
+        text_row("technique", joined(used)),
+        text_row("implemented by", tuning.framework, "framework"),
+        text_row("details", f"{cells.layout(layout)} = {layout.world_size} ranks"),
+    ))  # fmt: skip
+    options = {
+        "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
+        "attention": tuning.attention,
+        "fused_ops": joined(tuning.fused_ops),
+        "lora": cells.UNKNOWN,
+        **{name: cells.text(value) for name, value in result.framework.items()},
+    }
+    if (lora := result.contract.lora) is not None:
+        modules = joined(lora.target_modules)
+        options["lora"] = f"rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout}, on {modules}"
+    rows = tuple(text_row(name, value, f"option_{name}") for name, value in options.items())
+    yield Section(key="optimisation", title="Optimisation strategy", rows=rows)
+
+
+def _batch(result: Result) -> Section:
+    batch = result.batch
+    product = f"{batch.micro_batch} x {batch.gradient_accumulation} x {batch.data_parallel}"
+    tokens = Row(key="tokens_per_step", label="tokens per step", value=batch.tokens_per_step, rounding=cells.WHOLE)
+    return Section(key="batch", title="Batch", rows=(
+        Row(key="micro_batch", label="micro batch (LBS)", value=batch.micro_batch),
+        Row(key="seq_len", label="sequence length (MPE)", value=batch.seq_len),
+        Row(key="gradient_accumulation", label="gradient accumulation (GAS)", value=batch.gradient_accumulation),
+        Row(key="global_batch", label="global batch (GBS)", value=batch.global_batch,
+            text=f"{batch.global_batch} = LBS x GAS x data parallel = {product}"),
+        replace(tokens, text=f"{shown(tokens)} = GBS x MPE"),
+    ))  # fmt: skip
+
+
+def _general(result: Result) -> Section:
+    contract, optimizer = result.contract, result.contract.optimizer
+    return Section(key="general", title="General", rows=(
+        text_row("case", result.case, "case"),
+        Row(key="variant", label="variant of the case", value=result.variant),
+        text_row("status", result.status, "status"),
+        text_row("provenance", result.provenance, "provenance"),
+        Row(key="model", label="model", value=result.model.name,
+            text=f"{result.model.title}, {number(result.parameters)} parameters"),
+        text_row("dataset", contract.dataset, "dataset"),
+        text_row("precision", contract.precision, "precision"),
+        Row(key="optimizer", label="optimiser", value=optimizer.name,
+            text=f"{optimizer.name}, lr {optimizer.lr:g}, {optimizer.schedule}"),
+        Row(key="steps", label="steps", value=contract.steps,
+            text=f"{contract.steps}, {contract.warmup_steps} of them warm-up"),
+        Row(key="seed", label="seed", value=contract.seed),
+    ))  # fmt: skip
+
+
+def _changes(result: Result) -> Section:
+    records = tuple(
+        (
+            text_row("parameter", change.path),
+            Row(key="case_value", label="in the case", value=change.case_value),
+            Row(key="value", label="here", value=change.value),
+            text_row("origin", change.origin),
+        )
+        for change in result.fix_hp
+    )
+    none = () if records else (text_row("", "/"),)
+    return Section(key="fix_hp", title="Changes from the case (fix_hp)", records=records, rows=none)
