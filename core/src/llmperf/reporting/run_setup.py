@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from llmperf.files.json_files import builtins, encode
+from llmperf.files.by_value import ByValue
+from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.reporting.overview import model_text
@@ -19,8 +20,6 @@ from llmperf.types.result import Software
 
 DESCRIPTIONS = ("title", "source")
 """Fields of a model that only describe it."""
-MAX_SETUPS = 1000
-"""Setups that are kept."""
 
 
 class Setup:
@@ -61,7 +60,7 @@ class Setup:
         return _changes(self._result)
 
 
-_setups: dict[bytes, Setup] = {}
+_setups = ByValue[Setup]()
 
 
 def setup_of(result: Result) -> Setup:
@@ -69,12 +68,7 @@ def setup_of(result: Result) -> Setup:
     of_case = (result.case, result.variant, result.status, result.provenance, result.fix_hp, result.contract)
     of_machine = (result.hardware, result.software, result.plugins)
     of_run = (result.model, result.parameters, result.tuning, result.parallelism, result.framework, result.batch)
-    key = encode((of_case, of_machine, of_run))
-    if key not in _setups:
-        if len(_setups) >= MAX_SETUPS:
-            _setups.clear()
-        _setups[key] = Setup(result)
-    return _setups[key]
+    return _setups.get((of_case, of_machine, of_run), lambda: Setup(result))
 
 
 def _overview(result: Result) -> Iterator[Row]:

@@ -59,9 +59,9 @@ class Validator:
     """Whether results are submitted, so that they have to lie in their run folders."""
     shown_path: Callable[[Path], Path] = lambda path: path
     """The path that messages give for a file, such as its place in an archive."""
-    seen: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Hash of figures (64 bits, another in each process) to what had them first: its identity, and its place for
-    messages. 10,000 results take 4 MB at most."""
+    seen: dict[int, tuple[str | None, str, str]] = field(default_factory=dict)
+    """Hash of figures (64 bits, another in each process) to what had them first: its identity, its file, and its place
+    in that file. 10,000 results take 4 MB at most."""
 
     def validated(self, path: Path) -> Iterator[FileFindings]:
         """The findings of a file, or of every document in a folder and below it, each as soon as it is checked.
@@ -137,20 +137,25 @@ class Validator:
 
     def _repeated(self, fingerprints: Iterable[Fingerprint], path: Path) -> Iterator[Finding]:
         """That an earlier document, or another row, has the same figures."""
-        place = self.shown_path(path)
+        file = str(self.shown_path(path))
         reported: set[str] = set()
         for fingerprint in fingerprints:
-            identity = fingerprint.identity or str(place.resolve())
-            entry = identity, f"{place}{fingerprint.place}"
-            first, where = self.seen.setdefault(hash(fingerprint.figures), entry)
-            if first != identity and fingerprint.pointer not in reported:
+            entry = fingerprint.identity, file, fingerprint.place
+            first = self.seen.setdefault(hash(fingerprint.figures), entry)
+            if first is not entry and not _same_thing(first, entry) and fingerprint.pointer not in reported:
                 reported.add(fingerprint.pointer)
-                message = f"expected figures of its own, found those of {where}"
+                message = f"expected figures of its own, found those of {first[1]}{first[2]}"
                 yield REPEATED_RESULT.finding(fingerprint.pointer, message)
 
     def inside(self, folder: Path, archive: Path) -> Validator:
         """A validator of what was unpacked from an archive, which shares what this one has seen."""
         return replace(self, submitted=True, shown_path=lambda path: archive / path.relative_to(folder))
+
+
+def _same_thing(first: tuple[str | None, str, str], second: tuple[str | None, str, str]) -> bool:
+    """Whether two identities are equal; the path stands for things without an identity."""
+    one, other = (identity or str(Path(file).resolve()) for identity, file, _ in (first, second))
+    return one == other
 
 
 def validate_path(path: Path) -> list[FileFindings]:

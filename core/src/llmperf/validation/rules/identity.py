@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llmperf.cases.resolve import changes_from, flat_case
+from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
 from llmperf.types import Case, Change, Model, Result, RunSpec
 from llmperf.types.documents import Violation
@@ -125,8 +126,13 @@ def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
             yield path, _absent(departure, case)
 
 
+_known_departures = ByValue[tuple[Change, ...]]()
+
+
 def _departures(case: Case, spec: RunSpec) -> tuple[Change, ...]:
-    return changes_from(_leaves(case.name), spec, {})
+    leaves = _leaves(case.name)
+    values = (leaves, spec.contract, spec.tuning, spec.framework)
+    return _known_departures.get(values, lambda: changes_from(leaves, spec, {}))
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from llmperf.accounting.flops import count_flops, flops_of, workload_of
@@ -86,6 +87,10 @@ def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violati
         yield path, f"{expected}, found that it is not installed or does not; FLOPs and parameters were not checked"
 
 
+_core_count = lru_cache(maxsize=256)(count_flops)
+"""Counted once for all documents with one model and one workload."""
+
+
 def _counted_by(document: Result | Plan) -> tuple[str, str]:
     """The name of what counted the FLOPs of a run, and the JSON pointer of that name."""
     if not isinstance(document, Result):
@@ -101,7 +106,7 @@ def _recount(document: Result | Plan) -> FlopCount | None:
     except UserError:  # adapters on modules that the model does not have
         return None
     name, _ = _counted_by(document)
-    count = count_flops(spec.model, workload) if name == CORE else flops_of(extensions(), spec.model, workload)
+    count = _core_count(spec.model, workload) if name == CORE else flops_of(extensions(), spec.model, workload)
     return count if count.counted_by == name else None
 
 
