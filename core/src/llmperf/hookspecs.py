@@ -1,4 +1,4 @@
-"""THE contract: what a plugin can answer, in the order of a run.
+"""The contract: every hook that a plugin can implement, in the order of a run.
 
 A plugin is a module with functions of these names, marked `@llmperf.hookimpl` and named by an entry point in the group
 `llmperf.vendor.v1`, `llmperf.framework.v1` or `llmperf.extension.v1`. It imports nothing heavy at module level.
@@ -64,12 +64,12 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_document_kinds": ("extension", "core"),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
 }
-"""Which roles may answer each hook; any other is refused when the plugin is loaded."""
+"""The roles that may answer each hook. A plugin of another role that answers it is refused when it is loaded."""
 
 
 @hookspec
 def llmperf_resources() -> Iterable[Path]:
-    """Called in the controller first of all, to find folders of `models/`, `cases/` and `overlays/` a plugin ships.
+    """Called in the controller first, to find the folders of `models/`, `cases/` and `overlays/` that a plugin ships.
 
     Any plugin may answer; all answers are collected.
 
@@ -97,9 +97,9 @@ def llmperf_facts() -> Facts:
 
 @hookspec(firstresult=True)
 def llmperf_probe() -> Probe:
-    """Called in the controller on each node, to see the vendor's devices through its management library, never torch.
+    """Called in the controller on each node, to list the vendor's devices by its management library, without torch.
 
-    The vendor owns it. It never raises for a missing driver: no devices, and `problems` that say why.
+    The vendor owns it. Without a driver it does not raise: it returns no devices, and the reason in `problems`.
 
     >>> @llmperf.hookimpl
     ... def llmperf_probe():
@@ -112,9 +112,9 @@ def llmperf_probe() -> Probe:
 
 @hookspec(firstresult=True)
 def llmperf_catalogue() -> Iterable[Probe]:
-    """Called in the controller for `plan --on MODEL:NODESxDEVICES`, to plan for a machine that is not here.
+    """Called in the controller for `plan --on MODEL:NODESxDEVICES`, to plan for another machine.
 
-    The vendor owns it. One `Probe` with one device for each model it knows, `simulated` set.
+    The vendor owns it. It returns a `Probe` with one device for each model that it knows, with `simulated` set.
 
     >>> @llmperf.hookimpl
     ... def llmperf_catalogue():
@@ -129,8 +129,8 @@ def llmperf_catalogue() -> Iterable[Probe]:
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
     """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
 
-    The vendor owns it. None means unknown, and MFU is then null: never answer with a neighbouring model's figure.
-    A line of text, in place of None, is the reason that the user is told.
+    The vendor owns it. None means unknown, so that MFU is null: never answer with the figure of a similar model.
+    A line of text instead of None is the reason that plans and results show.
 
     >>> @llmperf.hookimpl
     ... def llmperf_peak_flops(device_model, dtype):
@@ -146,7 +146,7 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str |
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """Called in the controller while planning, for the layout, the needs and the argv that starts one node's ranks.
 
-    The framework owns it. What it cannot run goes into `problems`, all of it; unknown `spec.framework` options too.
+    The framework owns it. `problems` lists everything that it cannot run, unknown `spec.framework` options included.
 
     >>> @llmperf.hookimpl
     ... def llmperf_plan_workers(spec, probe):
@@ -160,8 +160,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
     """Called in the controller while planning, for the numerator of MFU.
 
-    Extensions are asked before the core, which answers last; vendors and frameworks are under measurement and barred.
-    None hands the question on.
+    Extensions are asked first and the core last; vendors and frameworks may not answer, since they are measured.
+    None passes the question to the next one.
 
     >>> @llmperf.hookimpl
     ... def llmperf_count_flops(model, workload):
@@ -172,9 +172,9 @@ def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
 
 @hookspec
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Called in the controller when the plan stands, for the variables that every rank needs.
+    """Called in the controller when the plan is complete, for the environment variables that every rank needs.
 
-    Any plugin may answer; all answers are joined, and two plugins that set one name differently are an error.
+    Any plugin may answer; all answers are joined. If two plugins set a variable to different values, planning fails.
 
     >>> @llmperf.hookimpl
     ... def llmperf_worker_env(plan):
@@ -185,7 +185,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 @hookspec
 def llmperf_launchers() -> Iterable[Launcher]:
-    """Called in the controller before the launch, for ways to bring one agent to each node: local, ssh, slurm, ...
+    """Called in the controller before the launch, for the ways to start one agent on each node: local, ssh, slurm, ...
 
     The core, vendors and extensions may answer; all answers are collected.
 
@@ -211,11 +211,11 @@ def llmperf_observers() -> Iterable[Observer]:
 
 @hookspec(firstresult=True)
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """Called in the controller's sampler, about once a second during a run: must be cheap.
+    """Called in the controller's sampler, about once a second during a run: it must be cheap.
 
-    The vendor owns it. One sample for each index; a figure that the tool does not show for that very device is None.
-    Raise OSError, with one line, only if a device was lost: the result notes it, and after five in a row the readings
-    end, but not the run.
+    The vendor owns it. It returns a sample for each index; a figure is None unless the tool reports it for that device.
+    Raise OSError, with a message of one line, only if a device was lost: the result notes it. After five errors in a
+    row the sampler stops, but not the run.
 
     >>> @llmperf.hookimpl
     ... def llmperf_query_memory(devices):
@@ -226,7 +226,7 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookspec(firstresult=True)
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Called in each worker first, to bind the rank to its device. Heavy imports belong in here.
+    """Called first in each worker, to bind the rank to its device. Heavy imports belong here.
 
     The vendor owns it.
 
@@ -240,7 +240,7 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
 
 @hookspec(firstresult=True)
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
-    """Called in each worker after its device is bound, for the model, the data and the optimiser, ready to step.
+    """Called in each worker after its device is bound, to build the model, the data and the optimiser.
 
     The framework owns it. Weights and tokens come from `llmperf.initial_normal` and `llmperf.open_batches`.
 
@@ -256,8 +256,8 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     """Called in each rank's watcher for each line that its external script prints, to find steps and other facts.
 
-    The framework owns it, and only one that plans a `Script` needs it. A line may hold several answers; None means that
-    it holds none. The core adds when the line arrived, and derives step times where the script prints none.
+    The framework owns it; it is needed only if the framework plans a `Script`. A line may hold several answers, or none
+    (None). The core adds the time at which the line arrived, and derives step times if the script prints none.
 
     >>> @llmperf.hookimpl
     ... def llmperf_parse_log(line):
@@ -273,9 +273,9 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """Called in the controller when documents are validated or made, for the rules over one kind of document.
 
-    Any plugin may answer; all answers are collected. `kind` is None where all rules are listed, as for `--explain`; it
-    saves importing rules that are not needed, and may be left out of the arguments. A vendor's or framework's rules are
-    applied to the documents that name it, an extension's to all.
+    Any plugin may answer; all answers are collected. `kind` saves importing rules that are not needed; it is None when
+    all rules are listed, as for `--explain`, and an implementation may omit the argument. The rules of a vendor or
+    framework apply to documents that name it, those of an extension to all.
 
     >>> def driver_is_known(result):
     ...     if result.hardware.driver is None:
@@ -308,7 +308,7 @@ def llmperf_reporters() -> Iterable[Reporter]:
     """Called in the controller for `llmperf report --format NAME`, for the formats of reports.
 
     Any plugin may answer; all answers are collected. Vendors and frameworks are asked if a document names them. A
-    reporter renders sheets of labelled rows: the same for runs, published rows and any other kind of document.
+    reporter renders sheets of labelled rows, which are alike for runs, published rows and other kinds of document.
 
     >>> @llmperf.hookimpl
     ... def llmperf_reporters():
@@ -317,12 +317,7 @@ def llmperf_reporters() -> Iterable[Reporter]:
     raise NotImplementedError
 
 
-def spec_names() -> tuple[str, ...]:
-    """Every hook there is."""
-    return tuple(OWNERS)
-
-
 def collecting(name: str) -> bool:
-    """Whether all answers to a hook count, and not one subject's."""
+    """Whether all answers to a hook are collected; otherwise the chosen plugin alone answers it."""
     options: dict[str, Any] = globals()[name].llmperf_spec
     return not options["firstresult"]

@@ -62,7 +62,7 @@ def contract_shape(kind: Any) -> dict[str, Any]:
 def present_surface() -> dict[str, dict[str, dict[str, Any]]]:
     """Hooks, types and names of `llmperf`, `llmperf.vendorkit` and `llmperf_testing`, by their names."""
     return {
-        "hooks": {name: hook_shape(name) for name in hookspecs.spec_names()},
+        "hooks": {name: hook_shape(name) for name in hookspecs.OWNERS},
         "types": {name: type_shape(getattr(types, name)) for name in sorted(types.__all__)},
         "names": {name: name_shape(getattr(llmperf, name)) for name in sorted(llmperf.__all__)},
         "vendorkit": {name: name_shape(getattr(vendorkit, name)) for name in sorted(vendorkit.__all__)},

@@ -82,7 +82,7 @@ def test_unknown_is_a_dash_never_zero(example):
         (1, "killed", "rank 1 was killed by SIGKILL", "failed: rank 1 was killed by SIGKILL"),
         (None, "interrupted", "interrupted by SIGINT", "failed: interrupted by SIGINT"),
         (1, "hung", "rank 1 is at x.py in f", "failed: hung, rank 1: rank 1 is at x.py in f"),
-        (1, "killed", "rank 12 was killed", "failed: killed, rank 1: rank 12 was killed"),
+        (1, "exited", "rank 1 ended with status 3", "failed: exited, rank 1: rank 1 ended with status 3"),
     ],
 )
 def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):

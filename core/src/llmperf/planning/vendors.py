@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.plugins.discovery import Found, find, names, of_this_project
 from llmperf.plugins.facts import catalogue, catalogue_problems
-from llmperf.plugins.faults import told_if_slow, who
+from llmperf.plugins.faults import report_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.types.devices import Probe
@@ -60,7 +60,7 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     """
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{who(found)} does not answer llmperf_probe")
-    with told_if_slow(found, "llmperf_probe"):
+    with report_if_slow(found, "llmperf_probe"):
         seen = plugins.answer("llmperf_probe", Probe)
     if seen.vendor != found.name:
         raise PluginError(f"{who(found)}: llmperf_probe: vendor: expected {found.name!r}, found {seen.vendor!r}")

@@ -1,1 +1,1 @@
-"""Plugins: discovery by metadata, loading, and naming the plugin at fault."""
+"""Plugins: discovery by metadata, loading, calling hooks, and errors that name the plugin responsible."""

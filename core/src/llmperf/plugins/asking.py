@@ -1,5 +1,7 @@
-"""Which plugin is being asked what: written for the supervisor of a command (`cli/supervisor.py`), which acts when a
-plugin ends the process or never answers. Without a supervisor, as in the ranks of a run, nothing is written.
+"""Records which plugin is being called, for the supervisor of a command (`cli/supervisor.py`).
+
+The supervisor acts when a plugin ends the process or does not return. Without a supervisor, as in the ranks of a run,
+nothing is recorded.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 VARIABLE = "LLMPERF_PLUGIN_SECONDS"
-"""How long a plugin may take for one answer."""
+"""Environment variable with the time limit for one answer of a plugin, in seconds."""
 DEFAULT_SECONDS = 60.0
 FACTORS = {"llmperf_peak_flops": 10.0}
-"""Of hooks that may have to measure; times the limit of all others."""
+"""Factors on the time limit, for hooks that may have to measure."""
 
 SAME_REQUEST_SECONDS = 0.1
-"""A signal that comes again so soon is the supervisor's copy of it."""
+"""A signal that arrives again within this time is the copy that the supervisor passes on."""
 
 MAIN, BACKGROUND = 0, 1
-"""Questions of the main thread, which have a time limit, and those of other threads, which have none."""
+"""Slots of a board: for the main thread, whose questions have a time limit, and for other threads, without a limit."""
 
 _SLOT_BYTES = 1024
 _HEAD = struct.Struct("<IBdHH")
@@ -38,31 +40,31 @@ _SIGNALS_AT = _LOST_AT + 2
 
 
 class Question(NamedTuple):
-    """One answer that a plugin was asked for."""
+    """A call into a plugin."""
 
     number: int
-    """Counted by the command; a new question has another number."""
+    """Increases with every question of the command."""
     active: bool
     """False once the plugin has answered."""
     seconds: float
-    """The time limit; infinite where there is none."""
+    """The time limit; infinite if there is no limit."""
     plugin: str
-    """As errors name it: `vendor 'acme' (llmperf-acme)`."""
+    """The plugin as errors name it: `vendor 'acme' (llmperf-acme)`."""
     what: str
-    """The hook, or another call into the plugin such as `import`."""
+    """The hook, or another call such as `import`."""
 
 
 class Board:
     """A page of memory that a command shares with its supervisor.
 
-    Unlike a pipe, it cannot be closed by a plugin, inherited by the plugin's child processes, or full.
+    Unlike a pipe, it is never full, and a plugin cannot close it or pass it on to child processes.
     """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 4096)
 
     def write(self, slot: int, question: Question) -> None:
-        """Note the current question of a slot."""
+        """Record the current question of a slot."""
         plugin, what = question.plugin.encode()[:700], question.what.encode()[:200]
         head = _HEAD.pack(question.number, question.active, question.seconds, len(plugin), len(what))
         data = head + plugin + what
@@ -73,7 +75,7 @@ class Board:
         """The last question of a slot; None before the first."""
         begin = slot * _SLOT_BYTES
         data = self._memory[begin : begin + _SLOT_BYTES]
-        while (again := self._memory[begin : begin + _SLOT_BYTES]) != data:  # it was being written
+        while (again := self._memory[begin : begin + _SLOT_BYTES]) != data:  # written while it was read
             data = again
         number, active, seconds, plugin_bytes, what_bytes = _HEAD.unpack_from(data)
         if not number:
@@ -84,23 +86,23 @@ class Board:
         return Question(number, bool(active), seconds, plugin, what)
 
     def finish(self, code: int) -> None:
-        """Note that the command was completed, with this exit code."""
+        """Record that the command was completed, with its exit code."""
         _COMPLETED.pack_into(self._memory, _COMPLETED_AT, 1, code)
 
     def lose_output(self) -> None:
-        """Note that a plugin closed or replaced the standard output or error of the command."""
+        """Record that a plugin closed or replaced the standard output or error of the command."""
         self._memory[_LOST_AT] = 1
 
     def count_signal(self, number: int) -> None:
-        """Note that the command has seen to a signal."""
+        """Record that the command has handled a signal."""
         self._memory[_SIGNALS_AT + number] = min(self._memory[_SIGNALS_AT + number] + 1, 255)
 
     def signals(self, number: int) -> int:
-        """How often the command has seen to a signal, up to 255."""
+        """How often the command has handled a signal, up to 255."""
         return self._memory[_SIGNALS_AT + number]
 
     def may_be_repeated(self) -> None:
-        """Note that the command prints nothing before it has asked all plugins."""
+        """Record that the command prints nothing before it has asked all plugins."""
         self._memory[_REPEATABLE_AT] = 1
 
     @property
@@ -110,7 +112,7 @@ class Board:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a completed command."""
+        """The exit code of a completed command; None before."""
         completed, code = _COMPLETED.unpack_from(self._memory, _COMPLETED_AT)
         return code if completed else None
 
@@ -121,7 +123,7 @@ class Board:
 
 
 class _Asker:
-    """The command's side of a board."""
+    """Writes the questions of a command to a board."""
 
     def __init__(self, board: Board, faults: Mapping[str, str]) -> None:
         self.faults = faults
@@ -137,7 +139,7 @@ class _Asker:
 
     @property
     def responsible(self) -> bool:
-        """False in a process that a plugin forked."""
+        """Whether this is the process of the command; False in a process that a plugin forked."""
         return os.getpid() == self._process
 
     def may_be_repeated(self) -> None:
@@ -154,9 +156,11 @@ class _Asker:
         return True
 
     def begin(self, plugin: str, what: str, seconds: float | None) -> Question | None:
-        """Note a question; returns the one that it interrupts, if any."""
+        """Record a question; returns the question that it interrupts, or None."""
         if self._outputs is None:
-            self._outputs = _identities([1, 2, *(one.fileno() for one in (sys.stdout, sys.stderr) if one is not None)])
+            self._outputs = _identities(
+                [1, 2, *(stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None)]
+            )
         slot = self._slot()
         if seconds is None:
             seconds = self._seconds * FACTORS.get(what, 1.0) if slot == MAIN else math.inf
@@ -165,7 +169,7 @@ class _Asker:
         return before if before is not None and before.active else None
 
     def end(self, before: Question | None) -> None:
-        """Note that the plugin has answered, and go on with the question that it interrupted."""
+        """Record that the plugin has answered, and restore the question that was interrupted."""
         slot = self._slot()
         asked = before or self._current[slot]
         assert asked is not None
@@ -186,56 +190,57 @@ class _Asker:
 
 
 def _identities(descriptors: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """The files behind those of the descriptors that are open."""
-    found = {}
+    """Device and inode of the file behind each descriptor that is open."""
+    identities = {}
     for descriptor in descriptors:
         with suppress(OSError):
             status = os.fstat(descriptor)
-            found[descriptor] = (status.st_dev, status.st_ino)
-    return found
+            identities[descriptor] = (status.st_dev, status.st_ino)
+    return identities
 
 
 _asker: _Asker | None = None
 
 
 def report_to(board: Board, faults: Mapping[str, str] = MappingProxyType({})) -> None:
-    """From now on, note on this board which plugin is being asked.
+    """Record on this board, from now on, which plugin is being asked.
 
-    `faults` has the plugins that kept this command from being done when it was run before, and how.
+    `faults` names the plugins that made an earlier attempt of this command fail, with the reason.
     """
     global _asker
     _asker = _Asker(board, faults)
 
 
 def new_request(number: int) -> bool:
-    """For handlers: whether a signal that came is a new request, and not the supervisor's copy of the last one.
+    """For signal handlers: whether a signal is a new request, and not the supervisor's copy of the last one.
 
-    A signal that is sent to the process group reaches both. The supervisor passes on only what the command has not
-    seen to yet, so that a copy can come at once and never later.
+    A signal to the process group reaches both processes. The supervisor passes on only signals that the command has not
+    handled yet, so that a copy arrives at once or never.
     """
     return _asker is None or _asker.new_request(number)
 
 
 def may_be_repeated() -> None:
-    """Let the supervisor run this command again without a plugin that ends it: nothing is printed before all plugins
-    have been asked.
+    """Let the supervisor run this command again without a plugin that ended it.
+
+    For commands that print nothing before they have asked all plugins.
     """
     if _asker is not None:
         _asker.may_be_repeated()
 
 
 def fault_of(plugin: str) -> str | None:
-    """How this plugin kept this command from being done before; None where it did not."""
+    """Why this plugin made an earlier attempt of this command fail; None if it did not."""
     return None if _asker is None else _asker.faults.get(plugin)
 
 
 def supervised() -> bool:
-    """Whether this is a command under a supervisor."""
+    """Whether this process is a command with a supervisor."""
     return _asker is not None and _asker.responsible
 
 
 def limit() -> float:
-    """Seconds a plugin has for one answer, from the environment; ValueError for anything but a number above 0."""
+    """The time limit for one answer of a plugin, from the environment; ValueError unless it is a number above 0."""
     text = os.environ.get(VARIABLE)
     if not text:
         return DEFAULT_SECONDS
@@ -247,17 +252,17 @@ def limit() -> float:
 
 @contextmanager
 def asking(plugin: str, what: str, seconds: float | None = None) -> Iterator[None]:
-    """While a plugin runs in here, the supervisor of this command knows which one, and how long it may take."""
+    """Let the supervisor of this command know which plugin runs in this context, and its time limit."""
     asker = _asker
     if asker is None or not asker.responsible:
         yield
         return
     if sys.stdout is not None:
-        sys.stdout.flush()  # it would be lost with the process
+        sys.stdout.flush()  # otherwise lost if the plugin ends the process
     before = asker.begin(plugin, what, seconds)
     try:
         yield
     finally:
-        if not asker.responsible:  # the plugin forked, and this is the fork: the command goes on in one process only
+        if not asker.responsible:  # forked by the plugin: the command continues in its own process only
             os._exit(0)
         asker.end(before)

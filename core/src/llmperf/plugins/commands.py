@@ -28,7 +28,7 @@ class PackagedCommand(NamedTuple):
     attribute: str
     """The `click.Command` in the module."""
     distributions: tuple[str, ...]
-    """Every package that announces this name; a name of several packages cannot be used."""
+    """Every package that announces this name. If there are several, the command cannot be used."""
 
     def load(self) -> click.Command:
         """Import the command.

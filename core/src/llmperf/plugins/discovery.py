@@ -1,4 +1,4 @@
-"""Finding the installed plugins by their distributions' metadata; nothing of them is imported."""
+"""Finds the installed plugins by the metadata of their distributions; imports none of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 
 @dataclass(frozen=True)
 class Found:
-    """A plugin as its distribution's metadata announces it; nothing of it is imported."""
+    """A plugin as the metadata of its distribution announces it."""
 
     name: str
     role: Role
@@ -33,8 +33,8 @@ class Found:
 
 def discover() -> list[Found]:
     """Every plugin installed in this environment, of any API version, by role and name."""
-    found = {one for distribution in distributions() for one in _announced(distribution)}
-    return sorted(found, key=lambda one: (ROLES.index(one.role), one.name, one.distribution))
+    plugins = {plugin for distribution in distributions() for plugin in _announced(distribution)}
+    return sorted(plugins, key=lambda plugin: (ROLES.index(plugin.role), plugin.name, plugin.distribution))
 
 
 def _announced(distribution: Distribution) -> Iterator[Found]:
@@ -52,36 +52,40 @@ def _group(group: str) -> tuple[Role, int] | None:
 
 
 def names(role: Role, among: Iterable[Found] | None = None) -> list[str]:
-    """Names of the installed plugins of one role that speak this API version."""
-    found = discover() if among is None else among
-    return sorted({one.name for one in found if one.role == role and one.api_version == API_VERSION})
+    """Names of the installed plugins of one role for this API version."""
+    plugins = discover() if among is None else among
+    return sorted({plugin.name for plugin in plugins if plugin.role == role and plugin.api_version == API_VERSION})
 
 
 def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
-    """The one installed plugin of that name; PluginError if there is none, two, or only one for another API."""
-    of_role = [one for one in (discover() if among is None else among) if one.role == role]
-    same = [one for one in of_role if one.name == name]
-    current = [one for one in same if one.api_version == API_VERSION]
+    """The installed plugin of that name.
+
+    PluginError if it is not installed, if two packages claim the name, or if it is for another API version.
+    """
+    of_role = [plugin for plugin in (discover() if among is None else among) if plugin.role == role]
+    same_name = [plugin for plugin in of_role if plugin.name == name]
+    current = [plugin for plugin in same_name if plugin.api_version == API_VERSION]
     if len(current) > 1:
-        both = " and ".join(f"{one.distribution} {one.version}" for one in current)
+        both = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in current)
         raise PluginError(f"{role} {name!r} is claimed by {both}; uninstall one of them")
     if current:
         return current[0]
-    if same:
+    if same_name:
+        plugin = same_name[0]
         raise PluginError(
-            f"{role} {name!r} ({same[0].distribution} {same[0].version}) is for plugin API v{same[0].api_version};"
-            f" this llmperf speaks v{API_VERSION}; {upgrade(same[0])}"
+            f"{role} {name!r} ({plugin.distribution} {plugin.version}) is for plugin API v{plugin.api_version};"
+            f" this llmperf speaks v{API_VERSION}; {upgrade(plugin)}"
         )
     if (package := published_package(role, name)) is not None:
         from llmperf.plugins.mending import install_own
 
         raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own()}")
-    known = {one.name for one in of_role} | {shipped for kind, shipped in published() if kind == role}
+    known = {plugin.name for plugin in of_role} | {shipped for kind, shipped in published() if kind == role}
     raise PluginError(str(unknown("", role, name, known)))
 
 
 def upgrade(found: Found) -> str:
-    """Which of two to upgrade so that a plugin of another API version can be used."""
+    """Advice for a plugin of another API version: which of core and plugin to upgrade."""
     newer = f"{PROJECT}-core" if found.api_version > API_VERSION else found.distribution
     return f"upgrade {newer}"
 
@@ -98,10 +102,10 @@ def published() -> Mapping[tuple[str, str], str]:
 
 
 def of_this_project(found: Found) -> bool:
-    """Whether a plugin is the one that this project carries under its role and name."""
+    """Whether this project ships a plugin, and not another package of that name."""
     return found.distribution == published_package(found.role, found.name)
 
 
 def published_package(role: str, name: str) -> str | None:
-    """The distribution of the project that carries a plugin, installed or not."""
+    """The distribution of this project that ships a plugin, installed or not; None for other plugins."""
     return published().get((role, name))

@@ -1,4 +1,4 @@
-"""What a plugin does wrong, told in one line that names the plugin and the hook."""
+"""Faults of plugins as PluginErrors of one line that names the plugin and the hook."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SLOW_SECONDS = 5.0
-"""How long a hook that should be quick may take before the user is told for whom it is that we wait."""
+"""A hook that should be quick may take this long before llmperf prints which plugin it waits for."""
 
 MAX_ITEMS = 100_000
-"""Of one answer; more are an answer without an end."""
+"""Items in one answer; a longer answer is taken to be endless."""
 
 
 def printing_aside() -> redirect_stdout[IO[str]]:
-    """What a plugin prints in here goes to standard error, so that standard output holds our document alone."""
+    """Send what a plugin prints in this context to standard error: standard output is for llmperf alone."""
     return redirect_stdout(sys.stderr or StringIO())
 
 
 @contextmanager
 def blaming(found: Found, hook: str) -> Iterator[None]:
-    """PluginError in one line for whatever a plugin's hook raises in here; what the core's raises stays as it is.
+    """Turn any exception of a plugin's hook in this context into a PluginError of one line.
 
-    What it prints goes to standard error. The supervisor of this command knows meanwhile who is being asked.
+    Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error. Meanwhile, the
+    supervisor of this command knows which plugin is being called.
     """
     if found.role == "core":
         with printing_aside():
@@ -48,12 +49,12 @@ def blaming(found: Found, hook: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
-        raise PluginError(f"{who(found)}: {hook} raised {_told(error)}") from error
+        raise PluginError(f"{who(found)}: {hook} raised {_described(error)}") from error
 
 
 @contextmanager
-def told_if_slow(found: Found, hook: str) -> Iterator[None]:
-    """A line on standard error when a hook takes long, so that nobody waits without knowing for whom."""
+def report_if_slow(found: Found, hook: str) -> Iterator[None]:
+    """Print a line on standard error if a hook takes long."""
     from threading import Timer
 
     timer = Timer(SLOW_SECONDS, print, [f"llmperf: still waiting for {hook} of {who(found)}"], {"file": sys.stderr})
@@ -70,14 +71,14 @@ def who(found: Found) -> str:
     return f"{found.role} {found.name!r} ({found.distribution})"
 
 
-def _told(error: BaseException) -> str:
-    """What a plugin raised, in one line: `ValueError: no such thing (their_module.py, line 7)`."""
+def _described(error: BaseException) -> str:
+    """An exception of a plugin in one line, with its place: `ValueError: no such thing (their_module.py, line 7)`."""
     place = extract_tb(error.__traceback__)[-1]
     return f"{named(error)} ({Path(place.filename).name}, line {place.lineno})"
 
 
 def named(error: BaseException) -> str:
-    """An exception of a plugin in one line, `ValueError: no such thing`, also where its message cannot be read."""
+    """An exception of a plugin in one line, `ValueError: no such thing`, even if its message cannot be read."""
     try:
         message = str(error)
     except BaseException:
@@ -86,7 +87,7 @@ def named(error: BaseException) -> str:
 
 
 def blamed_items(found: Found, hook: str, given: Iterable[Any]) -> Iterator[Any]:
-    """What a hook's answer holds, one by one; PluginError if it holds nothing, raises half way, or never ends."""
+    """The items of a hook's answer; PluginError if it is not a list, raises while it is read, or does not end."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise PluginError(f"{who(found)}: expected a list of {hook}, found {type(given).__name__}")
     with blaming(found, hook):
@@ -102,13 +103,13 @@ def blamed_items(found: Found, hook: str, given: Iterable[Any]) -> Iterator[Any]
 
 
 def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
-    """What a hook gave, if it is of a kind all the way down; PluginError if not."""
+    """The answer of a hook, checked to be of a kind at every depth; PluginError otherwise."""
     from llmperf.files.json_files import reshaped
 
     if not isinstance(given, kind):
         raise PluginError(f"{who(found)}: expected a {kind.__name__} of {hook}, found {type(given).__name__}")
     try:
-        with blaming(found, hook):  # what it gave may have properties of its own making
+        with blaming(found, hook):  # properties of the answer may raise
             return reshaped(given, kind, hook)
     except PluginError:
         raise

@@ -1,4 +1,4 @@
-"""Loading plugins and asking their hooks; every rule of the hooks is enforced here."""
+"""Loads plugins, calls their hooks, and enforces the rules of the hooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
 }
 """The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.
 
-They are imported when the hook is first asked. Their functions are marked `@hookimpl` as those of any plugin.
+They are imported when the hook is first asked. Their functions are marked `@hookimpl`, as in any plugin.
 """
 
 CORE = Found("core", "core", "llmperf", f"{PROJECT}-core", "")
@@ -63,7 +63,7 @@ class Plugins:
     """Loaded plugins; each hook is called through here.
 
     Registering refuses hooks that the role may not answer, misspelt hooks, and a second answer to a hook that has one
-    owner. The order of registering never matters.
+    owner. The order of registration does not matter.
 
     With `several_owners`, plugins that answer the same single-owner hook may be loaded together, such as all vendors
     whose results are reported. Then only collecting hooks can be asked.
@@ -140,21 +140,16 @@ class Plugins:
         return cast(pluggy.HookCaller, getattr(self._manager.hook, hook))
 
     def ask(self, hook: str, **arguments: Any) -> Any:
-        """The one answer to a hook that one subject owns; PluginError if no loaded plugin implements it."""
+        """The answer to a hook that a single plugin owns; PluginError if no loaded plugin implements it."""
         self.owner(hook)
         return self._caller(hook)(**arguments)
 
     def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
-        """As `ask`, for the controller; PluginError that names the plugin if it raises or gives something else."""
+        """As `ask`, for the controller: PluginError that names the plugin if it raises or returns another type."""
         return of_kind(self.owner(hook), hook, self._asked(hook, arguments), kind)
 
-    def answer_or_none(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
-        """As `answer`, of a hook that may answer None."""
-        given = self._asked(hook, arguments)
-        return None if given is None else of_kind(self.owner(hook), hook, given, kind)
-
     def first_answer(self, hook: str, kind: type[T], **arguments: Any) -> tuple[T, Found]:
-        """The first answer other than None, and who gave it; plugins are asked before the core. Checked as `answer`."""
+        """The first answer other than None and its owner; plugins are asked before the core. Checked as in `answer`."""
         self.owner(hook)
         implementations = self._caller(hook).get_hookimpls()
         for implementation in sorted(implementations, key=lambda item: item.plugin_name.startswith("core:")):
@@ -167,7 +162,7 @@ class Plugins:
         raise PluginError(f"{who(self.owner(hook))}: {hook} gave no answer")
 
     def peak(self, device_model: str, dtype: Precision) -> PeakFlops | str | None:
-        """As `answer_or_none`, of `llmperf_peak_flops`; text is the reason, in one line, why there is none."""
+        """The checked answer to `llmperf_peak_flops`; a text is the reason, in one line, why the peak is missing."""
         from llmperf.types.devices import PeakFlops
 
         hook = "llmperf_peak_flops"
@@ -181,7 +176,7 @@ class Plugins:
             return self.ask(hook, **arguments)
 
     def owner(self, hook: str) -> Found:
-        """Who answers a hook that one subject owns: the plugin that does, or else the core; PluginError if nobody."""
+        """The plugin that answers a hook with a single owner, otherwise the core; PluginError if there is no answer."""
         keys = [implementation.plugin_name for implementation in self._caller(hook).get_hookimpls()]
         if not keys:
             loaded = ", ".join(sorted(self._found)) or "none"
@@ -196,7 +191,7 @@ class Plugins:
         return bool(self._caller(hook).get_hookimpls())
 
     def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Every answer to a collecting hook with the key of who gave it: the core's first, then by key."""
+        """Every answer to a collecting hook with the key of its owner: the core first, then by key."""
         for key, call in self._calls(hook, arguments):
             with blaming(self._found[key], hook):
                 answer = call()
@@ -220,7 +215,7 @@ class Plugins:
             yield implementation.plugin_name, partial(cast(Callable[..., Any], implementation.function), **given)
 
     def collect_items(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """Each item in the answers to a collecting hook, with the key of who gave it."""
+        """Each item in the answers to a collecting hook, with the key of its owner."""
         for owner, answer in self.collect(hook, **arguments):
             yield from ((owner, item) for item in blamed_items(self._found[owner], hook, answer))
 
@@ -233,7 +228,7 @@ class Plugins:
         return who(self._found[owner])
 
     def infos(self) -> tuple[PluginInfo, ...]:
-        """For the record: the core and each loaded plugin with its version and the hash of its source."""
+        """The core and each loaded plugin with its version and the hash of its source, for plans and results."""
         from llmperf.types import PluginInfo
 
         loaded = {f"{found.role}:{found.name}": found for found in [CORE, *self._found.values()]}

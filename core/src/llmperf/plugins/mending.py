@@ -1,7 +1,7 @@
-"""The commands that mend an installation, to be typed into a shell as they are.
+"""The shell commands that mend an installation.
 
-A distribution is only ever installed from where it can be had: this project's own are on no package index, and neither
-need be a plugin that was installed from a folder, a repository or a file.
+A command names only sources that exist: the distributions of this project are on no package index, and a plugin that
+was installed from a folder, a repository or a file may be on none either.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Source:
     """Where a distribution was installed from, by its `direct_url.json`."""
 
     given: str
-    """As an installer takes it: a folder, a file, or a URL, with `git+` before a repository's."""
+    """As an installer takes it: a folder, a file, or a URL; that of a repository begins with `git+`."""
     folder: Path | None = None
-    """The folder, if it was one."""
+    """The folder; None for other sources."""
     editable: bool = False
 
     @property
     def gone(self) -> bool:
-        """Whether its folder is not there any more."""
+        """Whether the folder no longer exists."""
         return self.folder is not None and not self.folder.is_dir()
 
 
 def source(distribution: str) -> Source | None:
-    """Where an installed distribution came from; None for an index, and where that is not known."""
+    """The source of an installed distribution; None for a package index and if the source is unknown."""
     installed = installed_distribution(distribution)
     try:
         document = json.loads((installed and installed.read_text("direct_url.json")) or "null")
@@ -66,7 +66,7 @@ def _repository(url: str, info: dict[str, Any]) -> str:
 
 
 def unmet_problem(found: Found) -> str | None:
-    """One line for a plugin whose requirements are not met here, with what mends it; None where all are."""
+    """One line on the unmet requirements of a plugin, with the command that installs them; None if all are met."""
     unmet = unmet_requirements(found.distribution)
     if not unmet:
         return None
@@ -76,7 +76,7 @@ def unmet_problem(found: Found) -> str | None:
 
 
 def install_own() -> str:
-    """What installs this project's distributions: from the clone, if llmperf runs from one, else from any."""
+    """The command that installs the distributions of this project, from the clone that llmperf runs from, if any."""
     clone = _clone()
     if clone is None:
         return f"uv sync --inexact  # in a clone of {PROJECT}"
@@ -85,14 +85,14 @@ def install_own() -> str:
 
 
 def update_own() -> str:
-    """What brings this project's distributions to another version: the clone is updated first."""
+    """The command that installs another version of this project's distributions, after the clone was updated."""
     clone = _clone()
     where = f"a clone of {PROJECT}" if clone is None else shlex.quote(str(clone))
     return f"{install_own()}  # after updating {where} to a version that fits"
 
 
 def _clone() -> Path | None:
-    """The root of the clone that this llmperf is installed from as editable."""
+    """The root of the clone from which this llmperf is installed as editable; None if there is no clone."""
     core = source(f"{PROJECT}-core")
     if core is None or not core.editable or core.folder is None:
         return None
@@ -100,21 +100,23 @@ def _clone() -> Path | None:
 
 
 def install(unmet: Iterable[Unmet]) -> str | None:
-    """What installs requirements; None where one of them is on no index that is known to have it."""
+    """The command that installs requirements; None if the source of one of them is unknown."""
     commands: list[str] = []
     from_index: list[str] = []
-    own: list[str] = []  # last, since it ends with a comment
-    for one in unmet:
-        name = one.name.lower().replace("_", "-")
-        origin = source(one.name)
+    own: list[str] = []  # joined last, since it ends with a comment
+    for requirement in unmet:
+        name = requirement.name.lower().replace("_", "-")
+        origin = source(requirement.name)
         if is_own(name):
-            (own if one.installed else commands).append(update_own() if one.installed else install_own())
+            (own if requirement.installed else commands).append(
+                update_own() if requirement.installed else install_own()
+            )
         elif origin is not None and not origin.gone:
             commands.append(_reinstall(origin))
         elif origin is not None or name.startswith(f"{PROJECT}-"):
             return None
         else:
-            from_index.append(one.requirement)
+            from_index.append(requirement.requirement)
     if from_index:
         commands.append(shlex.join(["uv", "pip", "install", *from_index]))
     return " && ".join(dict.fromkeys([*commands, *own])) or None
@@ -125,7 +127,7 @@ def _reinstall(origin: Source) -> str:
 
 
 def reinstall(distribution: str) -> str | None:
-    """What installs a distribution again from where it came; None if that is gone."""
+    """The command that installs a distribution again from its source; None if the source no longer exists."""
     if is_own(distribution):
         return install_own()
     origin = source(distribution)
@@ -135,12 +137,12 @@ def reinstall(distribution: str) -> str | None:
 
 
 def uninstall(*distributions: str) -> str:
-    """What takes the first of some distributions away, with the others as a comment."""
-    return "  # or: ".join(shlex.join(["uv", "pip", "uninstall", one]) for one in distributions)
+    """The command that uninstalls the first of some distributions, with those for the others as a comment."""
+    return "  # or: ".join(shlex.join(["uv", "pip", "uninstall", distribution]) for distribution in distributions)
 
 
 def moved(found: Found) -> str | None:
-    """That the folder of an editable plugin is gone, if it is."""
+    """One line if the folder of an editable plugin no longer exists; None otherwise."""
     origin = source(found.distribution)
     if origin is None or not origin.gone or not origin.editable:
         return None

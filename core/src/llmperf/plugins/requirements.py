@@ -1,4 +1,4 @@
-"""What an installed distribution requires beside it, read from its metadata; nothing is imported."""
+"""The requirements of installed distributions, read from their metadata; nothing is imported."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from llmperf.plugins.installed import normalized, version
 PLAIN = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL
 )
-"""Requirements that are read here; all others are read by `packaging`, whose import takes more than the rest."""
+"""Simple requirements, which are parsed here. `packaging` parses the others; importing it is slow."""
 EXTRA = re.compile(r"extra\s*==\s*('[^']*'|\"[^\"]*\")")
-"""The marker of what is required for an extra alone."""
+"""The marker of a requirement that belongs to an extra only."""
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
 @dataclass(frozen=True)
 class Unmet:
-    """A requirement that is not installed here, or not in a version that fits."""
+    """A requirement that is not installed here, or installed in a version that does not fit."""
 
     requirement: str
-    """As it may be given to an installer, such as `torch>=2.6`; without its marker."""
+    """As an installer takes it, such as `torch>=2.6`, without its marker."""
     name: str
     """The distribution that is required."""
     installed: str | None
-    """Its version here; None where it is not installed."""
+    """The installed version; None if it is not installed."""
 
     def __str__(self) -> str:
         return f"{self.requirement} ({f'found {self.installed}' if self.installed else 'not installed'})"
 
 
 def unmet_requirements(distribution: str) -> list[Unmet]:
-    """What a distribution requires on this machine, by its markers, and does not find; extras are not asked for.
+    """The requirements of a distribution, without its extras, that apply to this machine and are not met.
 
-    Requirements of this project, such as another plugin that it builds on, and those with extras are asked for their
-    own requirements too.
+    The requirements of requirements are checked too, if those belong to this project or are required with extras.
     """
     return list(dict.fromkeys(_unmet(distribution, frozenset(), {(f"{PROJECT}-core", frozenset())})))
 
@@ -62,7 +61,7 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
 
 
 def _required(distribution: str) -> list[str]:
-    """The requirements of an installed distribution as it writes them."""
+    """The requirements of an installed distribution as its metadata has them."""
     found = installed_distribution(distribution)
     return [] if found is None else found.requires
 
@@ -72,7 +71,7 @@ def _of_project(name: str) -> bool:
 
 
 def _clearly_met(name: str, least: str | None) -> bool:
-    """Whether a requirement of the commonest form is met; where that takes more than comparing numbers, False."""
+    """Whether a simple requirement is met for certain; False if more than a comparison of numbers is needed."""
     installed = version(name)
     if installed is None:
         return False
@@ -85,13 +84,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[Unmet]:
-    """The same of any requirement."""
+    """What is unmet of a requirement of any form."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         wanted = Requirement(text)
     except InvalidRequirement:
-        return  # its installer has said so
+        return  # already reported when it was installed
     asked = extras or {""}
     if wanted.marker is not None and not any(wanted.marker.evaluate({"extra": extra}) for extra in asked):
         return

@@ -118,7 +118,7 @@ def _status(result: Result) -> str:
     if result.failure is None:
         return result.status
     failure = result.failure
-    if failure.reason in failure.message and (failure.rank is None or f"rank {failure.rank} " in failure.message):
+    if failure.reason in ("killed", "interrupted"):  # the message names the reason and the rank
         return f"{result.status}: {failure.message}"
     rank = "" if failure.rank is None else f", rank {failure.rank}"
     return f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"

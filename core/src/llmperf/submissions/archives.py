@@ -35,11 +35,6 @@ _FAULTS = (NotImplementedError, ValueError, RecursionError)
 """What else `zipfile` and `tarfile` raise on archives that are damaged, or made to be."""
 
 
-def is_archive(path: Path) -> bool:
-    """Whether a file's name says that it is an archive of a kind that is read."""
-    return path.name.lower().endswith(SUFFIXES)
-
-
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
     """A temporary folder with the archive's regular files, gone at the end.

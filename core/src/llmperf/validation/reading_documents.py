@@ -76,25 +76,6 @@ def _refuse(path: Path, findings: Sequence[Finding]) -> None:
         raise UserError(printable(f"{path}:{finding.path}: {finding.message}"))
 
 
-def found_results(path: Path) -> list[tuple[Path, Result]]:
-    """The result in a file or a run folder, or every result in a folder and below it, each with its file.
-
-    UserError if there is none.
-    """
-    if not path.is_dir() or (path / RESULT).is_file():
-        file = path / RESULT if path.is_dir() else path
-        return [(file, read_result(file))]
-    results = []
-    for document in documents_in(path, open_catalogue()):
-        if document.kind is None:
-            raise document.refusal
-        if document.kind.name == "result":
-            results.append((document.path, read_result(document.path)))
-    if not results:
-        raise UserError(f"{path}: expected {RESULT} in it or below it, found none")
-    return results
-
-
 def found_documents(
     paths: Sequence[Path],
     wanted: Callable[[DocumentKind], bool],
