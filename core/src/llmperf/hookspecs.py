@@ -226,7 +226,7 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookspec(firstresult=True)
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Called first in each worker, to bind the rank to its device. Heavy imports belong here.
+    """Called in each worker before anything else, to bind the rank to its device. Heavy imports belong here.
 
     The vendor owns it.
 

@@ -1,4 +1,4 @@
-"""Which keys a document may have: asked of the dataclass it becomes."""
+"""The keys, types and bounds of a document, read from the dataclass that it is converted to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmperf.errors import UserError, unknown
 from llmperf.types.units import Below, Minimum
 
 LARGEST_INTEGER = 2**53 - 1
-"""What every reader of JSON keeps exactly: a result with a larger one would be refused."""
+"""The largest integer that every JSON reader keeps exactly; results with larger integers are refused."""
 
 
 @cache
@@ -24,7 +24,7 @@ def hints(kind: type) -> dict[str, Any]:
 
 
 def bound(annotation: Any, kind: type[Minimum] | type[Below]) -> float | None:
-    """The inclusive minimum, or what a number must stay below, that an annotation carries, if any."""
+    """The bound of a kind in an annotation: the inclusive minimum, or the exclusive maximum; None if it has none."""
     for part in (annotation, *typing.get_args(annotation)):
         for mark in getattr(part, "__metadata__", ()):
             if isinstance(mark, kind):
@@ -33,7 +33,7 @@ def bound(annotation: Any, kind: type[Minimum] | type[Below]) -> float | None:
 
 
 def check_bound(value: Any, annotation: Any, where: str) -> None:
-    """UserError for a number out of the bounds of its field, one that is not finite, or an integer that JSON loses."""
+    """UserError for a number outside the bounds of its field, not finite, or too large an integer for JSON."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
@@ -51,17 +51,17 @@ def _shortened(value: int) -> str:
 
 
 def dataclass_in(annotation: Any) -> type | None:
-    """The dataclass that an annotation is, or is an optional one of."""
+    """The dataclass in an annotation such as `Lora` or `Lora | None`; None for other annotations."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        found = [dataclass_in(option) for option in typing.get_args(annotation)]
-        return next((kind for kind in found if kind is not None), None)
+        kinds = (dataclass_in(option) for option in typing.get_args(annotation))
+        return next((kind for kind in kinds if kind is not None), None)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
         return annotation
     return None
 
 
 def check_table(table: Any, kind: type, where: str) -> None:
-    """UserError for the first key, at any depth, that `kind` has no field for, or number below its bound."""
+    """UserError for the first key, at any depth, that is not a field of `kind`, or number outside its bounds."""
     if not isinstance(table, Mapping):
         raise UserError(f"{where}: expected a table, found {type(table).__name__} {table!r}")
     for key, value in table.items():
@@ -76,11 +76,11 @@ def check_table(table: Any, kind: type, where: str) -> None:
 
 def leaves(kind: type, prefix: str = "") -> dict[str, Any]:
     """Every settable path below a dataclass with its annotation, such as `optimizer.lr`."""
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     for name, annotation in hints(kind).items():
         inner = dataclass_in(annotation)
         if inner is None:
-            found[prefix + name] = annotation
+            paths[prefix + name] = annotation
         else:
-            found |= leaves(inner, f"{prefix}{name}.")
-    return found
+            paths |= leaves(inner, f"{prefix}{name}.")
+    return paths

@@ -26,14 +26,14 @@ SHELVES: tuple[Shelf, ...] = ("models", "cases", "overlays")
 
 @dataclass
 class Library:
-    """Files by name. A name that two folders hold is an error that names both."""
+    """Files by name; a name in two folders is an error that names both files."""
 
     folders: list[tuple[str, Path]] = field(default_factory=list)
-    """Who ships it, and where."""
+    """The owner and the path of each folder."""
     left_out: list[str] = field(default_factory=list)
-    """One line for each plugin that could not be asked, or ships what cannot be on a shelf."""
+    """One line for each plugin that failed, and for each file that cannot be read or used."""
     aside: dict[Path, str] = field(default_factory=dict)
-    """Folders that are left out, and why."""
+    """Folders that are left out, with the reason."""
 
     def paths(self, shelf: Shelf) -> dict[str, Path]:
         """Name to file for every TOML on a shelf."""
@@ -46,9 +46,9 @@ class Library:
         return found
 
     def model(self, name: str, where: str = "model") -> Model:
-        """One model's facts, by name or from a `.toml` file by path; UserError with the nearest name if there is none.
+        """A model by name, or from the `.toml` file at a path; UserError with the closest name if it is unknown.
 
-        A file of the user's own may not have the name of a model that is shipped: results name models.
+        A user's file may not have the name of a shipped model, because results name models.
         """
         paths = self.paths("models")
         if name.endswith(".toml"):
@@ -61,7 +61,7 @@ class Library:
         return read_named(paths[name], Model)
 
     def case(self, name: str) -> Case:
-        """One case by name, or from a `.toml` file by path."""
+        """A case by name, or from the `.toml` file at a path; UserError with the closest name if it is unknown."""
         if name.endswith(".toml"):
             return read_named(Path(name), Case)
         paths = self.paths("cases")
@@ -72,14 +72,14 @@ class Library:
         return read_named(paths[name], Case)
 
     def readable(self, shelf: Shelf, read: Callable[[str], T]) -> list[T]:
-        """Everything on a shelf that can be read; the rest is left out."""
-        found = []
+        """All documents of a shelf that can be read; the others are listed in `left_out`."""
+        documents = []
         for name in self.paths(shelf):
             try:
-                found.append(read(name))
+                documents.append(read(name))
             except UserError as error:
                 self.left_out.append(str(error))
-        return found
+        return documents
 
     def overlays(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """Every tuning overlay as raw tables."""
@@ -88,7 +88,7 @@ class Library:
 
 
 def read_named(path: Path, kind: type[T]) -> T:
-    """A model or a case from its file, named by it; UserError at the first thing that does not fit."""
+    """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
     table = {"name": path.stem, **read_toml(path)}
     check_table(table, kind, str(path))
     document = convert(table, kind, str(path))
@@ -111,16 +111,16 @@ def library(*plugins: Plugins) -> Library:
 def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[tuple[Found, str]]]:
     """Each installed plugin loaded by itself, and the broken ones with their reasons."""
     loaded, broken = [], []
-    for one in discover() if found is None else found:
+    for plugin in discover() if found is None else found:
         try:
-            loaded.append(Plugins([one]))
+            loaded.append(Plugins([plugin]))
         except PluginError as error:
-            broken.append((one, str(error)))
+            broken.append((plugin, str(error)))
     return loaded, broken
 
 
 def whole_library() -> Library:
-    """What the core and every plugin that loads ship; without the plugins whose files stand in the way of others'."""
+    """What the core and all usable plugins ship; plugins whose file names are taken already are left out."""
     whole = library()
     for plugins in loadable()[0]:
         try:
@@ -131,7 +131,7 @@ def whole_library() -> Library:
 
 
 def _add(whole: Library, folders: list[tuple[str, Path]]) -> None:
-    """Put a plugin's folders with the others, or aside if a name in them is taken."""
+    """Add the folders of a plugin, or set them aside if one of their names is taken."""
     known = {path for _, path in whole.folders}
     own = [(owner, path) for owner, path in folders if path not in known]
     try:
@@ -145,7 +145,7 @@ def _add(whole: Library, folders: list[tuple[str, Path]]) -> None:
 
 
 def whole_library_for(shelf: Shelf, name: str) -> Library:
-    """The whole library, to take one thing from; UserError if that is in a folder that is left out."""
+    """The whole library, for one named document; UserError if the document is in a folder that is left out."""
     whole = whole_library()
     for folder, reason in whole.aside.items():
         if name in Library([("", folder)]).paths(shelf):
@@ -154,7 +154,7 @@ def whole_library_for(shelf: Shelf, name: str) -> Library:
 
 
 def library_with_case(name: str, *plugins: Plugins) -> Library:
-    """A library that has the case: the core's own and the given plugins' if that is enough, else everyone's."""
+    """A library that has the case: of the core and the given plugins if they have it, otherwise of all plugins."""
     near = library(Plugins(), *plugins)
     return near if name.endswith(".toml") or name in near.paths("cases") else whole_library_for("cases", name)
 

@@ -16,7 +16,7 @@ TABLES = ("when", "contract", "tuning", "framework", "data")
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the conditions in `[when]` are held against."""
+    """The facts of a run that conditions in `[when]` are compared with."""
 
     case: str
     """Name of the case."""
@@ -25,11 +25,11 @@ class Facts:
     framework: str
     """Name of the framework plugin."""
     model: str = ""
-    """Name of the model, after what was asked for on the command line."""
+    """Name of the model, as the command line asks or the case says."""
     kind: str = ""
     """`accelerator` or `cpu`."""
     ranks: int | None = None
-    """Ranks on all nodes: as asked for, else as the case says and the machine has."""
+    """Ranks on all nodes: as the user asks, otherwise as the case says and the machine has."""
 
 
 CONDITIONS = tuple(Facts.__dataclass_fields__)
@@ -38,12 +38,12 @@ CONDITIONS = tuple(Facts.__dataclass_fields__)
 def matching(shelf: Library, actual: Facts) -> list[Setting]:
     """The settings of every overlay whose `[when]` holds, in the order of file names."""
     facts = {name: str(value) for name, value in asdict(actual).items()}
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for path, tables in shelf.overlays():
         if all(facts[key] in _wanted(value) for key, value in _conditions(path, tables).items()):
-            settings = {key: value for key, value in tables.items() if key != "when"}
-            found += from_tables(settings, f"overlay {path.name}")
-    return found
+            changes = {key: value for key, value in tables.items() if key != "when"}
+            settings += from_tables(changes, f"overlay {path.name}")
+    return settings
 
 
 def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wanted(value: Any) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
 def check_readable(plugins: Plugins) -> None:

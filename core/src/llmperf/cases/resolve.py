@@ -81,7 +81,7 @@ def _free(path: str) -> tuple[str, str]:
 
 
 def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) -> Tuning:
-    """Fewer nodes and devices where the machine has fewer and nobody asked for a number."""
+    """Reduce nodes and devices to those of the machine, unless a setting asks for a number."""
     for name, here in (("nodes", available.nodes), ("devices", available.devices)):
         path = f"tuning.{name}"
         if here is not None and here < getattr(tuning, name) and path not in origins:
@@ -121,7 +121,7 @@ def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Chan
 
 
 def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
-    """The same, from the leaves of a case (`flat_case`), for whoever holds many documents against one."""
+    """As `changes`, from the leaves of a case (`flat_case`), for comparing many documents with one case."""
     after = _flat_spec(spec)
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))
@@ -153,6 +153,6 @@ def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
         for key, inner in value.items():
             _collect(inner, f"{path}.{key}", into)
     elif isinstance(value, (list, tuple)):
-        into[path] = ", ".join(str(one) for one in value)
+        into[path] = ", ".join(map(str, value))
     else:
         into[path] = value

@@ -1,4 +1,4 @@
-"""`--set path=value`: finding the field that is meant, reading the value as its type."""
+"""`--set path=value`: finds the field by its path or the end of it, and converts the value to the field's type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from llmperf.files.user_files import parse_value
 from llmperf.types.spec import Contract, DataSource, Model, Scalar, Tuning
 
 FREE = "framework."
-"""Paths under it belong to the framework plugin, which checks them."""
+"""Prefix of the framework plugin's options, which the plugin checks."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value for one field, and where it came from."""
+    """A value for a field, and its origin: an option of the command line or an overlay."""
 
     path: str
     value: Any
@@ -34,11 +34,11 @@ def known_paths() -> dict[str, Any]:
 
 
 def full_path(given: str, where: str) -> str:
-    """The whole path for one that may leave out its beginning; UserError if none or several end so."""
+    """The full path for a path whose beginning may be left out; UserError if no path ends so, or several."""
     if given in known_paths() or (given.startswith(FREE) and given != FREE):
         return given
     ending = [path for path in known_paths() if path.endswith(f".{given}")]
-    shallowest = [path for path in ending if path.count(".") == min(one.count(".") for one in ending)]
+    shallowest = [path for path in ending if path.count(".") == min(other.count(".") for other in ending)]
     if len(shallowest) == 1:
         return shallowest[0]
     if ending:
@@ -61,7 +61,7 @@ def _other_models() -> str:
 
 
 def typed(path: str, value: Any, where: str) -> Any:
-    """The value as the field's type; UserError that says what was expected and found."""
+    """The value converted to the type of its field; UserError with what was expected and found."""
     if path.startswith(FREE):
         return convert(value, typing.cast("type[Scalar]", Scalar), f"{where}: {path}")
     annotation = known_paths()[path]
@@ -79,15 +79,16 @@ def typed(path: str, value: Any, where: str) -> Any:
 
 def _takes_text(annotation: Any) -> bool:
     options = typing.get_args(annotation) or (annotation,)
-    return any(option is str or isinstance(option, str) or _takes_text_option(option) for option in options)
-
-
-def _takes_text_option(option: Any) -> bool:
-    return typing.get_origin(option) is typing.Literal and any(isinstance(one, str) for one in typing.get_args(option))
+    return any(
+        option is str
+        or isinstance(option, str)
+        or (typing.get_origin(option) is typing.Literal and _takes_text(option))
+        for option in options
+    )
 
 
 def describe(annotation: Any) -> str:
-    """A type in a user's words."""
+    """A type as error messages describe it, such as `a whole number`."""
     origin, options = typing.get_origin(annotation), typing.get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return describe(annotation.__origin__)
@@ -104,18 +105,18 @@ def describe(annotation: Any) -> str:
 
 def from_command_line(texts: Iterable[str]) -> list[Setting]:
     """The settings of `--set path=value` options, in order."""
-    found = []
+    settings = []
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise UserError(f"--set {text}: expected path=value, such as --set micro_batch=4")
         full = full_path(path.strip(), "--set")
-        found.append(Setting(full, typed(full, _value(full, value.strip()), "--set"), "--set"))
-    return found
+        settings.append(Setting(full, typed(full, _value(full, value.strip()), "--set"), "--set"))
+    return settings
 
 
 def _value(path: str, text: str) -> Any:
-    """What was typed, as TOML reads it; True and FALSE too where a boolean can be meant."""
+    """The typed text parsed as TOML; `True` and `FALSE` are booleans too, unless the field takes text."""
     if text.lower() in ("true", "false") and (path.startswith(FREE) or not _takes_text(known_paths()[path])):
         return text.lower() == "true"
     return parse_value(text)
@@ -123,11 +124,11 @@ def _value(path: str, text: str) -> Any:
 
 def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:
     """The settings of an overlay file's tables `contract`, `tuning`, `framework` and `data`."""
-    found = []
+    settings = []
     for path, value in _flat(tables):
         full = path if path.startswith(FREE) else _exact(path, where)
-        found.append(Setting(full, typed(full, value, where), where))
-    return found
+        settings.append(Setting(full, typed(full, value, where), where))
+    return settings
 
 
 def _exact(path: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Sizes that no real run has: refused while planning, since work on them does not end."""
+"""Limits on sizes: planning refuses values far beyond those of real runs, since work on them might not end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASONS = {
 
 
 def size_problems(contract: Contract, tuning: Tuning) -> list[Problem]:
-    """Settings beyond what any real run has; to be asked before anything is computed from them."""
+    """Settings beyond the limits; call it before anything is computed from the settings."""
     values = {
         "contract.seq_len": contract.seq_len,
         "tuning.micro_batch": tuning.micro_batch,
@@ -53,7 +53,7 @@ def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
 
 
 def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int) -> list[Problem]:
-    """A global batch that leaves each rank more micro batches than any real run has."""
+    """A global batch that gives each rank more micro batches per step than any real run has."""
     found, per_round = tuning.gradient_accumulation or 1, tuning.micro_batch * data_parallel
     if found <= MOST_MICRO_BATCHES:
         return []

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _UNSEEN = "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 MAX_DOCUMENT_BYTES = 64 * 2**20
-"""Larger plans and results are refused unread."""
+"""Larger plans and results are refused without reading them."""
 BLOCK_BYTES = 2**20
 """Size of one read."""
 
@@ -33,11 +33,11 @@ def encode_pretty(document: Any) -> bytes:
     data = msgspec.json.format(encode(document), indent=2) + b"\n"
     if data.isascii() and b"\x7f" not in data:
         return data
-    return re.sub(_UNSEEN, lambda one: f"\\u{ord(one[0]):04x}", data.decode()).encode()
+    return re.sub(_UNSEEN, lambda match: f"\\u{ord(match[0]):04x}", data.decode()).encode()
 
 
 def decode(data: bytes | str, kind: type[T], where: str) -> T:
-    """JSON text as `kind`; UserError that names `where` and the path inside when it does not fit."""
+    """JSON text as `kind`; UserError that names `where` and the path inside if it does not fit."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -76,13 +76,13 @@ _IRREGULAR = (
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading; every file that a user names is opened here.
 
-    OSError for anything else: to open a pipe, or to read a device, need not end. The check is made on the open file,
-    so the path cannot be replaced between the check and the first read.
+    OSError for anything else: opening a pipe or reading a device might never end. The check uses the open file, so that
+    the path cannot be replaced between the check and the first read.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == ENXIO:  # what opening a socket gives
+        if error.errno == ENXIO:  # raised when a socket is opened
             raise _irregular(path, os.stat(path).st_mode) from None
         raise
     mode = os.fstat(handle).st_mode
@@ -125,7 +125,7 @@ def load(path: Path, kind: type[T]) -> T:
 
 def sha256(path: Path) -> str:
     """The digest of a file of any size; OSError if it cannot be read."""
-    import hashlib  # 3 ms, as below
+    import hashlib  # takes 3 ms
 
     digest = hashlib.sha256()
     with open_regular(path) as file:
@@ -136,7 +136,7 @@ def sha256(path: Path) -> str:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, then rename it; UserError if that fails."""
-    import tempfile  # 3 ms that reading does not need
+    import tempfile  # takes 3 ms, which reading does not need
 
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
