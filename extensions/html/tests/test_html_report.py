@@ -71,7 +71,17 @@ def published(name):
 
 
 def data_of(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    """The data of a page, with what its runs share in each of them, as the page's scripts show it."""
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    sections = [part | {"rows": [data["rows"][row] for row in part["rows"]]} for part in data["sections"]]
+    for run in data["runs"]:
+        cells = zip(run["printed"], run["row"], strict=False)
+        texts = [("-" if row is None else row) if text is None else text for text, row in cells]
+        run["printed"] = dict(zip(data["fields"], texts, strict=False))
+        run["row"] = dict(zip(data["fields"], run["row"], strict=True))
+        run["sections"] = [sections[part] for part in run["sections"]]
+        run["findings"] = [data["findings"][finding] for finding in run["findings"]]
+    return data
 
 
 def test_one_file_that_loads_nothing(run_folder, tmp_path):

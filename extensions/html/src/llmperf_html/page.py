@@ -18,10 +18,10 @@ from statistics import median
 from string import Template
 from typing import Any
 
-from llmperf.reporting import COMPARED, PERCENT, THROUGHPUT, closing_lines, ordered, rounded
+from llmperf.reporting import COMPARED, PERCENT, THROUGHPUT, closing_lines, ordered, printable, rounded, shown
 from llmperf.types import Sheet
 
-from llmperf_html.run import rows_by_key, run_data
+from llmperf_html.run import PageRuns, rows_by_key
 from llmperf_html.words import COLUMNS, MEMORY, WORDS, PageColumn, word
 
 WEB = Path(__file__).parent / "web"
@@ -66,15 +66,16 @@ def embedded(value: Any) -> str:
 
 def page_data(sheets: Sequence[Sheet], language: str) -> Mapping[str, Any]:
     """What the page shows, as plain JSON."""
-    left, runs = CURVE_BYTES, []
+    left, runs, page = CURVE_BYTES, [], PageRuns(language)
     repeats = _repeats(sheets)
     for sheet in ordered(sheets):
-        run = run_data(sheet, language, repeats.get(sheet.repeats, ""), left > 0)
+        run = page.run(sheet, repeats.get(sheet.repeats, ""), left > 0)
         left -= len(json.dumps(run["curves"]))
         runs.append(run)
     counted = "{all} run" if len(runs) == 1 else "{all} runs"
     summary = word(counted, language).format(all=len(runs))
-    subject = f"{runs[0]['printed']['model']}, {runs[0]['row']['run']}" if len(runs) == 1 else summary
+    single = sheets[0] if len(sheets) == 1 else None
+    subject = f"{printable(shown(single.cell('model')))}, {printable(single.name)}" if single else summary
     made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return {
         "title": word("llmperf report: {summary}, {made}", language).format(summary=subject, made=made[:10]),
@@ -84,8 +85,12 @@ def page_data(sheets: Sequence[Sheet], language: str) -> Mapping[str, Any]:
         "words": {name: word(english, language) for name, english in WORDS.items()},
         "columns": [_column(column, language) for column in COLUMNS],
         "figures": [{"title": word(label, language), "memory": key in MEMORY} for key, label in _labels(sheets)],
-        "contracts": _shared(runs, "contract"),
-        "settings": _shared(runs, "setting"),
+        "fields": [*(column.field for column in COLUMNS), "errors"],
+        "rows": page.rows.values,
+        "sections": page.sections.values,
+        "findings": page.findings.values,
+        "contracts": page.contracts.values,
+        "settings": page.settings.values,
         "runs": runs,
     }
 
@@ -107,21 +112,13 @@ def _repeats(sheets: Sequence[Sheet]) -> dict[Hashable, str]:
 
 def _labels(sheets: Sequence[Sheet]) -> list[tuple[str, str]]:
     """Key and label of each figure that is compared."""
-    labels = {key: row.label for sheet in reversed(sheets) for key, row in rows_by_key(sheet).items()}
+    labels: dict[str, str] = {}
+    for sheet in sheets:
+        if len(labels) < len(COMPARED):
+            rows = rows_by_key(sheet)
+            labels |= {key: rows[key].label for key in COMPARED if key in rows and key not in labels}
     return [(key, labels.get(key, key)) for key in COMPARED]
 
 
 def _column(column: PageColumn, language: str) -> dict[str, Any]:
     return {**asdict(column), "title": word(column.title, language), "kind": "number" if column.number else "text"}
-
-
-def _shared(runs: Sequence[dict[str, Any]], part: str) -> list[Mapping[str, str]]:
-    """The different values of a part of all runs; each run then has the index of its own."""
-    places: dict[str, int] = {}
-    different: list[Mapping[str, str]] = []
-    for run in runs:
-        place = places.setdefault(json.dumps(run[part], sort_keys=True), len(different))
-        if place == len(different):
-            different.append(run[part])
-        run[part] = place
-    return different

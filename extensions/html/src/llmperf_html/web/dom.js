@@ -3,6 +3,25 @@
 const llmperf = (function () {
   const data = JSON.parse(document.getElementById("data").textContent);
 
+  // Rows of the table come as lists; what is shown is null where it is the value itself.
+  for (const run of data.runs) {
+    const row = {}, printed = {};
+    data.fields.forEach(function (field, i) {
+      row[field] = run.row[i];
+      if (i < run.printed.length) printed[field] = run.printed[i] === null ? (run.row[i] === null ? "-" : run.row[i]) : run.printed[i];
+    });
+    run.row = row;
+    run.printed = printed;
+  }
+
+  // The sections of a run, each with its rows; runs share them.
+  function sections(run) {
+    return run.sections.map(function (index) {
+      const section = data.sections[index];
+      return Object.assign({}, section, { rows: section.rows.map(function (row) { return data.rows[row]; }) });
+    });
+  }
+
   function make(tag, text, className) {
     const node = document.createElement(tag);
     if (text !== undefined && text !== null) node.textContent = String(text);
@@ -35,6 +54,6 @@ const llmperf = (function () {
     return printed === undefined ? "-" : printed;
   }
 
-  return { data: data, words: data.words, runs: data.runs, make: make, table: table, filled: filled, colour: colour, cellText: cellText,
+  return { data: data, words: data.words, runs: data.runs, make: make, table: table, filled: filled, colour: colour, cellText: cellText, sections: sections,
            small: window.matchMedia("(max-width: 40rem)").matches };
 })();

@@ -59,8 +59,8 @@
     llmperf.charts.all(detail, [run]);
     detail.append(make("h3", words.findings));
     if (!run.findings.length) detail.append(make("p", words.no_findings));
-    for (const one of run.findings) detail.append(make("p", one.text, one.severity));
-    for (const part of run.sections) {
+    for (const one of run.findings.map(function (index) { return data.findings[index]; })) detail.append(make("p", one.text, one.severity));
+    for (const part of llmperf.sections(run)) {
       detail.append(make(part.level === 3 ? "h4" : "h3", part.title));
       if (part.rows.length) detail.append(table(part.headers, part.rows));
     }
