@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.planning.user_config import Price, UserConfig, user_config
+from llmperf.planning.user_config import UserConfig, user_config
 
 WHOLE = """
 [environments]
@@ -14,10 +14,6 @@ paddle = "~/paddle/bin/python"
 vendor = "cpu"
 framework = "pytorch"
 environment = "paddle"
-
-[prices."Acme A1"]
-per_hour = 1.5
-currency = "EUR"
 
 [hosts]
 lab = ["a", "b"]
@@ -32,7 +28,6 @@ def test_all_tables_are_read(tmp_path):
     config = user_config(tmp_path)
     assert config.path == tmp_path / "llmperf.toml"
     assert config.tables.default.framework == "pytorch"
-    assert config.tables.prices == {"Acme A1": Price(per_hour=1.5, currency="EUR")}
     assert config.tables.launchers == {"slurm": {"partition": "gpu"}}
     assert config.host_names("lab, c") == ("a", "b", "c")
 
@@ -54,9 +49,7 @@ def test_the_nearest_file_upward_wins_then_the_users_own(tmp_path, monkeypatch):
     [
         ("[environmnts]\n", "unknown key 'environmnts'; did you mean 'environments'?"),
         ("[default]\nvendr = 'cpu'\n", "default: unknown key 'vendr'; did you mean 'vendor'?"),
-        ("[prices.'A1']\nper_hr = 1\n", "prices.A1: unknown key 'per_hr'; did you mean 'per_hour'?"),
-        ("[prices.'A1']\nper_hour = -1\ncurrency = 'EUR'\n", "prices.A1.per_hour: expected at least 0, found -1"),
-        ("[prices]\nA1 = 3\n", "prices.A1: expected a table, found int 3"),
+        ("[prices.'A1']\nper_hour = 1\n", "unknown key 'prices'"),
         ("[environments]\na = 1\n", "Expected `str`, got `int` - at `$.environments"),
         ("[hosts]\na = 'b'\n", "Expected `array`, got `str` - at `$.hosts"),
         ("[default]\nenvironment = 'a'\n", "default.environment: unknown environment 'a'"),

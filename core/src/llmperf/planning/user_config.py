@@ -1,4 +1,4 @@
-"""The user's configuration file `llmperf.toml`: worker environments, defaults, prices, hosts, options of launchers."""
+"""The user's configuration file `llmperf.toml`: worker environments, defaults, hosts, options of launchers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,6 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """`[prices."DEVICE MODEL"]`: what one device costs."""
-
-    per_hour: float
-    """Of one device, in `currency`."""
-    currency: str
-    """Such as `EUR`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     """What `llmperf.toml` may hold."""
 
@@ -45,8 +35,6 @@ class Tables:
     """Path of a Python executable, or of the folder of its environment, by the name of the environment."""
     default: Defaults = Defaults()
     """What a run uses unless an option says otherwise."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """By exact device model."""
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hosts by the name of the group."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -104,13 +92,7 @@ def user_config(folder: Path) -> UserConfig:
         return UserConfig()
     content = read_toml(path)
     check_table(content, Tables, str(path))
-    prices = content.get("prices", {})
-    for model, price in prices.items() if isinstance(prices, Mapping) else ():
-        check_table(price, Price, f"{path}: prices.{model}")
     tables = json_files.convert(content, Tables, str(path))
-    for model, listed in tables.prices.items():
-        if listed.per_hour < 0:
-            raise UserError(f"{path}: prices.{model}.per_hour: expected at least 0, found {listed.per_hour}")
     chosen = tables.default.environment
     if chosen is not None and chosen not in tables.environments:
         raise unknown(f"{path}: default.environment", "environment", chosen, tables.environments)
