@@ -74,6 +74,21 @@ def test_documents_of_an_installed_vendor_are_recognised_by_the_names_that_its_p
     assert imported(tmp_path, title="Results on the A1 card")["vendor"] == "acme"
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "vendors"),
+    [
+        ("AMD EPYC 9654", []),
+        ("AMD Ryzen AI", []),
+        ("AMD Instinct MI300X", ["rocm"]),
+        ("AMD MI250X", ["rocm"]),
+        ("MI355X", ["rocm"]),
+        ("Radeon PRO W7900", ["rocm"]),
+    ],
+)
+def test_amd_cpus_are_no_amd_gpus(accelerator, vendors):
+    assert plugin_names.vendors_named(accelerator) == vendors
+
+
 def test_without_the_plugin_vendor_and_framework_are_unknown(tmp_path, forget_names):
     document = imported(tmp_path)
     assert (document["vendor"], document["rows"][0]["framework"]) == (None, None)

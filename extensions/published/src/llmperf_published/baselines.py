@@ -33,7 +33,7 @@ def published_baselines(document: Published, path: Path) -> Iterator[Baseline]:
 def misfits(row: PublishedRow, vendor: str | None, result: Result) -> tuple[str, ...]:
     """Why a row must not be compared with a result, the row's value first; empty if it can be.
 
-    Model and case, device, precision, sequence length and the number of devices must be the same. What a row does not
+    Model, case, vendor, device, precision, sequence length and number of devices must be the same. What a row does not
     say does not fit, because it is unknown.
     """
     where, contract = row.hardware, result.contract
@@ -42,7 +42,8 @@ def misfits(row: PublishedRow, vendor: str | None, result: Result) -> tuple[str,
     checks = {
         "model": (row.model == result.model.name, row.model or row.model_text, result.model.name),
         "case": (_same_case(row, result), row.case or row.framework, result.case),
-        "device": (_same_device(row, vendor, result), device, result.hardware.device_model),
+        "vendor": (vendor in (None, result.hardware.vendor), vendor, result.hardware.vendor),
+        "device": (_same_device(row, result), device, result.hardware.device_model),
         "precision": (precision, row.precision or row.precision_text, contract.precision),
         "sequence length": (row.batch.seq_len == result.batch.seq_len, row.batch.seq_len, result.batch.seq_len),
         "devices": (where.world_size == result.parallelism.world_size, where.world_size, result.parallelism.world_size),
@@ -82,11 +83,9 @@ def _same_case(row: PublishedRow, result: Result) -> bool:
     return row.case == result.case if row.case else row.framework == result.tuning.framework
 
 
-def _same_device(row: PublishedRow, vendor: str | None, result: Result) -> bool:
+def _same_device(row: PublishedRow, result: Result) -> bool:
     """By the names that the vendor's plugin publishes; a row that names only a family fits each device of it."""
     hardware, name = result.hardware, row.hardware.device_model
-    if vendor not in (None, hardware.vendor):
-        return False
     if name and normalised(name, hardware.vendor) == normalised(hardware.device_model, hardware.vendor):
         return True
     catalogue = vendor_catalogue(hardware.vendor)
@@ -95,4 +94,4 @@ def _same_device(row: PublishedRow, vendor: str | None, result: Result) -> bool:
 
 
 def _pair(name: str, theirs: object, ours: object) -> str:
-    return f"{name} {'not told' if theirs is None else theirs} (here {ours})"
+    return f"{name} {'not given' if theirs is None else theirs} (here {ours})"

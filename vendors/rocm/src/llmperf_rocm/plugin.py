@@ -25,7 +25,7 @@ def llmperf_facts() -> Facts:
             "PYTORCH_HIP_ALLOC_CONF",
         ),
         environment_prefixes=("HSA_", "NCCL_", "RCCL_"),
-        device_aliases={"rocm": (r"(?<![a-z])amd(?![a-z])", "instinct")},
+        device_aliases={"rocm": (r"(?<![a-z])(?:amd\s*)?(?:instinct|radeon|mi\s?\d{2,3}[a-z]?(?![a-z\d]))",)},
     )
 
 
