@@ -298,7 +298,7 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     ... def llmperf_document_kinds():
     ...     return [DocumentKind(name="acme-log", title="a log of acme-smi", suffixes=(".acme",),
     ...                          recognise=lambda path, beginning, named: beginning().startswith("ACME"),
-    ...                          read=lambda path: path.read_text().splitlines())]
+    ...                          read=lambda path, named: path.read_text().splitlines())]
     """
     raise NotImplementedError
 

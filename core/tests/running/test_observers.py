@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -167,3 +168,19 @@ def test_the_core_shows_nothing_without_standard_error(tmp_path, monkeypatch):
     observers.started("plan", tmp_path)
     observers.observe(progress(1), ())
     observers.ended(None, tmp_path)
+
+
+def test_an_observer_that_starts_processes_is_not_called_more_often(stub_plan, tmp_path):
+    class Starting(Recording):
+        def progress(self, progress):
+            super().progress(progress)
+            subprocess.run(["true"], check=True)
+
+    observer = Starting("starting")
+    plugins = register(load_for("stub", "stub"), observer)
+    observers = Observers(plugins, pytest.fail)
+    begin = time.monotonic()
+    run_plan(stub_plan(steps=12, warmup_steps=2), tmp_path / "run", plugins, observers)
+    seconds = time.monotonic() - begin
+    observers.ended(None, tmp_path / "run")
+    assert len(observer.of("progress")) <= seconds / 0.18 + 3

@@ -69,7 +69,7 @@ def _report(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
         with blaming(owner, f"the {wanted} reporter"):
             text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(text.encode("utf-8", "backslashreplace").decode(), nl=False)
     else:
         write_bytes(output, text.encode("utf-8", "backslashreplace"))
 

@@ -109,17 +109,20 @@ class Controller:
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
         """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` say more."""
-        moved = time.monotonic()
+        moved = looked = time.monotonic()
         while True:
             wakeup.wait(TICK_SECONDS)
             if wakeup.signal is not None:
                 self.message = f"interrupted by {signal.Signals(wakeup.signal).name}"
                 return "interrupted"
-            if self._follower.look():
-                moved = time.monotonic()
-            if observe is not None:
-                observe(*self.latest())
-            if self._over():
+            over = self._over()
+            if over or time.monotonic() - looked >= 0.9 * TICK_SECONDS:  # a process of an observer wakes this loop too
+                looked = time.monotonic()
+                if self._follower.look():
+                    moved = looked
+                if observe is not None:
+                    observe(*self.latest())
+            if over:
                 return "ended"
             patience = self._patience()
             if time.monotonic() - moved > patience.seconds:
