@@ -231,4 +231,4 @@ def test_a_tokenizer_that_gives_nothing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("llmperf.tokens.padding.open_encoder", lambda _: encoder)
     plan = make_plan(write(tmp_path / "train.json"))
     (problem,) = check_data(plan.spec, plan.batch)
-    assert problem.message == "it turns a whole record into fewer than two tokens: nothing to predict"
+    assert problem.message == "it turns a record into fewer than two tokens, so that nothing is predicted"

@@ -1,1 +1,1 @@
-"""Token batches and initial weights, the same for every framework; NumPy only."""
+"""Token batches and initial weights, equal for every framework; needs NumPy only."""

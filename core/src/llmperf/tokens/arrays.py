@@ -1,4 +1,4 @@
-"""Token files that are read as they are: `.npy` arrays and Megatron's indexed data sets, memory-mapped."""
+"""Files of token ids, memory-mapped: `.npy` arrays and Megatron's indexed data sets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 MEGATRON_VERSION = 1
 MEGATRON_HEADER = struct.Struct("<9sQBQQ")
 MEGATRON_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-"""Codes of Megatron-LM's `IndexedDataset`; 6 and 7 are floating point, which no token is."""
+"""Codes of Megatron-LM's `IndexedDataset`; 6 and 7 are floating point, which token ids never are."""
 
 
 def npy_tokens(path: Path) -> Tokens:
-    """The ids in a `.npy` file, [tokens] or [rows, tokens] end to end; DataError if it holds other things."""
+    """The ids in a `.npy` file of shape [tokens] or [rows, tokens], flattened; DataError for any other content."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
@@ -46,17 +46,17 @@ def _line(error: Exception) -> str:
 
 
 def megatron_paths(path: Path) -> tuple[Path, Path]:
-    """The `.bin` and `.idx` that a path means, given either of them or what they have in common."""
+    """The `.bin` and `.idx` files for the path of either of them, or for their common path without suffix."""
     stem = str(path)[:-4] if path.suffix in (".bin", ".idx") else str(path)
     return Path(f"{stem}.bin"), Path(f"{stem}.idx")
 
 
 def megatron_tokens(path: Path) -> Tokens:
-    """The ids of a Megatron data set (`MMIDIDX`, version 1), end to end; DataError if the pair is damaged."""
+    """The ids of a Megatron data set (`MMIDIDX`, version 1), all sequences joined; DataError if a file is damaged."""
     data, index = megatron_paths(path)
-    for one in (data, index):
-        if not one.is_file():
-            raise DataError("data.path", f"a Megatron data set is two files; {one} is missing")
+    for file in (data, index):
+        if not file.is_file():
+            raise DataError("data.path", f"a Megatron data set is two files; {file} is missing")
     dtype = _checked_index(index, data.stat().st_size)
     if data.stat().st_size == 0:
         return np.zeros(0, dtype=dtype)
@@ -64,7 +64,7 @@ def megatron_tokens(path: Path) -> Tokens:
 
 
 def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
-    """The dtype of the tokens, once lengths and pointers of all sequences are found to tile the data file."""
+    """The dtype of the tokens; DataError unless the sequences follow one another and fill the data file."""
     sequences, dtype = _index_header(index)
     start = MEGATRON_HEADER.size
     mapped = np.memmap(index, dtype=np.uint8, mode="r")
@@ -88,8 +88,8 @@ def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
     if version != MEGATRON_VERSION:
         raise DataError("data.path", f"{index}: expected MMIDIDX version {MEGATRON_VERSION}, found {version}")
     if code not in MEGATRON_DTYPES:
-        raise DataError("data.path", f"{index}: dtype code {code} is none of integers ({sorted(MEGATRON_DTYPES)})")
+        raise DataError("data.path", f"{index}: expected a dtype code of {sorted(MEGATRON_DTYPES)}, found {code}")
     needed = MEGATRON_HEADER.size + 12 * sequences + 8 * documents
-    if (found := index.stat().st_size) < needed:
-        raise DataError("data.path", f"{index} is cut short: {needed} bytes announced, {found} there")
+    if (size := index.stat().st_size) < needed:
+        raise DataError("data.path", f"{index} is cut short: {needed} bytes announced, {size} there")
     return sequences, np.dtype(MEGATRON_DTYPES[code])

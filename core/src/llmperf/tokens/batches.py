@@ -1,4 +1,4 @@
-"""Micro batches of token ids for one data-parallel rank: what every framework trains on."""
+"""Micro batches of token ids for one data-parallel rank, on which every framework trains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class TokenBatches:
     """The micro batches of one data-parallel rank, in the order of the run; a context manager.
 
-    Over all ranks, the rows of one step are the same samples for every layout, micro batch and framework.
+    Over all ranks, a step has the same samples in every layout, with every micro batch, and in every framework.
     """
 
     def __init__(self, samples: Samples, batch: Batch, data_parallel_rank: int, vocab_size: int, entropy: float | None):
@@ -32,22 +32,22 @@ class TokenBatches:
         self._vocab_size = vocab_size
         self._taken = 0
         self._step_learnt = (-1, 0)
-        samples.at(0)  # puts the first epoch in order now, not within the first step
+        samples.at(0)  # shuffles the first epoch now, not within the first step
         self.known_entropy = entropy
-        """Nats per token below which no model's expected loss can get; None where unknown."""
+        """Lower bound of any model's expected loss, in nats per token; None if unknown."""
         self.fingerprint = samples.fingerprint
-        """SHA-256 that tells this data from other data."""
+        """SHA-256 that identifies the data."""
         self.learnt = 0
-        """Tokens of the last micro batch that are predicted: micro_batch x seq_len where nothing is padded."""
+        """Predicted tokens of the last micro batch: micro_batch x seq_len without padding."""
         self.weight = 1.0
-        """What the mean loss of the last micro batch counts for in the mean over the micro batches of its step, on all
-        ranks: its learnt tokens / the mean of theirs. 1 where nothing is padded."""
+        """Weight of the last micro batch's mean loss in the mean over all micro batches of its step, on all ranks: its
+        predicted tokens / the mean of theirs. 1 without padding."""
 
     def next_micro_batch(self) -> NDArray[np.int64]:
         """The next micro batch, int64 [micro_batch, seq_len + 1]: inputs are [:, :-1], labels [:, 1:].
 
-        `IGNORED` (-100) stands after the end of a padded record: any id will do as input, as label it is left out.
-        UserError if it holds an id that the model's vocabulary has not, or if the data have run out.
+        After the end of a padded record, ids are `IGNORED` (-100): any id may replace it as input; labels with it do
+        not count. UserError for an id outside the model's vocabulary, or if the data are used up.
         """
         steps_before, micro_step = divmod(self._taken, self._batch.gradient_accumulation)
         self._taken += 1
@@ -56,12 +56,12 @@ class TokenBatches:
         tokens = np.stack([self._samples.at(place) for place in places])
         self.learnt = sum(self._samples.learnt(place) for place in places)
         self.weight = self.learnt * self._batch.global_batch / (self._learnt_of(steps_before) * len(places))
-        if self.learnt == tokens[:, 1:].size:  # records that are padded were all looked through when they were opened
+        if self.learnt == tokens[:, 1:].size:  # padded records were checked when they were opened
             check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
         return tokens
 
     def _learnt_of(self, steps_before: int) -> int:
-        """Tokens of the step after `steps_before` others that are predicted, over all ranks."""
+        """Predicted tokens, over all ranks, of the step that follows `steps_before` others."""
         if self._step_learnt[0] != steps_before:
             first = steps_before * self._batch.global_batch
             places = range(first, first + self._batch.global_batch)
@@ -69,7 +69,7 @@ class TokenBatches:
         return self._step_learnt[1]
 
     def close(self) -> None:
-        """Let the files go; a second time there are none."""
+        """Close the files; calling it again does nothing."""
         with suppress(AttributeError):
             del self._samples
 
@@ -85,8 +85,8 @@ class TokenBatches:
 def open_batches(plan: Plan, data_parallel_rank: int) -> TokenBatches:
     """The data of a plan for one data-parallel rank, `plan.layout.data_parallel_rank(rank)`.
 
-    UserError if a file is missing or not what it should be, if the tokens do not last for the plan's steps,
-    or if an id is beyond the vocabulary.
+    UserError if a file is missing or damaged, if there are too few tokens for the plan's steps, or if an id is outside
+    the vocabulary.
     """
     if not 0 <= data_parallel_rank < plan.batch.data_parallel:
         raise UserError(f"data-parallel rank {data_parallel_rank} of {plan.batch.data_parallel}")

@@ -1,4 +1,4 @@
-"""Tokenised text as `.npy` files in the cache: made once, by one process, whole or not at all."""
+"""Tokenised text as `.npy` files in the cache. A single process writes each file, and only complete files appear."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ HEADER_BYTES = 128
 
 
 def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
-    """The `.npy` file of one token stream, made from `parts` if no process has made it yet.
+    """The `.npy` file of a token stream, written from `parts` unless it exists.
 
-    `key` holds the digests of all that the tokens depend on. Ranks that start at once wait for the first.
+    `key` holds the digests of everything that the tokens depend on. Ranks that start together wait for the first.
     """
     digest = hashlib.sha256("\0".join([FORMAT_VERSION, dtype, *key]).encode()).hexdigest()
     folder = cache_dir("tokens")
@@ -48,7 +48,7 @@ def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with its holder, so nothing stale can hang a later run."""
+    """Let one process at a time continue; the lock ends with its process, so that it never blocks a later run."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -66,7 +66,7 @@ def _write(path: Path, dtype: np.dtype[np.integer], parts: Parts) -> None:
 
 
 def _write_npy(file: BinaryIO, dtype: np.dtype[np.integer], parts: Iterable[NDArray[np.integer]]) -> None:
-    """A one-dimensional array of unknown length: its header is written last, in room left for it."""
+    """Write a one-dimensional array of unknown length; its header is written last, in reserved space."""
     file.write(bytes(HEADER_BYTES))
     count = 0
     for part in parts:
@@ -81,7 +81,7 @@ def _write_npy(file: BinaryIO, dtype: np.dtype[np.integer], parts: Iterable[NDAr
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content; remembered by name, size and time of change, as files are large."""
+    """SHA-256 of a file's content; for large files, cached by path, size and modification time."""
     facts = path.stat()
     identity = f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}"
     memo = cache_dir("digests") / hashlib.sha256(identity.encode()).hexdigest()

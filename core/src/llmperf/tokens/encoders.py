@@ -1,4 +1,4 @@
-"""From text to token ids: bytes, or a local `tokenizer.json`."""
+"""Encoders from text to token ids: bytes, or a local `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Encoder(Protocol):
     """Turns text into ids."""
 
     identity: str
-    """Differs between encoders that give different ids."""
+    """Identifies the encoder: encoders that give different ids have different identities."""
     dtype: str
     end: tuple[int, ...]
-    """What follows each document: one id, or none where the tokenizer has no such token."""
+    """Appended to each document: the id of the end token, or nothing if the tokenizer has no such token."""
     begin: tuple[int, ...]
-    """What the tokenizer by itself puts before a text; not part of the documents that are trained on."""
+    """Ids that the tokenizer puts before a text; documents for training do not have them."""
 
     def encode(self, text: str) -> NDArray[np.integer]:
-        """The ids of a text, without any token that marks its ends."""
+        """The ids of a text, without tokens for its beginning and end."""
         ...
 
 
@@ -53,7 +53,7 @@ class ByteEncoder:
 class FileEncoder:
     """A `tokenizer.json`, read by the `tokenizers` library.
 
-    Long texts are cut at line ends before they are encoded, so that it works on many pieces at once.
+    Long texts are cut at line ends, so that the library encodes many pieces in parallel.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class FileEncoder:
     def encode(self, text: str) -> NDArray[np.integer]:
         """The ids of a text, no special tokens added."""
         encoded = self._tokenizer.encode_batch(pieces(text, PIECE_CHARACTERS), add_special_tokens=False)
-        return np.array([one for piece in encoded for one in piece.ids], dtype=np.int64)
+        return np.array([token for piece in encoded for token in piece.ids], dtype=np.int64)
 
 
 def _parse(path: Path, content: bytes) -> Any:
@@ -92,16 +92,16 @@ def _parse(path: Path, content: bytes) -> Any:
 
 def pieces(text: str, longest: int) -> list[str]:
     """A text cut at line ends into pieces of about `longest` characters."""
-    found, start = [], 0
+    cut, start = [], 0
     while start < len(text):
         end = text.find("\n", start + longest) + 1 or len(text)
-        found.append(text[start:end])
+        cut.append(text[start:end])
         start = end
-    return found
+    return cut
 
 
 def open_encoder(tokenizer: str) -> Encoder:
-    """What `data.tokenizer` names: `bytes`, or the path of a `tokenizer.json`."""
+    """The encoder for `data.tokenizer`: `bytes`, or the path of a `tokenizer.json` or of its folder."""
     if tokenizer == BYTES:
         return ByteEncoder()
     path = Path(tokenizer).expanduser()

@@ -1,4 +1,4 @@
-"""One record a sequence: cut at seq_len, or filled up with places that are neither learnt nor counted."""
+"""Sequences of one record each: cut at seq_len, or padded with places that are neither predicted nor counted."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from llmperf.types import Batch, RunSpec
 
 IGNORED = -100
-"""Stands in the place of a token that is not there; torch's and Paddle's cross entropy leave such labels out."""
+"""Marks a padded place; the cross entropy of torch and of Paddle ignores labels with this value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSamples:
-    """Records of a stream, each a sample of its own."""
+    """Samples of one record each."""
 
     where: str
     tokens: NDArray[np.integer]
     starts: NDArray[np.int64]
-    """First token of each record, and one past the last of all."""
+    """Index of the first token of each record, and the number of all tokens."""
     seq_len: int
     order: SampleOrder
     repeat: bool
@@ -47,14 +47,14 @@ class PaddedSamples:
         return digest.hexdigest()
 
     def at(self, place: int) -> NDArray[np.int64]:
-        """The sample at a place of the global order, int64 [seq_len + 1]; `IGNORED` where the record has ended."""
+        """The sample at a place of the global order, int64 [seq_len + 1]; `IGNORED` after the end of the record."""
         start, stop = self._bounds(place)
         row = np.full(self.seq_len + 1, IGNORED, dtype=np.int64)
         row[: stop - start] = self.tokens[start:stop]
         return row
 
     def learnt(self, place: int) -> int:
-        """Tokens of that sample that are predicted: all but its first."""
+        """Predicted tokens of that sample: all but its first."""
         start, stop = self._bounds(place)
         return stop - start - 1
 
@@ -67,7 +67,7 @@ class PaddedSamples:
 
 
 def open_padded(spec: RunSpec, batch: Batch | None) -> PaddedSamples:
-    """The records of a run; DataError if the data set has none, or they do not last for its steps."""
+    """The records of a run; DataError if the data set has no records, or too few for its steps."""
     path = None if spec.data.path is None else samsum_file(local_path(spec.data.path))
     if spec.contract.dataset != SAMSUM or spec.data.format != "auto" or path is None:
         raise DataError(
@@ -78,7 +78,7 @@ def open_padded(spec: RunSpec, batch: Batch | None) -> PaddedSamples:
     encoder = open_encoder(spec.data.tokenizer)
     lengths = npy_tokens(record_lengths(path, encoder)).astype(np.int64)
     if lengths.min() < 2:
-        raise DataError("data.tokenizer", "it turns a whole record into fewer than two tokens: nothing to predict")
+        raise DataError("data.tokenizer", "it turns a record into fewer than two tokens, so that nothing is predicted")
     _check_count(len(lengths), spec, batch)
     return PaddedSamples(
         where="data.path",
@@ -100,7 +100,7 @@ def _check_count(records: int, spec: RunSpec, batch: Batch | None) -> None:
 
 
 def record_tokens(path: Path, encoder: Encoder) -> Path:
-    """The tokens of SAMSum's records, end to end, each followed by the tokenizer's end token."""
+    """The tokens of SAMSum's records, joined, each followed by the tokenizer's end token."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
         for record in read_dialogues(path):
@@ -111,7 +111,7 @@ def record_tokens(path: Path, encoder: Encoder) -> Path:
 
 
 def record_lengths(path: Path, encoder: Encoder) -> Path:
-    """How many tokens each record has, its end token counted."""
+    """The number of tokens of each record, including its end token."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
         for record in read_dialogues(path):

@@ -1,4 +1,4 @@
-"""SAMSum (Gliwa et al. 2019) from a local file in its published forms, each record through the usual prompt.
+"""SAMSum (Gliwa et al. 2019) from a local file in one of its published formats, each record in the usual prompt.
 
 The prompt is that of llama-recipes: `Summarize this dialog: ... --- Summary: ...` and the tokenizer's end token.
 """
@@ -21,26 +21,26 @@ from llmperf.tokens.preflight import DataError
 SAMSUM = "samsum"
 PROMPT = "Summarize this dialog:\n{dialog}\n---\nSummary:\n{summary}"
 MAX_BYTES = 64 * 2**20
-"""The published file has 10 MB; larger ones are refused unread."""
+"""The published file has 10 MB; larger files are refused without reading them."""
 NAMES = ("train.json", "train.jsonl", "train.csv")
-"""What is looked for in a folder."""
+"""Names of the file in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialogue:
-    """One record; what else it holds (its id) is not read."""
+    """The fields of a record that are used; its id is not read."""
 
     dialogue: str
     summary: str
 
     @property
     def text(self) -> str:
-        """What is trained on, without the end token."""
+        """The text of the sample, without the end token."""
         return PROMPT.format(dialog=self.dialogue, summary=self.summary)
 
 
 def samsum_file(path: Path) -> Path | None:
-    """The file of records that a path means: itself, or a folder's `train.*`; None for other kinds of data."""
+    """The file of records for a path: the path itself, or `train.*` in a folder; None for other kinds of data."""
     if path.is_dir():
         return next((path / name for name in NAMES if (path / name).is_file()), None)
     return path if path.suffix in _READERS else None

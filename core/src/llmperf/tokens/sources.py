@@ -1,4 +1,4 @@
-"""From `contract.dataset` and `[data]` to samples that can be read at random access."""
+"""Opens `contract.dataset` and `[data]` as samples with random access."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from llmperf.types import Batch, DataSource, RunSpec
 
 SCANNED_TOKENS = 2**26
-"""Streams up to this long are searched for foreign ids when they are opened; longer ones batch by batch."""
+"""Streams of up to this length are checked for invalid ids when they are opened; longer streams batch by batch."""
 FINGERPRINT_BLOCKS = 64
 FINGERPRINT_TOKENS = 4096
 
 
 class Samples(Protocol):
-    """What is read from: samples in the order of the run."""
+    """The samples of a run in their order."""
 
     @property
     def where(self) -> str:
-        """The setting that leads to them."""
+        """The setting that selects the data."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that tells this data from other data."""
+        """SHA-256 that identifies the data."""
         ...
 
     def at(self, place: int) -> NDArray[np.int64]:
@@ -47,13 +47,13 @@ class Samples(Protocol):
         ...
 
     def learnt(self, place: int) -> int:
-        """How many of its tokens are predicted: seq_len where nothing is padded."""
+        """The number of predicted tokens of that sample: seq_len without padding."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedSamples:
-    """A stream of tokens cut into samples of seq_len + 1 that share their ends."""
+    """A stream of tokens, cut into samples of seq_len + 1 tokens; neighbouring samples share a token."""
 
     where: str
     tokens: NDArray[np.integer]
@@ -71,21 +71,21 @@ class PackedSamples:
         return digest.hexdigest()
 
     def at(self, place: int) -> NDArray[np.int64]:
-        """The sample at a place of the global order; DataError past the end where data are not repeated."""
+        """The sample at a place of the global order; DataError after the last sample, unless data are repeated."""
         if place >= self.order.samples and not self.repeat:
             raise DataError(self.where, f"its {self.order.samples} samples have been used up; --set data.repeat=true")
         start, stop = sample_bounds(self.order[place], self.seq_len)
         return self.tokens[start:stop].astype(np.int64)
 
     def learnt(self, place: int) -> int:
-        """All."""
+        """All of them: nothing is padded."""
         return self.seq_len
 
 
 def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
-    """The samples of a run; DataError if they cannot be read, do not last for its steps, or hold foreign ids.
+    """The samples of a run; DataError if they cannot be read, are too few for its steps, or have invalid ids.
 
-    Without `batch` it is not asked whether they last.
+    Without `batch`, their number is not checked.
     """
     if spec.contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and spec.data.path is not None:
         raise DataError(
@@ -109,7 +109,7 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
 
 
 def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer]]:
-    """The setting and the tokens of any data set that is a stream."""
+    """The setting that selects a data set, and its tokens."""
     if dataset == PYTHON_STDLIB:
         return "contract.dataset", npy_tokens(python_library(open_encoder(data.tokenizer)))
     if data.path is None:
@@ -126,7 +126,7 @@ def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer
 
 
 def _records_of(path: Path) -> Path | None:
-    """SAMSum's file of records; None where a path holds tokens. DataError for a text, which has no records."""
+    """SAMSum's file of records; None for a file of tokens. DataError for a text file, which has no records."""
     file = samsum_file(path)
     if file is None and guess_format(path) == "text":
         raise DataError("data.path", f"{path}: samsum is read from .json, .jsonl or .csv, or as tokens (.npy, .bin)")
@@ -147,13 +147,13 @@ def _read(kind: str, path: Path, tokenizer: str) -> NDArray[np.integer]:
 
 
 def guess_format(path: Path) -> str:
-    """What a path is by its suffix and content; DataError if there is nothing."""
-    if path.suffix in (".bin", ".idx") or all(one.is_file() for one in megatron_paths(path)):
+    """The format of a path by its suffix and content; DataError if it does not exist."""
+    if path.suffix in (".bin", ".idx") or all(file.is_file() for file in megatron_paths(path)):
         return "megatron"
     if path.is_dir():
         if is_saved_dataset(path):
             return "huggingface"
-        raise DataError("data.path", f"{path} is a folder, but none that datasets.save_to_disk wrote; name a file")
+        raise DataError("data.path", f"{path} is a folder that datasets.save_to_disk did not write; name a file")
     if not path.exists():
         raise DataError("data.path", f"{path} does not exist")
     return "npy" if path.suffix == ".npy" else "text"
@@ -179,13 +179,13 @@ def _check_length(where: str, tokens: int, spec: RunSpec, batch: Batch | None) -
 
 
 def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:
-    """DataError if an id is not one of the model's."""
+    """DataError for an id outside the model's vocabulary."""
     for start in range(0, len(tokens), SCANNED_TOKENS // 16):
         part = tokens[start : start + SCANNED_TOKENS // 16]
         low, high = int(part.min()), int(part.max())
         if low < 0 or high >= vocab_size:
-            found = low if low < 0 else high
+            invalid = low if low < 0 else high
             raise DataError(
                 where,
-                f"token id {found} is outside the model's vocabulary, 0 to {vocab_size - 1}",
+                f"token id {invalid} is outside the model's vocabulary, 0 to {vocab_size - 1}",
             )

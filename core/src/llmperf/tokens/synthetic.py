@@ -2,7 +2,7 @@
 
     token_t = permutation[(x_0 + d_1 + ... + d_t) mod V],   P(d = k) = 2^-k for k = 1..7,   P(d = 8) = 2^-7
 
-Each token given the one before it has 1.984375 bits, 1.3755 nats. A model reaches that loss by learning the
+Given the token before it, each token has 1.984375 bits, 1.3755 nats. A model reaches that loss by learning the
 permutation's successors, which a small model does in a few hundred steps; before that it has ln(V).
 """
 
@@ -24,7 +24,7 @@ STREAM = "data/synthetic"
 
 
 def _step_table() -> NDArray[np.int64]:
-    """Of each byte's low seven bits: one more than its trailing zeros, 8 where all are zero."""
+    """For each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
     bits = np.arange(256)[:, None] >> np.arange(7) & 1
     return np.where(bits.any(axis=1), bits.argmax(axis=1) + 1, LARGEST_STEP).astype(np.int64)
 
@@ -33,7 +33,7 @@ STEPS = _step_table()
 
 
 class SyntheticTokens:
-    """Endless sequences, each a function of (seed, index) alone, at random access."""
+    """Endless sequences with random access: each depends on the seed and its index only."""
 
     def __init__(self, vocab_size: int, seq_len: int, seed: int) -> None:
         if vocab_size < LARGEST_STEP:
@@ -51,7 +51,7 @@ class SyntheticTokens:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what defines the sequences."""
+        """SHA-256 of the figures that define the sequences."""
         facts = f"{STREAM}/v1/{self._seed}/{self._vocab_size}/{self._seq_len}"
         return hashlib.sha256(facts.encode()).hexdigest()
 
@@ -66,5 +66,5 @@ class SyntheticTokens:
         return tokens
 
     def learnt(self, index: int) -> int:
-        """All."""
+        """All of them: nothing is padded."""
         return self._seq_len

@@ -13,8 +13,9 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """The dtype that matrix products are computed in."""
 
 ThrottleReason = Literal["heat", "power limit", "power brake", "hardware slowdown", "clock setting", "other"]
-"""Why a device runs slower than it could: too hot; at its power cap; told to by its power supply; one of the last two,
-or a fault, as far as the hardware tells; at clocks somebody has set; anything else."""
+"""Why a device runs slower than it could: `heat`: it is too hot; `power limit`: it is at its power cap;
+`power brake`: its power supply asks for it; `hardware slowdown`: one of these or a fault, without more detail;
+`clock setting`: its clocks were set lower; `other`: anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,37 +23,37 @@ class DeviceInfo:
     """One device as the vendor's management library names it."""
 
     index: Count
-    """As the vendor's tool counts."""
+    """Its number in the vendor's tool."""
     model: str
-    """The exact name the peak table is looked up by, such as `NVIDIA A100-SXM4-40GB`."""
+    """The exact name, by which the peak table is searched, such as `NVIDIA A100-SXM4-40GB`."""
     memory_bytes: Positive | None
-    """Of the whole device; None where unknown."""
+    """Of the whole device; None if unknown."""
     uuid: str | None = None
     """As the vendor's tool gives it."""
     kind: Literal["accelerator", "cpu"] = "accelerator"
     """What it is."""
     divisible: bool = False
-    """Whether it can be split into any number of equal shares, one a rank: true of a host CPU."""
+    """Whether it can be split into any number of equal shares, one for each rank, as a host CPU can."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Whatever else the vendor shows, by name."""
+    """Further facts that the vendor's tool shows, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What the devices can be asked for; a framework's `Needs` are held against it."""
+    """What the devices offer; compared with a framework's `Needs`."""
 
     precisions: tuple[str, ...]
-    """Such as `bf16`; computed natively or at least truly, never emulated by another precision in silence. Names that
+    """Such as `bf16`; computed natively, never silently by another precision. Names that
     this version of llmperf cannot train in, such as `fp8`, are allowed."""
     runtimes: tuple[str, ...]
-    """Which tensor libraries the vendor can place on the device: `torch`, `paddle`."""
+    """Tensor libraries that the vendor supports: `torch`, `paddle`."""
     collective_backend: str
     """`gloo`, `nccl`, `bkcl`, `hccl`, ..."""
     features: tuple[str, ...] = ()
     """Free names that a framework may need, such as `flash_attention`."""
     runtime_problems: Mapping[str, str] = field(default_factory=dict)
     """Why a tensor library that is installed here cannot use the devices, by its name (`torch`, `paddle`): one line
-    with what mends it, such as a newer driver. Empty where no reason is known, and for devices that are not here."""
+    with the remedy, such as a newer driver. Empty if no reason is known, and for devices that are not here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +65,15 @@ class Probe:
     devices: tuple[DeviceInfo, ...]
     """In the order of their indices."""
     offers: Offers
-    """What they can be asked for."""
+    """What they offer."""
     driver: str | None = None
-    """Version; None where unknown."""
+    """Version; None if unknown."""
     interconnect: str | None = None
-    """Between devices, such as `NVLink`; None where unknown."""
+    """Between devices, such as `NVLink`; None if unknown."""
     simulated: bool = False
     """True when the devices come from a catalogue or a stand-in, not from this machine."""
     problems: tuple[str, ...] = ()
-    """One line each, naming the cause and what would mend it."""
+    """One line each, with the cause and the remedy."""
 
     @property
     def on_cpu(self) -> bool:
@@ -82,7 +83,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakFlops:
-    """Dense peak of one whole device. A claim: hence the source."""
+    """Dense peak of one whole device, with its source: a peak without a source cannot be checked."""
 
     device_model: str
     """As in `DeviceInfo.model`."""
@@ -95,7 +96,7 @@ class PeakFlops:
     date: str
     """ISO date of the source or the measurement."""
     confidence: Literal["datasheet", "measured", "low"] = "datasheet"
-    """How much the source is worth."""
+    """How reliable the source is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ class DeviceSample:
     """One reading of one whole device; what the vendor's tool does not show is None."""
 
     index: Count
-    """As the vendor's tool counts."""
+    """Its number in the vendor's tool."""
     memory_used_bytes: Count | None
     """By all processes."""
     memory_total_bytes: Count | None
@@ -115,16 +116,16 @@ class DeviceSample:
     temperature_celsius: float | None = None
     """Of the chip."""
     energy_joules: NonNegative | None = None
-    """Drawn since some fixed moment, such as when the driver was loaded: a counter, of which only differences count."""
+    """Energy since a fixed moment, such as when the driver was loaded: a counter, of which only differences matter."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
-    """Why it runs slower than it could, now; empty when it does not; being idle is none. None where unknown."""
+    """Why it runs slower than it could, now; empty if it does not. Being idle is not a reason. None if unknown."""
     process_ids: tuple[Count, ...] | None = None
-    """Processes that compute on it, as the driver counts them; None where unknown."""
+    """Processes that compute on it, as the driver counts them; None if unknown."""
 
 
 @runtime_checkable
 class DeviceEvent(Protocol):
-    """A point in the device's work, put there without waiting."""
+    """A mark in the device's queue of work, set without waiting."""
 
     def ready(self) -> bool:
         """Whether the device has reached it; never blocks."""
@@ -149,7 +150,7 @@ class Device(Protocol):
     """As in `Offers.collective_backend`."""
 
     def event(self) -> DeviceEvent:
-        """Mark the present end of the device's queue."""
+        """Set a mark at the present end of the device's queue."""
         ...
 
     def synchronize(self) -> None:
@@ -157,15 +158,15 @@ class Device(Protocol):
         ...
 
     def peak_memory_bytes(self) -> int | None:
-        """Most memory this rank has held since the last reset, in bytes; None where it cannot be known."""
+        """Highest memory use of this rank since the last reset, in bytes; None if it cannot be known."""
         ...
 
     def reset_peak_memory(self) -> None:
-        """Start the peak anew from what is held now."""
+        """Reset the peak to the present memory use."""
         ...
 
     def close(self) -> None:
-        """Let the device go."""
+        """Release the device."""
         ...
 
     def __enter__(self) -> Device: ...
@@ -189,7 +190,7 @@ class HostCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a vendor or framework plugin tells the core; the facts of all loaded plugins are joined."""
+    """Facts that a vendor or framework plugin gives the core; those of all loaded plugins are joined."""
 
     environment_names: tuple[str, ...] = ()
     """Environment variables that change how a run goes: results record them."""
@@ -198,7 +199,7 @@ class Facts:
     waiting_frames: tuple[str, ...] = ()
     """Parts of `FILE in FUNCTION` as a stack trace has them, of calls that wait for other ranks or for the device.
 
-    A rank in such a call is not the one that hangs."""
+    Another rank hangs then, not the rank in such a call."""
     packages: tuple[str, ...] = ()
     """Import names of packages whose version affects the training speed: reports show these versions."""
     device_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

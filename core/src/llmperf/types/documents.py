@@ -36,7 +36,7 @@ class Rule:
     """Takes a document and yields its violations. None for a rule that is applied while a file is read."""
     page: str | Path | None = None
     """What `llmperf validate --explain CODE` prints: Markdown text, or the path of a Markdown file below the plugin's
-    package. None stands for `data/rules/CODE.md` there."""
+    package. None means `data/rules/CODE.md` there."""
 
     def finding(self, path: str, message: str, more: int = 0) -> Finding:
         """A violation of this rule; `more` is the number of further violations that are not listed."""
@@ -68,7 +68,7 @@ class Fingerprint:
     figures: tuple[str, ...]
     """The figures as text."""
     identity: str | None = None
-    """What has these figures, where the same thing may be read twice; None stands for the file."""
+    """What has these figures, if it may be read twice; None means the file."""
     place: str = ""
     """Appended to the file's path in messages: `, line 57`."""
 
@@ -110,18 +110,18 @@ class DocumentKind:
     name: str
     """Unique, such as `result`."""
     title: str
-    """What messages call one, such as `a result`."""
+    """The kind in messages, such as `a result`."""
     suffixes: tuple[str, ...]
-    """How names of its files end, in lower case: `(".json",)`."""
+    """Endings of its file names, in lower case: `(".json",)`."""
     recognise: Callable[[Path, Callable[[], str], bool], bool]
-    """Whether a file with such a name is one. Arguments: its path; a function that reads its first 4096 characters and
-    may raise OSError; whether the user named the file, and not a folder above it."""
+    """Whether a file with such an ending is of this kind. Arguments: its path; a function that reads its first 4096
+    characters and may raise OSError; whether the user named the file, and not a folder above it."""
     judge: Callable[[Path, Any], Iterable[FileFindings]] | None = None
     """Validates a file on its own; the second argument is the `llmperf.validation.Validator`. UserError for a file that
     cannot be read."""
     read: Callable[[Path, bool], Any] | None = None
     """Reads a file that is not JSON into the document. Arguments: its path, and whether the user named the file. None:
-    the file is no such document after all. UserError for a file that cannot be read."""
+    the file is not of this kind after all. UserError for a file that cannot be read."""
     values: Callable[[Path], Any] | None = None
     """Reads a file that is not JSON into the plain values that the schema describes."""
     schema: Callable[[], Mapping[str, Any]] | None = None
@@ -131,10 +131,10 @@ class DocumentKind:
     plugins: Callable[[Any], Iterable[tuple[str, str]]] | None = None
     """Role and name of the vendors and frameworks that the document names; their rules and reporters are used too."""
     in_place: Callable[[Any, Path, bool], Iterable[Finding]] | None = None
-    """Findings that need the file's surroundings. Arguments: the document, its path, and whether it is submitted, so
-    that the files it was made from have to be there."""
+    """Findings that need the file's surroundings. Arguments: the document, its path, and whether it is submitted, in
+    which case the files that it was made from must be there."""
     fingerprints: Callable[[Any], Iterable[Fingerprint]] | None = None
-    """What is reported where another document has the same."""
+    """Figures that are reported if another document has the same."""
     line_of: Callable[[Any, str], int | None] | None = None
     """Line of the source that a JSON pointer into the document leads to."""
     verdicts: Callable[[Any, Sequence[Finding]], Sequence[Verdict]] | None = None
@@ -148,21 +148,21 @@ class DocumentKind:
     baselines: Callable[[Any, Path], Iterable[Baseline]] | None = None
     """The figures of a document with which runs can be compared."""
     shipped: Path | None = None
-    """A folder of documents of this kind that the package ships: `--baseline NAME` stands for it."""
+    """A folder of documents of this kind that the package ships, for `--baseline NAME`."""
     summary: Callable[[Sequence[tuple[Path, Any]]], Section] | None = None
     """A table of many documents, each with its file, for `llmperf summary`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`manifest.json` at the top of a submission: which files it has, so that a changed or a missing one shows."""
+    """`manifest.json` at the top of a submission: its files, so that changed and missing files are noticed."""
 
     schema: str
     """Name and version of this document's schema."""
     created: str
     """When it was packed: UTC, ISO 8601."""
     llmperf_version: str
-    """Of the llmperf that packed it."""
+    """Version of llmperf that packed it."""
     runs: tuple[str, ...]
     """Names of the run folders, sorted."""
     files: Mapping[str, str]

@@ -37,21 +37,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCommand:
-    """What runs on one node: an argv and the variables that are set for it."""
+    """A command for one node: argv and environment variables."""
 
     node_rank: Count
     """From 0."""
     host: str
     """`Node.host`."""
     argv: tuple[str, ...]
-    """Never a shell string."""
+    """The command as a list of words, without a shell."""
     env: Mapping[str, str]
-    """Variables set beside those that are there."""
+    """Environment variables, added to those of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The Python that runs the ranks, where it is not the one that runs llmperf."""
+    """The Python that runs the ranks, if it is another than llmperf's own."""
 
     path: str
     """Absolute path of the executable, as on every node."""
@@ -76,7 +76,7 @@ class Launcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--launcher` and plans call it."""
+        """The name in `--launcher` and in plans."""
         ...
 
     def nodes(self, request: NodeRequest) -> Sequence[Node]:
@@ -90,6 +90,6 @@ class Launcher(Protocol):
         """Processes to start on this machine so that each given command runs on its node, such as `ssh HOST ...`.
 
         A process ends when its command ends, with its exit code, and ends its command when it gets SIGTERM. One process
-        may stand for the commands of several nodes.
+        may run the commands of several nodes.
         """
         ...

@@ -1,4 +1,4 @@
-"""Observers: what a plugin that follows a run while it goes is told, and when."""
+"""Observers: the methods of a plugin that follows a run, and the states and steps that they receive."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StepProgress:
 
 
 class Observer(Protocol):
-    """Follows one run at a time. Each observer is called from a thread of its own, so that it never delays the run.
+    """Follows one run at a time. Each observer has its own thread, so that it never delays the run.
 
     An observer that raises, or does not return within 5 seconds, is dropped with a warning. An observer may print to
     standard error; standard output belongs to llmperf.
@@ -61,7 +61,7 @@ class Observer(Protocol):
 
     @property
     def name(self) -> str:
-        """How warnings call it."""
+        """The name in warnings."""
         ...
 
     def started(self, plan: Plan, folder: Path) -> None:
@@ -73,7 +73,7 @@ class Observer(Protocol):
         ...
 
     def steps(self, steps: Sequence[StepProgress]) -> None:
-        """The steps that have finished since the last call, at most once a second; none is left out."""
+        """The steps that have finished since the last call, at most once a second; no step is left out."""
         ...
 
     def ended(self, result: Result | None, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What will run: the frozen whole that a worker reads, and the parts that plugins hand in for it."""
+"""The plan that workers read, and the parts of it that plugins provide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llmperf.types.units import Count, NonNegative
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a framework asks of the devices; matched against the vendor's `Offers`."""
+    """What a framework needs from the devices; compared with the vendor's `Offers`."""
 
     precision: Precision
     """The dtype that matrix products are computed in."""
@@ -29,12 +29,12 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """An external training script that the ranks run in the place of a trainer, watched from outside by its output."""
+    """An external training script that the ranks run in place of a trainer; llmperf follows it by its output."""
 
     command: tuple[str, ...]
-    """The argv of one rank; `{run_dir}` and what `rank_env` may hold are filled in."""
+    """The argv of one rank; `{run_dir}` and the placeholders of `WorkerPlan.rank_env` are filled in."""
     step_rank: Count
-    """The rank whose output tells of every step. A line there speaks for all ranks, with the whole step's tokens."""
+    """The rank whose output reports every step. Its lines hold the figures of all ranks, such as the step's tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,28 +51,28 @@ class WorkerPlan:
     """Variables of each rank; `{rank}`, `{local_rank}`, `{world_size}`, `{local_world_size}`, `{node_rank}`,
     `{master_addr}` and `{master_port}` are filled in by the agent."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Configuration files it wants in the run folder: name to text."""
+    """Configuration files that the framework needs in the run folder: name to text."""
     script: Script | None = None
-    """What the ranks run, if that is an external script; `llmperf_parse_log` then reads what it prints."""
+    """The external script that the ranks run, if any; `llmperf_parse_log` then reads its output."""
     padding: bool = False
-    """Whether it leaves padding out of losses and tokens; where it does not, a padded contract is refused."""
+    """Whether the framework leaves padding out of losses and tokens. Otherwise a padded contract is refused."""
     update_bytes_per_parameter: NonNegative = 0.0
-    """Bytes that the update holds for a moment beside weights, gradients and optimiser states, such as float32 copies
-    of 16-bit gradients: for each trained parameter in a rank's shard of the optimiser states."""
+    """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
+    of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
     notes: tuple[str, ...] = ()
-    """What a reader of the result should know of how it was made."""
+    """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()
-    """Why it cannot run, all of it."""
+    """Every reason why it cannot run."""
 
 
 LOWEST_UTILISATION = 0.05
-"""No run is taken for a hung one as long as this share of the peak would explain why no step has ended. The published
-rows have 21 % and more; the first step also compiles kernels and fills caches."""
+"""Share of the peak at which a step is as slow as can be expected: a run has not hung before such a step would have
+ended. The published rows reach 21 % and more; the first step also compiles kernels and fills caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The frozen whole, `runs/<id>/plan.json`: the only thing a worker reads."""
+    """The whole plan, `runs/<id>/plan.json`: the only file that a worker reads."""
 
     schema: str
     """Name and version of this document's schema."""
@@ -89,7 +89,7 @@ class Plan:
     probe: Probe
     """What the vendor plugin saw."""
     device_share: NonNegative
-    """Part of one probed device that one rank has: 1, or 1/ranks where a divisible device is shared."""
+    """Part of one probed device that one rank has: 1, or 1/ranks if the ranks share a divisible device."""
     batch: Batch
     """Batch arithmetic."""
     flops: FlopCount
@@ -97,20 +97,20 @@ class Plan:
     peak: PeakFlops | None
     """Of the whole probed device."""
     peak_problem: str | None = None
-    """Why there is no peak, and so no MFU."""
+    """Why the peak, and so MFU, is unknown."""
     state_bytes_per_stage: tuple[Count, ...] = ()
-    """Weights, gradients, optimiser states and what the update holds beside them, of one rank of each pipeline stage,
-    estimated; activations not counted. Empty where there is no estimate."""
+    """Estimated bytes of weights, gradients, optimiser states and temporary memory of the update, on one rank of each
+    pipeline stage, without activations. Empty without an estimate."""
     launcher: str
-    """Name of what brings the agent to each node."""
+    """Name of the launcher, which starts the agent on each node."""
     nodes: tuple[Node, ...] = ()
-    """The nodes of the run, in the order of their ranks; empty for a machine that is only planned for."""
+    """The nodes of the run, in the order of their ranks; empty for a machine named with `--on`."""
     interpreter: Interpreter | None = None
-    """The Python that runs the ranks; None: the one that runs llmperf."""
+    """The Python that runs the ranks; None for llmperf's own."""
     worker: WorkerPlan
     """The framework's part: layout, needs, how ranks are started, and its notes."""
     notes: tuple[str, ...] = ()
-    """What else a reader of the result should know of how it was made, such as extensions that were skipped."""
+    """Further facts that a reader of the result should know, such as extensions that were skipped."""
     env: Mapping[str, str]
     """Variables that all ranks share."""
     stall_seconds: NonNegative
@@ -118,9 +118,9 @@ class Plan:
     startup_seconds: NonNegative
     """Timeout before the first step and during evaluation."""
     plugins: tuple[PluginInfo, ...]
-    """What was loaded."""
+    """The plugins that were loaded."""
     problems: tuple[Problem, ...] = ()
-    """Why this plan cannot run; none when it can."""
+    """Why this plan cannot run; empty if it can."""
 
     @property
     def layout(self) -> Layout:
@@ -129,12 +129,12 @@ class Plan:
 
     @property
     def rank_peak_flops(self) -> float | None:
-        """Dense peak of what one rank has, FLOP/s."""
+        """Dense peak of the part of the device that one rank has, in FLOP/s."""
         return None if self.peak is None else self.peak.flops_per_second * self.device_share
 
     @property
     def slow_step_seconds(self) -> float | None:
-        """What a step takes at LOWEST_UTILISATION of the peak, by the nominal FLOP count; None without a peak."""
+        """Duration of a step at LOWEST_UTILISATION of the peak, by the nominal FLOP count; None without a peak."""
         peak = self.rank_peak_flops
         if not peak:
             return None
@@ -143,5 +143,5 @@ class Plan:
 
     @property
     def first_step_seconds(self) -> float:
-        """Timeout before the first step: `startup_seconds`, or a slow step where that takes longer."""
+        """Timeout before the first step: `startup_seconds` or the duration of a slow step, whichever is longer."""
         return max(self.startup_seconds, self.slow_step_seconds or 0.0)

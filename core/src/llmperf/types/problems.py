@@ -1,4 +1,4 @@
-"""What does not fit together in a plan, each with a code that programs can rely on."""
+"""Problems of a plan, each with a code that programs can rely on."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         "data_unusable": "The data cannot be read, do not suffice, or do not fit the model.",
     }
 )
-"""Every code of the core, with what it means. The list is closed: plugins use codes of the form `PLUGIN.name`."""
+"""Every code of the core with its meaning. The list is closed: plugins use codes of the form `PLUGIN.name`."""

@@ -1,4 +1,4 @@
-"""What a worker leaves behind as it goes: one JSON line each, in `records/rank-NNNNN.jsonl` and `memory.jsonl`."""
+"""Records of ranks and the sampler during a run: JSON lines in `records/rank-NNNNN.jsonl` and `memory.jsonl`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmperf.types.units import Count, NonNegative, Positive
 
 @runtime_checkable
 class DeferredScalar(Protocol):
-    """A number still on its way from the device."""
+    """A number that the device may not have computed yet."""
 
     def ready(self) -> bool:
         """Whether `float()` would not block."""
@@ -24,7 +24,7 @@ class DeferredScalar(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutput:
-    """What one optimiser step gives back."""
+    """The result of one optimiser step on one rank."""
 
     loss: float | DeferredScalar | None
     """Mean cross entropy per token of this rank's part, in nats; None on ranks that do not compute it."""
@@ -32,10 +32,10 @@ class StepOutput:
     """Tokens this rank trained on. Ranks that share their data (tensor, pipeline parallel) report them once: the sum
     over ranks is the step's tokens."""
     grad_norm: float | DeferredScalar | None = None
-    """Norm of the whole gradient before clipping, where the framework computes it."""
+    """Norm of the whole gradient before clipping; None if the framework does not compute it."""
     skipped: bool | DeferredScalar | None = None
-    """Whether the update was left out because gradients were not finite, as a loss scaler does in fp16; a deferred
-    number other than 0 is true. None where the framework does not know."""
+    """Whether the update was skipped because gradients were not finite, as a loss scaler does in fp16; a deferred
+    number other than 0 means true. None if the framework does not know."""
 
 
 class Trainer(Protocol):
@@ -43,7 +43,7 @@ class Trainer(Protocol):
 
     @property
     def parameter_count(self) -> int:
-        """Parameters of the whole model that was built, on every rank the same: the core compares it with the plan's.
+        """Parameters of the whole model that was built, equal on all ranks: the core compares it with the plan's.
 
         Sharded parameters count with their whole size, tied ones once, adapters not at all. Ranks that hold only a
         stage of a pipeline add up the stages' counts.
@@ -51,19 +51,19 @@ class Trainer(Protocol):
         ...
 
     def train_step(self) -> StepOutput:
-        """One optimiser step: all its micro batches, the update, no waiting for the device that is not needed."""
+        """Do one optimiser step with all its micro batches; wait for the device only if that is unavoidable."""
         ...
 
     def evaluate(self) -> Mapping[str, float] | Iterator[Mapping[str, float]]:
-        """Figures other than the training loss, after the run; empty where there are none.
+        """Figures other than the training loss, computed after the run; may be empty.
 
-        `whole/part` is the name of a part of the figure `whole`. Where it takes long: an iterator of parts, each of
-        which, also an empty one, shows that the rank has not hung.
+        `whole/part` is the name of a part of the figure `whole`. A long evaluation returns an iterator of partial
+        answers, which may be empty: each shows that the rank has not hung.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds, process groups included."""
+        """Release all resources, process groups included."""
         ...
 
     def __enter__(self) -> Trainer: ...
@@ -74,7 +74,7 @@ class Trainer(Protocol):
 
 
 Phase = Literal["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
-"""What a rank is at, in this order."""
+"""The phases of a rank, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,14 @@ class PhaseRecord:
     kind: Literal["phase"] = "phase"
     """Which record this is."""
     rank: Count
-    """Who enters."""
+    """The rank."""
     phase: Phase
-    """What it begins."""
+    """The phase that begins."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     monotonic: NonNegative
     """The same moment in seconds of the host's CLOCK_MONOTONIC, which cannot be set. Intervals are computed from it;
-    only processes of one host share it. `measuring` and `evaluating` are the edges of the measured window."""
+    it is comparable only between processes of one host. The measured window lasts from `measuring` to `evaluating`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +101,13 @@ class StepRecord:
     kind: Literal["step"] = "step"
     """Which record this is."""
     rank: Count
-    """Who did the step."""
+    """The rank."""
     step: Positive
     """From 1, warm-up included."""
     measured: bool
     """False for a warm-up step."""
     at: NonNegative
-    """Seconds since the epoch when the step was handed over, host clock."""
+    """Seconds since the epoch when `train_step` returned, host clock."""
     monotonic: NonNegative
     """The same moment in seconds of the host's CLOCK_MONOTONIC."""
     step_seconds: NonNegative
@@ -115,13 +115,13 @@ class StepRecord:
     tokens: Count
     """Tokens this rank trained on."""
     loss: float | None
-    """Mean cross entropy per token of this rank's part, in nats; None where this rank does not compute it."""
+    """Mean cross entropy per token of this rank's part, in nats; None if this rank does not compute it."""
     nonfinite: Literal["nan", "inf", "-inf"] | None = None
-    """What the loss was when it was no number; `loss` is then None."""
+    """The loss if it was not finite; `loss` is None then."""
     grad_norm: float | None = None
-    """Norm of the whole gradient before clipping; None where the framework does not compute it."""
+    """Norm of the whole gradient before clipping; None if the framework does not compute it."""
     skipped: bool | None = None
-    """Whether the update was left out because gradients were not finite; None where the framework does not know."""
+    """Whether the update was skipped because gradients were not finite; None if the framework does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +131,16 @@ class LoggedStep:
     step: Positive
     """From 1."""
     loss: float | None
-    """Mean cross entropy per token of the whole step, in nats; NaN or infinite where the script prints that; None where
-    it prints none."""
+    """Mean cross entropy per token of the whole step, in nats; NaN or infinite if the script prints that; None if
+    it prints no loss."""
     seconds: NonNegative | None = None
-    """By the script's own clock; None where it prints no time: the core then uses the time since the line before."""
+    """By the script's own clock; None if it prints no time: the core then uses the time since the previous line."""
     tokens: Count | None = None
-    """Tokens of the whole step, over all ranks, held against the plan; None where the script does not print them."""
+    """Tokens of the whole step, over all ranks, compared with the plan; None if the script does not print them."""
     grad_norm: float | None = None
-    """Norm of the whole gradient before clipping; None where the script does not print it."""
+    """Norm of the whole gradient before clipping; None if the script does not print it."""
     skipped: bool | None = None
-    """Whether the script skipped the update because gradients were not finite; None where it does not print it."""
+    """Whether the script skipped the update because gradients were not finite; None if it does not print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class LoggedFacts:
     peak_memory_bytes: Count | None = None
     """Highest memory use of the rank so far."""
     parameters: Positive | None = None
-    """Parameters of the whole model, held against the plan; tied ones count once, adapters do not count."""
+    """Parameters of the whole model, compared with the plan; tied ones count once, adapters do not count."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of packages, by name."""
 
@@ -173,28 +173,28 @@ StepClock = Literal["device events", "script", "line arrivals"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
-    """What a rank says at its end of the measured window as a whole."""
+    """The figures of a rank over the whole measured window, written at its end."""
 
     kind: Literal["rank"] = "rank"
     """Which record this is."""
     rank: Count
-    """Who says it."""
+    """The rank."""
     measured_steps: Count
     """Steps in the window."""
     measured_tokens: Count
-    """Tokens this rank trained on in the window, those of skipped steps not counted."""
+    """Tokens this rank trained on in the window, without those of skipped steps."""
     window_seconds: NonNegative
     """Wall time of the measured steps between two synchronised edges."""
     step_clock: StepClock = "device events"
     """Where the times of the measured steps come from."""
     peak_memory_bytes: Count | None
-    """Most this rank held in the window; None where it cannot be known."""
+    """Highest memory use of this rank in the window; None if it cannot be known."""
     peak_reserved_bytes: Count | None = None
-    """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
+    """Most that its allocator had taken from the device, used or not; None if it cannot be known."""
     evaluation: Mapping[str, float | None]
-    """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
+    """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
     packages: Mapping[str, str]
-    """Versions this rank ran with."""
+    """Versions of packages that this rank ran with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ class FailureRecord:
     exception: str
     """Name of its type."""
     message: str
-    """What it says."""
+    """Its message."""
     traceback: str
     """As Python prints it."""
 
@@ -220,13 +220,13 @@ class HostSample:
     """One reading of the controller's host; counters, of which only differences count."""
 
     cores: Positive
-    """Those that the run may use."""
+    """Cores that the run may use."""
     busy_seconds: NonNegative
     """CPU time of those cores for all processes, summed over the cores."""
     own_seconds: NonNegative
     """CPU time of the controller and of every process it has started, directly or not."""
     other_processes: Count | None = None
-    """Processes on the node's devices that are not of this run; None where unknown."""
+    """Processes on the node's devices that are not of this run; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +240,11 @@ class MemorySample:
     monotonic: NonNegative
     """The same moment in seconds of the host's CLOCK_MONOTONIC."""
     query_seconds: NonNegative
-    """What the reading itself cost."""
+    """Duration of the reading itself."""
     devices: tuple[DeviceSample, ...]
     """One reading for each device of the node."""
     host: HostSample | None = None
-    """Of the host at the same moment; None where the system does not show it."""
+    """The host at the same moment; None if the system does not show it."""
 
 
 Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample

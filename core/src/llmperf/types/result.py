@@ -32,11 +32,11 @@ class Failure:
     """Why a run is not complete."""
 
     rank: Count | None
-    """The rank it began with; None where that cannot be told."""
+    """The rank that failed first; None if unknown."""
     reason: Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
-    """What kind of end it was."""
+    """How the run ended."""
     exception: str | None
-    """Name of its type; None where there was none."""
+    """Name of the exception's type; None without an exception."""
     message: str
     """One line."""
     log_tail: tuple[str, ...]
@@ -58,15 +58,15 @@ class Hardware:
     device_share: NonNegative
     """Part of one physical device that one rank had."""
     device_memory_bytes: Positive | None
-    """Of one whole device; None where unknown."""
+    """Of one whole device; None if unknown."""
     driver: str | None
-    """Version; None where unknown."""
+    """Version; None if unknown."""
     interconnect: str | None
-    """Between devices; None where unknown."""
+    """Between devices; None if unknown."""
     host_cpu: str | None
-    """Model of the host's processor; None where unknown."""
+    """Model of the host's processor; None if unknown."""
     host_memory_bytes: Positive | None
-    """Of one node; None where unknown."""
+    """Of one node; None if unknown."""
     simulated: bool
     """True when the devices are a stand-in."""
 
@@ -82,7 +82,7 @@ class Software:
     python: str
     """Version the ranks ran with."""
     worker_environment: str | None = None
-    """The Python of the ranks, where it was another than llmperf's own: the environment's name, or the path."""
+    """The Python of the ranks, if it was not llmperf's own: the name of its environment, or its path."""
     packages: Mapping[str, str]
     """Versions of the packages that the ranks imported, by import name."""
     notable_packages: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class Metrics:
     final_loss: float | None
     """Mean over ranks at the last recorded step, nats per token."""
     known_entropy: NonNegative | None
-    """Nats per token below which no model can get on this data; None where unknown."""
+    """Nats per token below which no model can get on this data; None if unknown."""
     rank_memory: tuple[RankMemory, ...] = ()
     """One entry for each rank."""
     skipped_steps: Count | None = None
@@ -196,16 +196,16 @@ class Metrics:
     """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
     any device did. Empty when none did; None where unknown, also of one device alone."""
     other_cpu_share: NonNegative | None = None
-    """Share of the host's cores that processes other than the run's own had in the measured window; None where unknown.
+    """Share of the host's cores that processes other than the run's own had in the measured window; None if unknown.
     """
     other_cpu_share_before: NonNegative | None = None
     """The same just before the ranks were started."""
     other_processes: Count | None = None
-    """Most processes that computed on the devices in the measured window and were not the run's; None where unknown."""
+    """Most processes that computed on the devices in the measured window and were not the run's; None if unknown."""
     other_processes_before: Count | None = None
-    """Processes that computed on the devices just before the ranks were started; None where unknown."""
+    """Processes that computed on the devices just before the ranks were started; None if unknown."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
-    """Figures other than the training loss; `whole/part` is a part of `whole`. None where one was no number."""
+    """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class Mfu:
     convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
     """Which operations are counted."""
     headline: bool
-    """True for the one that published tables are compared with."""
+    """Whether published tables are compared with this convention."""
     flops_per_token: NonNegative
     """The numerator, FLOPs for one trained token."""
     formula: str
@@ -261,7 +261,7 @@ class Result:
     finished: str
     """When the run ended: UTC, ISO 8601, by the clock as it was when the run began."""
     provenance: Literal["measured"]
-    """Measured by llmperf. What is taken from a published table is a document of its own kind, `published`."""
+    """Measured by llmperf. Figures of published tables have their own kind of document, `published`."""
     status: Literal["complete", "failed", "aborted"]
     """Whether all steps were done."""
     failure: Failure | None
@@ -299,10 +299,10 @@ class Result:
     loss_curve: tuple[LossPoint, ...]
     """One point for each step."""
     plugins: tuple[PluginInfo, ...]
-    """What was loaded."""
+    """The plugins that were loaded."""
     findings: tuple[Finding, ...]
-    """What the validator had to say."""
+    """Findings of the validator."""
     notes: tuple[str, ...] = ()
-    """How figures were made where that is not plain."""
+    """How figures were computed, if that is not obvious."""
     files: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the plan and the records this result was computed from."""

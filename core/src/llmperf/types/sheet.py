@@ -138,7 +138,7 @@ class Sheet:
     repeats: Hashable = None
     """Equal for repeats of one run; None where it is not known what the sheet repeats."""
     measured: bool = True
-    """Whether llmperf measured it; False for figures that somebody published."""
+    """Whether llmperf measured it; False for published figures."""
     curves: Callable[[], Curves | None] | None = None
     """Reads the curves when called, None where there are none; None for a kind without curves."""
 
@@ -149,7 +149,7 @@ class Sheet:
         return None if isinstance(value, str) else value
 
     def cell(self, key: str) -> Row:
-        """The row of the overview with this key; an unknown value where there is none."""
+        """The row of the overview with this key; an unknown value if it has no such row."""
         missing = Row(key=key, label=key, value=None)
         return next((row for row in self.overview if row.key == key), missing)
 

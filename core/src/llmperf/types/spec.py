@@ -1,4 +1,4 @@
-"""What is measured: a model, a case (contract and tuning), and both resolved into a RunSpec."""
+"""What is measured: a model, a case (contract and tuning), and the RunSpec that they are resolved to."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Scalar = bool | int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A decoder-only transformer with RMSNorm and SwiGLU, by the facts that fix its parameters and its FLOPs."""
+    """A decoder-only transformer with RMSNorm and SwiGLU, by the facts that determine its parameters and its FLOPs."""
 
     name: str
-    """What a case names it by."""
+    """The name that cases use."""
     title: str
     """For people."""
     family: str
@@ -108,8 +108,8 @@ class Contract:
     global_batch: Positive
     """Sequences in one optimiser step, over all ranks."""
     packing: Literal["packed", "padded"] = "packed"
-    """`packed`: records end to end, cut into sequences; `padded`: one record a sequence, cut or filled up to seq_len.
-    What fills up is neither learnt nor counted."""
+    """`packed`: records joined and cut into sequences; `padded`: one record per sequence, cut or padded to seq_len.
+    Padding is neither predicted nor counted."""
     precision: Precision
     """The dtype that matrix products are computed in."""
     optimizer: Optimizer
@@ -117,7 +117,7 @@ class Contract:
     steps: Positive
     """Optimiser steps in all, warm-up included."""
     warmup_steps: Count
-    """First steps, trained but not counted in the throughput."""
+    """First steps, which train but are not measured."""
     seed: Count = 0
     """Fixes the initial weights and the order of the data."""
     lora: Lora | None = None
@@ -137,7 +137,7 @@ class Tuning:
     micro_batch: Positive = 1
     """Sequences in one forward pass of one data-parallel rank."""
     gradient_accumulation: Positive | None = None
-    """None: what the global batch leaves, global_batch / (micro_batch x data parallel)."""
+    """Micro batches per optimiser step; None: global_batch / (micro_batch x data parallel)."""
     tensor_parallel: Positive = 1
     """Ranks that split each layer."""
     pipeline_parallel: Positive = 1
@@ -165,7 +165,7 @@ class DataSource:
     """Where the tokens are on this machine; not part of the contract."""
 
     path: str | None = None
-    """File or folder; None where the dataset needs none."""
+    """File or folder; None if the data set needs no file."""
     format: Literal["auto", "text", "npy", "megatron", "huggingface"] = "auto"
     """Of the file; `auto` goes by its name and content."""
     tokenizer: str = "bytes"
@@ -183,17 +183,17 @@ class Case:
     title: str
     """For people."""
     description: str
-    """What it stands for, in a few lines."""
+    """What the case measures, in a few lines."""
     source: str
     """Where the hyper-parameters are published."""
     contract: Contract
     """What is measured."""
     tuning: Tuning
-    """How it is run unless told otherwise."""
+    """How it is run by default."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
     """Options of the framework plugin, which checks them."""
     data: DataSource = field(default_factory=DataSource)
-    """Where the tokens are, unless told otherwise."""
+    """Where the tokens are by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +203,11 @@ class Change:
     path: str
     """Such as `contract.seq_len` or `tuning.micro_batch`."""
     case_value: Scalar | None
-    """What the case says; None where it says nothing."""
+    """The value in the case; None if the case has no value."""
     value: Scalar | None
     """What was run."""
     origin: str
-    """`--set`, `--devices`, an overlay file, or the rule that it follows from."""
+    """`--set`, `--devices`, an overlay file, or the rule that determines it."""
 
     @property
     def contract(self) -> bool:

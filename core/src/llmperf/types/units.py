@@ -1,4 +1,4 @@
-"""Bounded numbers: what the schemas say of a field beyond its type."""
+"""Bounded numbers: the limits of fields, in schemas and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Minimum:
 
 
 class Below:
-    """An exclusive upper bound; settings are held to it, the schemas do not tell it."""
+    """An exclusive upper bound. Settings are checked against it; the schemas leave it out."""
 
     __slots__ = ("value",)
 
