@@ -80,6 +80,38 @@ def test_cards_with_chips_in_json(play: Play) -> None:
     assert inventory.driver == "2"
 
 
+@pytest.mark.parametrize(
+    ("card", "message"),
+    [
+        ('"chips": []', "expected a list of chips under 'chips', found [] in "),
+        ('"chips": "N/A"', "expected a list of chips under 'chips', found \"N/A\" in "),
+        ('"chip": [{"id": 0}]', "expected a list of chips under 'chips', found the keys 'id', 'watts', 'chip' in "),
+        ('"chips": ["0"]', "expected an object for each chip in "),
+    ],
+)
+def test_a_card_whose_chips_are_missing_is_no_device(play: Play, card: str, message: str) -> None:
+    document = f'[{{"id": 0, "watts": 512, {card}}}, {{"id": 1, "watts": 250, "chips": [{{"id": 0}}]}}]'
+    command = JsonCommand(
+        argv=play("list", document),
+        chips="chips",
+        fields={"chip": "id"},
+        card_fields={"card": "id", "power_watts": "watts"},
+    )
+    inventory = CommandReader(command).inventory()
+    assert [reading.details["card"] for reading in inventory.readings] == ["1"]
+    assert message in inventory.problems[0]
+
+
+def test_a_name_like_that_of_a_figure_is_a_problem_with_the_nearest(play: Play) -> None:
+    columns = ("index", "memory_total_mb", "power_kilowatts", "power_watts", "serial")
+    command = CsvCommand(argv=play("list", "0, 64, 1, 2, x\n1, 64, 1, 2, x"), columns=columns)
+    inventory = CommandReader(command).inventory()
+    assert len(inventory.readings) == 2
+    memory, power = inventory.problems
+    assert "'memory_total_mb' is no name of a figure and becomes a detail; did you mean 'memory_total_mib'?" in memory
+    assert "did you mean 'power_watts'?" in power
+
+
 def test_a_device_without_a_row_in_another_command_and_a_row_of_no_device(play: Play) -> None:
     devices = CsvCommand(argv=play("list", "0\n1"), columns=("index",))
     power = CsvCommand(argv=play("power", "0, 90\n7, 100\nnoise"), columns=("index", "power_watts"))
@@ -116,6 +148,8 @@ def test_readings_repeat_only_the_commands_for_readings(play: Play, tmp_path: Pa
 def test_a_document_or_table_of_another_shape_is_one_line(play: Play) -> None:
     with pytest.raises(OSError, match="expected a JSON list or object of devices under 'gpus', found "):
         JsonCommand(argv=play("list", '{"gpus": 3}'), devices="gpus", fields={}).rows()
+    with pytest.raises(OSError, match="under 'card', found the keys 'gpus', 'driver'"):
+        JsonCommand(argv=play("list", '{"gpus": [], "driver": "2"}'), devices="card", fields={}).rows()
     with pytest.raises(OSError, match="expected JSON, found 'hello"):
         JsonCommand(argv=play("list", "hello"), fields={}).rows()
     with pytest.raises(OSError, match="expected a table with the columns Card, Chip, Name, found 'hello'"):

@@ -73,6 +73,14 @@ def _fewer_tokens(records: RunRecords) -> Iterator[str]:
         )
 
 
+def _printed(records: RunRecords, *more: str) -> str:
+    """The kinds of figures that the script printed, and further ones, as words; empty if there are none."""
+    losses = any(step.loss is not None or step.nonfinite is not None for step in records.steps)
+    memory = any(rank.peak_memory_bytes is not None for rank in records.ranks)
+    kinds = [*more, *(["losses"] if losses else []), *(["peak memory"] if memory else [])]
+    return " and ".join([", ".join(kinds[:-1]), *kinds[-1:]] if len(kinds) > 1 else kinds)
+
+
 def script_notes(records: RunRecords) -> Iterator[str]:
     """How times were made, and whether the script's clock and ours disagree; nothing without a script."""
     script = records.plan.worker.script
@@ -80,12 +88,11 @@ def script_notes(records: RunRecords) -> Iterator[str]:
         return
     reporting = next((rank for rank in records.ranks if rank.rank == script.step_rank), None)
     if reporting is not None and reporting.step_clock == "line arrivals":
-        yield (
-            "losses and peak memory are what the external script printed; it printed no step times: these are the times"
-            f" between its lines; {WINDOW}"
-        )
+        kinds = _printed(records)
+        beginning = f"{kinds} are what the external script printed; it" if kinds else "the external script"
+        yield f"{beginning} printed no step times: these are the times between its lines; {WINDOW}"
         return
-    yield f"step times, losses and peak memory are what the external script printed; {WINDOW}"
+    yield f"{_printed(records, 'step times')} are what the external script printed; {WINDOW}"
     window = reporting.window_seconds if reporting is not None else 0.0
     printed = sum(step.step_seconds for step in records.steps if step.rank == script.step_rank and step.measured)
     if window and abs(printed - window) > MAX_DISAGREEMENT * window:

@@ -107,9 +107,11 @@ class JsonCommand:
     skip: tuple[str, ...] = ()
     """Keys of entries beside the devices that are none, or keys in such entries."""
     chips: str = ""
-    """Path in a card's object of its list of chips, where each chip is a device."""
+    """Path in a card's object of its list of chips, where each chip is a device; a chip without a `chip` has its
+    position in the list. A card without such a list is left out, with a line in `problems`."""
     card_fields: Mapping[str, Paths] = field(default_factory=dict)
-    """Path in a card's object for each cell that the card has, `card` among them, where cards have `chips`."""
+    """Path in a card's object for each cell that the card has, where cards have `chips`. `card` must be among them;
+    texts, such as `model`, pass to its chips, and figures only if it has a single chip."""
     shared: Mapping[str, Paths] = field(default_factory=dict)
     """Path in the document for each cell that is the same for all devices, such as the driver's version."""
     seconds: float = 10.0
@@ -125,7 +127,8 @@ class JsonCommand:
             entries = [(None, entry) for entry in listed]
         else:
             where = f" under {self.devices!r}" if self.devices else ""
-            raise OSError(f"{self.argv[0]}: expected a JSON list or object of devices{where}, found {_shown(document)}")
+            found = _absent(document, self.devices) if listed is None else _shown(listed)
+            raise OSError(f"{self.argv[0]}: expected a JSON list or object of devices{where}, found {found}")
         shared = _cells(document, self.shared)
         return [row for key, entry in entries for row in self._rows(key, entry, shared)]
 
@@ -143,9 +146,22 @@ class JsonCommand:
                 return
             card = _cells(entry, self.card_fields)
             chips = at(entry, self.chips)
-            for chip in chips if isinstance(chips, list) else list(chips.values()) if isinstance(chips, dict) else []:
-                yield Row({**shared, "card": card.get("card"), **_cells(chip, self.fields)}, _shown(chip))
-            yield Row(card, shown)
+            chips = list(chips.values()) if isinstance(chips, dict) else chips
+            if not isinstance(chips, list) or not chips:
+                found = _absent(entry, self.chips) if chips is None else _shown(chips)
+                yield Row({}, shown, f"expected a list of chips under {self.chips!r}, found {found}")
+                return
+            for position, chip in enumerate(chips):
+                if isinstance(chip, Mapping):
+                    cells = _cells(chip, self.fields)
+                    cells["chip"] = cells["chip"] if is_shown(cells.get("chip")) else position
+                    yield Row({**shared, "card": card.get("card"), **cells}, _shown(chip))
+                else:
+                    yield Row({}, _shown(chip), "expected an object for each chip")
+            if not is_shown(card.get("card")):
+                yield Row({}, shown, "expected the number of the card under 'card' of card_fields")
+            elif any(isinstance(chip, Mapping) for chip in chips):
+                yield Row(card, shown)
 
 
 class CommandReader:
@@ -230,6 +246,17 @@ def _shown(document: Any) -> str:
         return json.dumps(document)[:MAX_SHOWN]
     except RecursionError:
         return "a deeply nested document"
+
+
+def _absent(document: Any, path: str) -> str:
+    """What is there instead of the value at a path: null, or the keys of the innermost object that exists."""
+    for key in path.split("."):
+        if not isinstance(document, Mapping) or key not in document:
+            break
+        document = document[key]
+    if not isinstance(document, Mapping):
+        return _shown(document)
+    return f"the keys {', '.join(map(repr, document))}"[:MAX_SHOWN] if document else "no keys"
 
 
 def _source(command: Command) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any
 
 from llmperf.files.text import printable
@@ -70,6 +71,9 @@ FIGURES: Mapping[str, Figure] = {
     "energy_millijoules": Figure("energy_joules", 1e-3, ("mJ",), (0, 1e18)),
 }
 """Names of cells that hold a number."""
+
+QUANTITY = r"(memory_used|memory_total|utilisation|power|temperature|energy)(_|$)"
+"""How names of figures begin; the unit follows."""
 
 TEXTS = ("model", "uuid", "driver")
 """Names of cells that hold a text. `index` holds a whole number; a cell of any other name becomes a detail."""
@@ -203,7 +207,7 @@ class Inventory:
 
 
 def read_rows(
-    rows: Iterable[Row], source: str, read: Callable[[Mapping[str, object]], Reading] = Reading.from_cells
+    rows: Sequence[Row], source: str, read: Callable[[Mapping[str, object]], Reading] = Reading.from_cells
 ) -> Inventory:
     """A reading for each row that fits; the others are listed in `problems`, quoted.
 
@@ -225,8 +229,18 @@ def read_rows(
     return Inventory(
         readings=tuple(readings.values()),
         driver=drivers[0] if drivers else None,
-        problems=shortened(problems, f"more rows of {source} do not fit"),
+        problems=(*_misnamed(rows, source), *shortened(problems, f"more rows of {source} do not fit")),
     )
+
+
+def _misnamed(rows: Sequence[Row], source: str) -> Iterator[str]:
+    """A line for each name of a cell that begins as a figure's does and is none; such a cell is only a detail."""
+    for name in dict.fromkeys(name for row in rows for name in row.cells):
+        match = re.match(QUANTITY, name)
+        if match and name not in FIGURES:
+            known = [figure for figure in FIGURES if figure.startswith(match[1])]
+            nearest = max(known, key=lambda figure: SequenceMatcher(None, name, figure).ratio())
+            yield f"{source}: {name!r} is no name of a figure and becomes a detail; did you mean {nearest!r}?"
 
 
 def shortened(problems: list[str], more: str) -> tuple[str, ...]:
