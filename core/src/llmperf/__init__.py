@@ -1,8 +1,7 @@
-"""llmperf: how fast does an accelerator train large language models?
+"""llmperf measures how fast an accelerator trains large language models.
 
-Plugins may import what is here and in `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`, and vendors
-`llmperf.vendorkit`.
-Nothing heavy is imported: each name below is fetched when it is first used.
+Plugins may import the names of this module and of `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`; vendors
+may also import `llmperf.vendorkit`. Each name below is imported when it is first used.
 """
 
 from __future__ import annotations

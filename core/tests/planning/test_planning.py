@@ -157,7 +157,7 @@ def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install
     assert "Acme A1 (acme, simulated on this machine)" in capsys.readouterr().out
     only = [one for one in probe_all()[0] if one.vendor == "acme"]
     monkeypatch.setattr("llmperf.planning.vendors.probe_all", lambda: (only, []))
-    with pytest.raises(UserError, match="no device found: acme only plays one: --vendor acme takes it"):
+    with pytest.raises(UserError, match="no device found: acme simulates one: --vendor acme uses it"):
         this_machine(None)
 
 

@@ -3,7 +3,7 @@
 One multiply-add is two FLOPs. A weight in a matrix product costs 2 in the forward pass, 2 for the gradient of
 its input and 2 for its own gradient (Kaplan et al. 2020, table 1). Attention over a sequence of S costs 4 H S
 a layer forward (scores and weighted values, no half saved by the causal mask) and 8 H S backward (Chowdhery
-et al. 2022, PaLM, appendix B). A frozen weight needs no gradient of its own: 4 where a trained one takes 6.
+et al. 2022, PaLM, appendix B). A frozen weight needs no gradient: 4 FLOPs instead of 6.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ COLOURS = {
     "ok": "green",
 }
 COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
-"""Of a status or a severity."""
+"""Colours of statuses and severities."""
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
 _SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning)(?P<after>: | )")
@@ -41,7 +41,7 @@ def from_environment() -> bool | None:
 
 
 def begin() -> bool | None:
-    """Forget the choice of an earlier command line of this process; what the environment says."""
+    """Forget the choice of an earlier command line of this process; returns the choice of the environment."""
     _chosen.set(from_environment())
     return _chosen.get()
 

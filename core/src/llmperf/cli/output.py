@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def big(number: float | None) -> str | None:
 
 
 def say_left_out(lines: Iterable[str]) -> None:
-    """Tell on standard error what could not be used."""
+    """Print on standard error what could not be used."""
     for line in lines:
         click.echo(f"left out: {line}", err=True)

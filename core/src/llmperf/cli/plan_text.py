@@ -1,4 +1,4 @@
-"""A plan, or why there is none, as text and as a JSON document."""
+"""A plan, or the problems that prevent it, as text and as a JSON document."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from llmperf.types.layout import Batch, Layout
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3
-"""Launch lines of a plan as text; the others differ from them by the node's rank alone."""
+"""Launch lines that a plan shows; those of further nodes differ by the node's rank only."""
 
 
 def plan_document(outcome: Outcome) -> dict[str, Any]:
-    """Everything that is known of a plan; `plan` is what a worker would read, null when ranks cannot be laid out."""
+    """Everything that is known about a plan; `plan` is what a worker would read, null if there is no layout."""
     return {
         "case": outcome.spec.case,
         "variant": outcome.spec.variant,
@@ -47,23 +47,23 @@ def launch(outcome: Outcome, nodes: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def plan_text(outcome: Outcome) -> str:
-    """The plan for a terminal, one fact a line."""
+    """The plan for a terminal, one fact per line."""
     known = list(facts(outcome))
     width = max(len(name) for name, _ in known)
     lines = [f"{name:<{width}}  {value}" for name, value in known]
     if outcome.spec.changes:
-        lines += ["", *(f"changed from the case: {change_text(one)}" for one in outcome.spec.changes)]
+        lines += ["", *(f"changed from the case: {change_text(change)}" for change in outcome.spec.changes)]
     if outcome.problems:
         lines += [
             "",
             "does not fit together:",
-            *(f"  {one.where}: {one.message} [{one.code}]" for one in outcome.problems),
+            *(f"  {problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems),
         ]
     return "\n".join(lines) + "\n"
 
 
 def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Name and value of everything worth a line."""
+    """Name and value of each line."""
     spec, probe = outcome.spec, outcome.machine.probe
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
     yield "model", f"{spec.model.name}, {outcome.resolved.flops.parameters:,} parameters"
@@ -113,7 +113,7 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         rank = plan.rank_peak_flops
         yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({plan.peak.source}, {plan.peak.date})"
     if plan.state_bytes_per_stage:
-        stages = ", ".join(f"{one / 2**30:.2f}" for one in plan.state_bytes_per_stage)
+        stages = ", ".join(f"{size / 2**30:.2f}" for size in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
     yield from _launch_facts(outcome)

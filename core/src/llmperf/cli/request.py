@@ -45,7 +45,7 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def request(options: dict[str, Any], on: str | None = None) -> Request:
-    """The request that the parsed options make."""
+    """The request for the parsed options."""
     from pathlib import Path
 
     from llmperf.planning.states import Request
@@ -53,7 +53,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
 
     try:
         folder = Path.cwd()
-    except FileNotFoundError:  # a run refuses that by itself
+    except FileNotFoundError:  # refused when the run is made
         folder = Path("/")
     config = user_config(folder)
     default = config.tables.default

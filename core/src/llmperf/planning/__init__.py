@@ -1,1 +1,1 @@
-"""From a RunSpec and a Probe to a Plan, and what does not fit together."""
+"""Plans a run: from a request to a plan, or to all the problems that prevent it."""

@@ -1,4 +1,4 @@
-"""The way of a plan: Request -> Resolved -> Planned | Refused."""
+"""Makes a plan, in the states Request -> Resolved -> Planned | Refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from llmperf.types.spec import Case, RunSpec
 def plan_run(request: Request) -> Outcome:
     """The plan of a run, or every reason why it cannot be started.
 
-    Raises UserError if the request itself makes no sense: an unknown case, path, vendor or model, no device.
+    Raises UserError if the request itself is invalid: an unknown case, path, vendor or model, or no device.
     """
     resolved = resolve_request(request)
     worker, framework_problems = _framework_answer(resolved)
@@ -59,7 +59,7 @@ def plan_run(request: Request) -> Outcome:
 
 
 def resolve_request(request: Request) -> Resolved:
-    """The case, the machine and the plugins of a request, with what does not fit together in them.
+    """The case, the machine and the plugins of a request, with their problems.
 
     Raises UserError as `plan_run` does.
     """
@@ -106,7 +106,7 @@ def _machine(case: Case, request: Request) -> Machine:
 
 
 def _wanted_nodes(case: Case, request: Request) -> int:
-    """Nodes as the user asks with `--set` or names with `--hosts`, otherwise as the case says."""
+    """The number of nodes: by `--set` or `--hosts`, otherwise as the case says."""
     settings = from_command_line(request.settings)
     value = next((setting.value for setting in reversed(settings) if setting.path == "tuning.nodes"), None)
     if isinstance(value, int) and value > 0:
@@ -115,7 +115,7 @@ def _wanted_nodes(case: Case, request: Request) -> int:
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
-    """What was asked for last, as text; without that, what holds otherwise."""
+    """The last setting of a path as text; `otherwise` without a setting."""
     return str(next((setting.value for setting in reversed(settings) if setting.path == path), otherwise))
 
 
@@ -132,7 +132,7 @@ def _facts(case: Case, machine: Machine, framework: str, model: str, settings: S
 
 
 def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
-    """On all nodes, before any overlay: as asked for, else as the case says and the machine has."""
+    """Ranks on all nodes, before any overlay: as the user asks, otherwise as the case says and the machine has."""
     here, total = _available(machine), 1
     for name, most in (("nodes", here.nodes), ("devices", here.devices)):
         planned = getattr(case.tuning, name)
@@ -141,7 +141,7 @@ def _ranks(case: Case, settings: Sequence[Setting], machine: Machine) -> int:
 
 
 def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, list[Problem]]:
-    """The plugins of the run; without the framework, and with the reason, where it cannot be used."""
+    """The plugins of the run. If the framework cannot be used: the others, and a problem with the reason."""
     reason = installed_problem(machine, "framework", framework) if machine.here else None
     if reason is None:
         try:
@@ -168,10 +168,10 @@ def _plans(request: Request, framework: str) -> bool:
 
 
 def _others_that_plan(framework: str, plans: Callable[[str], bool]) -> str:
-    """What to say of other installed frameworks with which the same run could start; empty if there are none.
+    """Text on other installed frameworks with which the same run could start; empty if there are none.
 
-    `plans` tells whether the run has no problems with a framework. Only a framework that is known by name, and misses
-    its packages or is not installed, is replaced: a misspelt one has a nearer choice.
+    `plans` returns whether the run has no problems with a framework. Alternatives are offered only for a known
+    framework that is not installed or misses packages; for a misspelt name, the error suggests the closest name.
     """
     installed = names("framework")
     if framework not in installed and published_package("framework", framework) is None:
@@ -247,7 +247,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
 
 
 def _agent(worker: WorkerPlan, machine: Machine, request: Request) -> tuple[str, ...]:
-    """The argv of the agent: by this Python on this machine, by the workers' Python where a launcher brings it."""
+    """The argv of the agent: with this Python on this machine, with the workers' Python for other launchers."""
     return worker.agent if request.launcher == LOCAL else by_interpreter(worker.agent, machine.interpreter)
 
 
@@ -274,7 +274,7 @@ def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops 
 
 
 def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
-    """PluginError for a peak that nothing can be held against."""
+    """PluginError for a peak that is not a finite number above 0."""
     if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
         found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
         raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
@@ -312,7 +312,7 @@ def now() -> str:
 
 
 def run_id(case: str, vendor: str, framework: str) -> str:
-    """A folder name that sorts by time and says what ran; safe on any file system."""
+    """A name for the run folder that sorts by time and names the run; safe on any file system."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{case}-{vendor}-{framework}")[:80]
     return f"{now}-{plain}-{secrets.token_hex(2)}"

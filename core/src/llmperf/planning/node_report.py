@@ -1,4 +1,4 @@
-"""What another node, or another Python environment of this one, has: asked of a short program that runs there."""
+"""The report of a node or of a Python environment on its plugins and devices, printed by a short program there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llmperf.types.devices import Probe
 from llmperf.types.launching import Launcher, Node, NodeCommand
 
 LIMIT_SECONDS = 60.0
-"""For all nodes together: each imports the plugins of the run and asks its driver."""
+"""Time limit for the reports of all nodes together; each imports plugins and asks its driver."""
 MAX_REPORT_BYTES = 4 * 2**20
 PROGRAM = """
 import sys
@@ -33,7 +33,7 @@ except ImportError as error:
     sys.exit("llmperf-core cannot be imported: %s" % error)
 print_report(sys.argv[1:])
 """
-"""Runs on any Python: it must explain itself where llmperf is missing. The current folder is not imported from."""
+"""Runs on any Python, and prints the reason if llmperf is missing. Nothing is imported from the current folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +50,16 @@ class InstalledPlugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What one environment on one node has."""
+    """The plugins and devices of an environment on a node."""
 
     llmperf_version: str
-    """Of llmperf-core."""
+    """Version of llmperf-core."""
     python_version: str
     """Such as `3.12.3`."""
     plugins: tuple[InstalledPlugin, ...]
-    """All vendor, framework and extension plugins there."""
+    """The installed vendor, framework and extension plugins."""
     probes: tuple[Probe, ...]
-    """What the named vendor plugin sees there, or each if none was named."""
+    """The devices that the named vendor plugin sees, or every vendor plugin if none was named."""
     left_out: tuple[str, ...]
     """One line for each vendor plugin that failed."""
 
@@ -117,14 +117,14 @@ def report_argv(python: str, vendor: str | None) -> tuple[str, ...]:
 
 
 def node_reports(launcher: Launcher, nodes: Sequence[Node], python: str, vendor: str | None) -> list[NodeReport]:
-    """The report of `python` on each node, brought there by the launcher; UserError with the first that fails."""
+    """The report of `python` on each node, started by the launcher; UserError for the first node that fails."""
     argv = report_argv(python, vendor)
     asked = [
         NodeCommand(node_rank=rank, host=node.host, argv=argv, env=dict(node.env)) for rank, node in enumerate(nodes)
     ]
     deadline = time.monotonic() + LIMIT_SECONDS
     reports = []
-    # one node after the other would take minutes on a cluster: all are started before the first answer is read
+    # all programs are started before the first report is read: one after the other would take minutes on a cluster
     running = [_Asked(launcher, command, python) for command in asked]
     try:
         for question in running:
@@ -156,7 +156,7 @@ class _Asked:
             raise UserError(f"{self._where}: cannot start {local.argv[0]}: {error.strerror}") from None
 
     def report(self, deadline: float) -> NodeReport:
-        """The answer; UserError in one line if there is none, or one of another version."""
+        """The report; UserError in one line if the program fails or has another version of llmperf."""
         try:
             code = self._process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

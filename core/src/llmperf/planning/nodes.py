@@ -1,4 +1,4 @@
-"""The machine of a run: this one as this process sees it, or nodes that a launcher reaches, by the workers' Python."""
+"""The machine of a run: this machine, or the nodes that a launcher reaches, as the workers' Python sees them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCAL = "local"
 
 
 def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
-    """The launcher of that name and the plugin that provides it; UserError if there is none, or more than one."""
+    """The launcher of that name and the plugin that provides it; UserError if no plugin provides it, or several."""
     providers = _launchers(plugins)
     if name not in providers:
         raise unknown("launcher", "launcher", name, providers)
@@ -42,7 +42,7 @@ def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, Launcher]]]:
 def machine_of(
     vendor: str | None, launcher_name: str, request: NodeRequest, python: tuple[str, str | None] | None
 ) -> Machine:
-    """The devices that a run can use, on as many nodes as the launcher offers of those asked for.
+    """The devices that a run can use, on the nodes that the launcher offers, up to the requested number.
 
     `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one.
     """
@@ -101,7 +101,7 @@ def _differences(vendor: str, first: Node, expected: NodeReport, node: Node, rep
         version = "not installed" if other is None else other.version
         if version != plugin.version:
             yield _difference(node, first, f"{plugin.role} {plugin.name!r}", version, plugin.version)
-    models = [_models(vendor, one) for one in (report, expected)]
+    models = [_models(vendor, node_report) for node_report in (report, expected)]
     if models[0] != models[1]:
         yield _difference(node, first, "devices", *models)
 
@@ -143,10 +143,9 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
 
 
 def packages_problem(name: str, role: Role = "framework") -> str | None:
-    """One line for an installed plugin whose requirements are not, or not in a version that fits: ranks would only end
-    in a traceback.
+    """One line on the unmet requirements of an installed plugin, with which ranks would only end in a traceback.
 
-    None where nothing is missing, and for a plugin that is not installed itself.
+    None if nothing is missing, and for a plugin that is not installed.
     """
     try:
         found = find(role, name)

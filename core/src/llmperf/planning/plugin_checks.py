@@ -26,7 +26,7 @@ def option_problems(
     """A problem for each of a plan's `framework.*` options that the framework does not have, or whose value is wrong.
 
     `known` maps each option to its valid values or to a check of the value. `title` names the framework in messages,
-    if not by its name. True and false are no numbers here.
+    if not by its name. True and false do not count as numbers.
     """
     for name, value in options.items():
         where, code = f"framework.{name}", f"{framework}.option"

@@ -1,4 +1,4 @@
-"""What the core finds wrong with a run: machine, memory, data, and the needs and the plan of the framework."""
+"""The problems that the core finds in a run: machine, memory, data, and the needs and the plan of the framework."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SIZES = (
     "expert_parallel",
     "sequence_parallel",
 )
-"""Fields of a framework's layout that have to be those that the user asked for."""
+"""Fields of a framework's layout that must be as the user asked."""
 
 MOST_STEPS = 300_000
-"""A result holds the loss of each step, and must stay within the size that results are read with."""
+"""A result has the loss of each step; with more steps it would exceed the largest size that is read."""
 
 
 def size_problems(spec: RunSpec) -> list[Problem]:
@@ -40,7 +40,7 @@ def size_problems(spec: RunSpec) -> list[Problem]:
 
 
 def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
-    """More nodes or devices asked for than there are, or devices of several models."""
+    """Too few nodes or devices, or devices of several models."""
     problems = []
     devices = len(machine.probe.devices)
     if spec.tuning.nodes > machine.nodes:
@@ -61,7 +61,7 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
 
 
 def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem]:
-    """Token files that are missing, too short or not for this model. Not asked for a machine elsewhere."""
+    """Token files that are missing, too short or not for this model; not checked for a machine named with `--on`."""
     if not machine.here:
         return []
     from llmperf.tokens.preflight import check_data
@@ -84,7 +84,7 @@ def memory_problems(state_bytes_per_stage: Sequence[int], probe: Probe, device_s
 
 
 def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
-    """Padding for a framework that would train on it and count it."""
+    """A padded contract with a framework that would train on padding and count it."""
     if spec.contract.packing == "packed" or worker.padding:
         return []
     message = f"{spec.tuning.framework} trains on packed sequences only: expected packed, found padded"
@@ -121,7 +121,7 @@ def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
 
 
 def worker_problems(spec: RunSpec, worker: WorkerPlan, plugins: Plugins) -> list[Problem]:
-    """Mistakes in a framework's worker plan, which would only show in the run, or never."""
+    """Mistakes in a framework's worker plan, which otherwise would appear in the run only, or never."""
     name = who(plugins.owner(HOOK))
     faults = [*_layout_faults(standard_layout(spec), worker.layout), *_start_faults(worker, plugins)]
     return [

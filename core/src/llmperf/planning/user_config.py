@@ -51,7 +51,7 @@ class UserConfig:
     """Its content."""
 
     def python(self, text: str) -> tuple[Path, str | None]:
-        """The executable that `--python` names, and the name of its environment if it is one; UserError if neither."""
+        """The executable for `--python` and the name of its environment, if any; UserError if there is none."""
         environments = self.tables.environments
         if text in environments:
             folder = self.path.parent if self.path else Path()
@@ -64,7 +64,7 @@ class UserConfig:
         raise unknown(where, "environment", text, environments)
 
     def host_names(self, text: str) -> tuple[str, ...]:
-        """The hosts of `--hosts a,b`, in which a name from `[hosts]` stands for all hosts of that group."""
+        """The hosts of `--hosts a,b`, in which a name from `[hosts]` means all hosts of that group."""
         names = [name.strip() for name in text.split(",") if name.strip()]
         hosts = [host for name in names for host in self.tables.hosts.get(name, (name,))]
         repeated = next((host for host in hosts if hosts.count(host) > 1), None)
@@ -83,9 +83,9 @@ def _executable(path: Path, where: str) -> Path:
 
 
 def user_config(folder: Path) -> UserConfig:
-    """The configuration in `folder` or the nearest folder above it, else that of the user, else an empty one.
+    """The configuration in `folder` or the nearest folder above it, otherwise the user's own, otherwise an empty one.
 
-    UserError that names file and key for an unknown key, with the nearest, or a value of another kind.
+    UserError with file and key for an unknown key, with the closest one, or a value of the wrong type.
     """
     path = config_file(NAME, folder)
     if path is None:

@@ -1,4 +1,4 @@
-"""Which vendor's devices a run is planned for: this machine's, or a catalogue's."""
+"""The machine that a run is planned for: this machine's devices, or a model from a vendor's catalogue."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices to plan for, on nodes that are all alike."""
+    """The devices to plan for; all nodes are alike."""
 
     vendor: str
     probe: Probe
     nodes: int
     here: bool
-    """False when it was only named with `--on`: nothing can be started."""
+    """False for a machine named with `--on`, on which nothing can be started."""
     left_out: tuple[str, ...] = ()
-    """One line for each vendor plugin that could not be asked and so was not chosen from."""
+    """One line for each vendor plugin that failed, so that its devices were not considered."""
 
     node_list: tuple[Node, ...] = ()
     """The nodes that the launcher reaches, in the order of their ranks; empty for a machine named with `--on`."""
     report: NodeReport | None = None
-    """What the workers' environment on the first node has, if that is another than this process's."""
+    """The report of the workers' environment on the first node, if it is another than this process's."""
     interpreter: Interpreter | None = None
-    """The workers' Python, if that is another than this process's."""
+    """The workers' Python, if it is another than this process's."""
 
     @property
     def divisible(self) -> bool:
@@ -47,16 +47,16 @@ class Machine:
 
 
 def probe(vendor: str) -> Probe:
-    """What one vendor plugin sees here; PluginError if it cannot be used."""
+    """The devices that a vendor plugin sees here; PluginError if it cannot be used."""
     found = find("vendor", vendor)
     return asked(found, Plugins([found]))
 
 
 def asked(found: Found, plugins: Plugins) -> Probe:
-    """What a loaded vendor plugin sees here.
+    """The devices that a loaded vendor plugin sees here.
 
-    PluginError if it answers no `llmperf_probe`, raises, or gives something else than a Probe of its own: every run
-    asks every vendor, and the fault of one must not stop the runs of the others.
+    PluginError if it does not answer `llmperf_probe`, raises, or returns anything but a Probe of its vendor. Every run
+    asks every vendor, and a fault of one vendor must not stop the runs of others.
     """
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{who(found)} does not answer llmperf_probe")
@@ -68,7 +68,7 @@ def asked(found: Found, plugins: Plugins) -> Probe:
 
 
 def probe_all() -> tuple[list[Probe], list[str]]:
-    """What every installed vendor plugin sees here, and one line for each that could not be asked."""
+    """The devices that each installed vendor plugin sees here, and one line for each plugin that failed."""
     seen, broken = [], []
     for name in names("vendor"):
         try:
@@ -79,23 +79,23 @@ def probe_all() -> tuple[list[Probe], list[str]]:
 
 
 def skipped_entries() -> dict[str, list[str]]:
-    """What the installed vendor plugins say is wrong with their own catalogues, by vendor."""
-    found = {}
+    """The problems that the installed vendor plugins report for their own catalogues, by vendor."""
+    problems = {}
     for name in names("vendor"):
         try:
             plugin = find("vendor", name)
-            found[name] = catalogue_problems(plugin, Plugins([plugin]))
-        except LlmperfError:  # the probe has said so
+            problems[name] = catalogue_problems(plugin, Plugins([plugin]))
+        except LlmperfError:  # reported by the probe
             continue
-    return found
+    return problems
 
 
 def this_machine(vendor: str | None) -> Machine:
-    """The devices here: the named vendor's, or the only accelerators there are, or else the host CPU.
+    """The devices here: the named vendor's, otherwise the accelerators if one vendor has some, otherwise the host CPU.
 
-    Devices that are only played (`Probe.simulated`) are taken where their vendor is named, never otherwise. Where
-    several vendors see the host CPU, that of this project is taken. Raises UserError when there are no devices, or
-    when two vendors have some of the same kind, none was named, and none is preferred.
+    Simulated devices (`Probe.simulated`) are used only if their vendor is named. If several vendors see the host CPU,
+    the vendor plugin of this project is used. Raises UserError if there are no devices, or if several vendors have
+    accelerators and none was named.
     """
     if vendor is not None:
         return chosen_machine(vendor, [probe(vendor)], [])
@@ -104,17 +104,19 @@ def this_machine(vendor: str | None) -> Machine:
 
 
 def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence[str]) -> Machine:
-    """As `this_machine`, from probes that were made on the machine; `broken` says which vendors could not be asked."""
+    """As `this_machine`, from probes of the machine; `broken` has one line for each vendor plugin that failed."""
     if vendor is not None:
         seen = next((probe for probe in probes if probe.vendor == vendor), None)
         if seen is None or not seen.devices:
             reasons = [*broken, *(seen.problems if seen else ())]
             raise UserError(f"vendor {vendor!r} sees no device here: {'; '.join(reasons) or 'it gives no reason'}")
         return Machine(vendor, seen, 1, here=True)
-    usable = [one for one in probes if one.devices and not one.simulated]
+    usable = [probe for probe in probes if probe.devices and not probe.simulated]
     if not usable:
-        played = [f"{one.vendor} only plays one: --vendor {one.vendor} takes it" for one in probes if one.devices]
-        reasons = [*broken, *(line for one in probes for line in one.problems), *played]
+        simulated = [
+            f"{probe.vendor} simulates one: --vendor {probe.vendor} uses it" for probe in probes if probe.devices
+        ]
+        reasons = [*broken, *(line for probe in probes for line in probe.problems), *simulated]
         hint = "; ".join(reasons) or f"no vendor plugin is installed; install one with: {install_own()}"
         raise UserError(f"no device found: {hint}")
     best = _best(usable)
@@ -122,15 +124,15 @@ def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence
 
 
 def _best(usable: Sequence[Probe]) -> Probe:
-    """Accelerators before the host CPU; UserError where that leaves a choice between vendors.
+    """Accelerators before the host CPU; UserError if several vendors remain.
 
-    A CPU is no reason to choose: every vendor may see it, and this project's own is the one to measure it.
+    Every vendor may see the CPU: this project's own vendor plugin measures it.
     """
-    accelerators = [one for one in usable if one.devices[0].kind == "accelerator"]
-    own = [one for one in usable if of_this_project(find("vendor", one.vendor))]
+    accelerators = [probe for probe in usable if probe.devices[0].kind == "accelerator"]
+    own = [probe for probe in usable if of_this_project(find("vendor", probe.vendor))]
     choice = accelerators or (own if len(usable) > 1 and own else usable)
     if len(choice) > 1:
-        listed = ", ".join(one.vendor for one in choice)
+        listed = ", ".join(probe.vendor for probe in choice)
         raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
     return choice[0]
 
@@ -159,9 +161,9 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
 
 
 def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[str] = ()) -> UserError:
-    """The error for a device that is in no catalogue: offers those whose names have it in them, or the nearest.
+    """The error for a device in no catalogue: it offers the devices whose names contain the text, or the closest name.
 
-    `broken` is why other catalogues, which may have it, could not be asked.
+    `broken` has the reasons why other catalogues, which may have the device, could not be read.
     """
     from difflib import get_close_matches
 
@@ -172,15 +174,15 @@ def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[
         return UserError(f"--on: unknown device model {model!r}; {none}{left_out}")
     called = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
-    within = {full for short, full in called.items() if any(one and one in short for one in wanted)}
-    near = {called[one] for one in get_close_matches(min(wanted, key=len), called, n=1, cutoff=0.6)}
+    within = {full for short, full in called.items() if any(text and text in short for text in wanted)}
+    near = {called[name] for name in get_close_matches(min(wanted, key=len), called, n=1, cutoff=0.6)}
     fitting = sorted(within or near or called.values())
     offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
     return UserError(f"--on: unknown device model {model!r}; {offered}{left_out}")
 
 
 def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:
-    """Each model that the named vendor, or any, has in its catalogue, and one line for each that could not be asked."""
+    """The models in the catalogue of the named vendor, or of all, and one line for each vendor plugin that failed."""
     known, broken = [], []
     for name in names("vendor") if vendor is None else [vendor]:
         try:
