@@ -129,8 +129,9 @@ def llmperf_catalogue() -> Iterable[Probe]:
 def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
     """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
 
-    The vendor owns it. None means unknown, so that MFU is null: never answer with the figure of a similar model.
-    A line of text instead of None is the reason that plans and results show.
+    The vendor owns it. None means unknown, and MFU is then null. A figure that is derived, such as from a similar
+    device, or that is from a secondary source, must have confidence `low`, and its source must say so.
+    A line of text, in place of None, is the reason that reports show.
 
     >>> @llmperf.hookimpl
     ... def llmperf_peak_flops(device_model, dtype):

@@ -184,7 +184,8 @@ def test_mfu_is_throughput_times_flops_over_the_share_of_the_peak() -> None:
     for one, other, entry in zip(whole, half, flops.per_token, strict=True):
         assert one.value == pytest.approx(2868 * entry.flops / 312e12)
         assert other.value == pytest.approx(one.value)
-        assert (one.peak_dtype, one.peak_source, one.formula) == ("bf16", "datasheet", entry.formula)
+        assert (one.peak_dtype, one.peak_source, one.peak_confidence) == ("bf16", "datasheet", "datasheet")
+        assert one.formula == entry.formula
         assert other.peak_flops_per_second == 156e12
 
 

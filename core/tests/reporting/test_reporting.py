@@ -16,7 +16,7 @@ from llmperf.cli.main import call
 from llmperf.cli.report import command
 from llmperf.files import json_files
 from llmperf.reporting.cells import fix_hp
-from llmperf.reporting.exports import CsvReporter
+from llmperf.reporting.exports import CsvReporter, sheet_values
 from llmperf.reporting.markdown import render_results
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.terminal import TerminalReporter, result_card
@@ -46,7 +46,7 @@ def without_figures(example):
     unknown = [name for name, value in example["metrics"].items() if isinstance(value, float) or name.endswith("bytes")]
     example["metrics"] |= {**dict.fromkeys(unknown), "step_seconds": None, "rank_memory": [], "measured_steps": 0}
     for mfu in example["mfu"]:
-        mfu |= dict.fromkeys(("value", "peak_flops_per_second", "peak_dtype", "peak_source"))
+        mfu |= dict.fromkeys(("value", *(name for name in mfu if name.startswith("peak_"))))
     return example | {"loss_curve": [], "status": "failed", "failure": FAILURE}
 
 
@@ -60,6 +60,16 @@ def test_the_table_shows_the_figures_with_their_units(example):
     assert shown["case"] == "default (variant)"
     assert shown["fix_hp"] == "steps=8 warmup_steps=2"
     assert "measured" in shown
+
+
+def test_the_peak_shows_its_confidence_and_date_in_every_format(example):
+    for mfu in example["mfu"]:
+        mfu |= {"peak_confidence": "low", "peak_date": "2023-01"}
+    result = typed(example)
+    assert rows(result_card(result))["peak"].endswith("on this host (confidence: low, 2023-01)")
+    assert "| confidence | date |" in markdown(result)
+    assert "| low | 2023-01 |" in markdown(result)
+    assert {"peak_confidence": "low", "peak_date": "2023-01"}.items() <= sheet_values(result_sheet(result)).items()
 
 
 def test_unknown_is_a_dash_never_zero(example):
@@ -188,7 +198,7 @@ def test_hostile_text_stays_text_in_markdown(example):
     assert {line for line in plain if line.startswith("##")} <= set(text.splitlines())
     header = next(number for number, line in enumerate(outside_log) if line.startswith("| convention |"))
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in outside_log[header : header + 7]}
-    assert widths == {8}
+    assert widths == {10}
 
 
 def test_hostile_text_cannot_move_the_terminal_or_run_in_a_spreadsheet(example):

@@ -11,6 +11,7 @@ from llmperf.cli.main import call
 FOLDER = Path(__file__).parent / "published_documents"
 LORA, MEGATRON = FOLDER / "llama2_7b_lora_a100.md", FOLDER / "llama2_7b_megatron_deepspeed_a100.md"
 BAICHUAN = FOLDER / "baichuan2_13b_zero_h800.md"
+A100_PEAK = "peak of confidence datasheet: NVIDIA A100 Tensor Core GPU datasheet, column A100 40GB SXM"
 
 
 def test_a_document_becomes_a_folder(tmp_path, capsys):
@@ -36,7 +37,7 @@ def test_json_for_programs(tmp_path, capsys):
     first, second = json.loads(capsys.readouterr().out)
     assert first["rows"][1] == {
         "line": 65, "case": "llama2_7b_lora", "model": "llama2_7b", "variant": True, "verdict": "agrees",
-        "why": ["MFU by the nominal convention, of 312 TFLOP/s"],
+        "why": ["MFU by the nominal convention, of 312 TFLOP/s", A100_PEAK],
     }  # fmt: skip
     assert second["unread"][0]["line"] == 63
 

@@ -18,6 +18,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.rules.verdicts import closing, judged
 
 PUBLISHED = Path(__file__).parents[3] / "published"
+A100_PEAK = "peak of confidence datasheet: NVIDIA A100 Tensor Core GPU datasheet, column A100 40GB SXM"
 DOCUMENT = """
 # {title}
 ## Hardware environment
@@ -164,7 +165,17 @@ def test_validate_names_the_lines_that_were_not_checked(capsys):
     assert call(["validate", str(path)]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert f"{path}/published.json: line 64: not checked: its MFU is withheld" in lines
-    assert f"{path}/published.json: line 65: agrees: MFU by the nominal convention, of 312 TFLOP/s" in lines
+    assert (
+        f"{path}/published.json: line 65: agrees: MFU by the nominal convention, of 312 TFLOP/s; {A100_PEAK}" in lines
+    )
+
+
+def test_a_verdict_names_source_and_confidence_of_a_peak_without_datasheet(capsys):
+    assert call(["validate", str(PUBLISHED / "baichuan2_13b_zero_h800"), "--json"]) == 0
+    (file,) = json.loads(capsys.readouterr().out)
+    reasons = [row["why"][1] for row in file["rows"] if row["verdict"] == "agrees"]
+    assert reasons
+    assert all(reason.startswith("peak of confidence low: no datasheet at hand: ") for reason in reasons)
 
 
 def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
@@ -236,5 +247,5 @@ def test_an_edited_document_is_wrong(tmp_path):
 
     (file,) = validate_path(path)
     assert [(one.outcome, one.why) for one in file.verdicts] == [
-        ("wrong", ("LP622",)), ("agrees", ("MFU by the nominal convention, of 312 TFLOP/s",))
+        ("wrong", ("LP622",)), ("agrees", ("MFU by the nominal convention, of 312 TFLOP/s", A100_PEAK))
     ]  # fmt: skip

@@ -84,6 +84,8 @@ def utilisation(
             peak_flops_per_second=available,
             peak_dtype=None if peak is None else peak.dtype,
             peak_source=None if peak is None else peak.source,
+            peak_confidence=None if peak is None else peak.confidence,
+            peak_date=None if peak is None else peak.date,
             counted_by=flops.counted_by,
             value=_value(entry.flops, tokens_per_second_per_device, available),
         )

@@ -71,6 +71,8 @@ def _utilisation(result: Result) -> Section:
             text_row("leaves out", "; ".join(mfu.leaves_out) or None),
             text_row("peak, FLOP/s", f"{significant(mfu.peak_flops_per_second)} {mfu.peak_dtype or ''}".strip()),
             text_row("peak's source", mfu.peak_source),
+            text_row("confidence", mfu.peak_confidence),
+            text_row("date", mfu.peak_date),
         )
         for mfu in result.mfu
     )

@@ -192,9 +192,10 @@ def _utilisation(result: Result) -> Iterator[Row]:
         yield Row(key=f"mfu_{mfu.convention}", label=name + " *" * mfu.headline, value=mfu.value,
                   rounding=cells.PERCENT)  # fmt: skip
     known = next((mfu for mfu in result.mfu if mfu.peak_flops_per_second is not None), None)
-    peak, dtype, source = (
+    peak, dtype, source, confidence, date = (
         Row(key=name, label="peak", value=getattr(known, name, None), rounding=cells.SIGNIFICANT)
-        for name in ("peak_flops_per_second", "peak_dtype", "peak_source")
+        for name in ("peak_flops_per_second", "peak_dtype", "peak_source", "peak_confidence", "peak_date")
     )
-    text = None if known is None else f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
-    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source))
+    what = f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
+    text = None if known is None else f"{what} (confidence: {shown(confidence)}, {shown(date)})"
+    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date))

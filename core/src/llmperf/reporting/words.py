@@ -57,6 +57,8 @@ _CHINESE = {
     "leaves out": "未计入",
     "peak, FLOP/s": "峰值算力（FLOP/s）",
     "peak's source": "峰值来源",
+    "confidence": "可信度",
+    "date": "日期",
     "Changes from the case (fix_hp)": "超参修改（fix_hp）",
     "parameter": "参数",
     "in the case": "测例值",

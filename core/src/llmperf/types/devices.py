@@ -81,6 +81,11 @@ class Probe:
         return any(device.kind == "cpu" for device in self.devices)
 
 
+Confidence = Literal["datasheet", "measured", "low"]
+"""How reliable a peak is. `datasheet`: the vendor's own document has the figure for this device. `measured`: timed on
+this host. `low`: derived from another figure, or from a secondary source, because no datasheet was at hand."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakFlops:
     """Dense peak of one whole device, with its source: a peak without a source cannot be checked."""
@@ -95,8 +100,8 @@ class PeakFlops:
     """Datasheet and page, or how it was measured."""
     date: str
     """ISO date of the source or the measurement."""
-    confidence: Literal["datasheet", "measured", "low"] = "datasheet"
-    """How reliable the source is."""
+    confidence: Confidence = "datasheet"
+    """How reliable the figure is: `low` if it is derived or from a secondary source, and then `source` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from llmperf.types.devices import Confidence
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
@@ -230,6 +231,10 @@ class Mfu:
     """Dtype the peak holds for."""
     peak_source: str | None
     """Where the peak is published, or how it was measured."""
+    peak_confidence: Confidence | None
+    """How reliable the peak is; `low` if it is derived or from a secondary source."""
+    peak_date: str | None
+    """ISO date of that source, or of the measurement."""
     value: NonNegative | None
     """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
 

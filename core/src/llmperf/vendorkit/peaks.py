@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
-from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision, Probe
+from llmperf.types.devices import Confidence, DeviceInfo, Offers, PeakFlops, Precision, Probe
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
@@ -42,8 +42,8 @@ class PeakEntry:
     """The document and the place in it, or how the figure was obtained."""
     date: Date
     """Of the document: a year, month or day in ISO form."""
-    confidence: Literal["datasheet", "measured", "low"] = "datasheet"
-    """How reliable the source is."""
+    confidence: Confidence = "datasheet"
+    """How reliable the figures are: `low` if they are derived or from a secondary source; `source` says which."""
     precisions: tuple[Precision, ...] = ()
     """What the device can be asked to train in; empty where the vendor's plugin decides."""
     details: Mapping[str, str] = field(default_factory=dict)

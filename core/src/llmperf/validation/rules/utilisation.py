@@ -132,6 +132,19 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
             continue
         if not mfu.peak_source:
             yield f"/mfu/{index}/peak_source", f"expected a source for {figure(mfu.peak_flops_per_second)}, found none"
+        if mfu.peak_confidence is None:
+            path = f"/mfu/{index}/peak_confidence"
+            yield path, f"expected how reliable {figure(mfu.peak_flops_per_second)} is, found null"
         if mfu.peak_dtype != result.contract.precision:
             expected = f"{result.contract.precision} (contract.precision)"
             yield f"/mfu/{index}/peak_dtype", f"expected {expected}, found {mfu.peak_dtype or 'none'}"
+
+
+@rule("LP310", "note", "A peak is from a datasheet or was measured")
+def peak_is_reliable(result: Result) -> Iterator[Violation]:
+    """An MFU by a derived peak, or by one from a secondary source, is no better than that peak."""
+    for index, mfu in enumerate(result.mfu):
+        if mfu.peak_confidence == "low":
+            source = f"source: {shown(mfu.peak_source)}"
+            yield f"/mfu/{index}/peak_confidence", f"expected datasheet or measured, found low; {source}"
+            return

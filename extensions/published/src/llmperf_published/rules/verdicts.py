@@ -87,7 +87,7 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
         return Verdict(line=row.line, outcome="not checked", why=(why,))
     if how is None:
         return Verdict(line=row.line, outcome="not checked", why=missing or ("the rule on its MFU was not applied",))
-    return Verdict(line=row.line, outcome="agrees", why=(how,))
+    return Verdict(line=row.line, outcome="agrees", why=how)
 
 
 def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -135,8 +135,8 @@ def _no_machine(published: Published, row: PublishedRow) -> str:
     return "its device is unknown" if named is None else f"{vendor} publishes no device {shown(named)}"
 
 
-def _how(published: Published, row: PublishedRow) -> str | None:
-    """By which convention and peak its MFU is right; None where it is by none."""
+def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
+    """By which convention and peak the MFU of a row is right, and where that peak is from; None where it is by none."""
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     assert mfu is not None
     assert each is not None
@@ -145,14 +145,22 @@ def _how(published: Published, row: PublishedRow) -> str | None:
     for name, flops in flops_per_token(row).items():
         for peak in peaks:
             if mfu_agrees(mfu, each, flops, peak):
-                told = f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
+                how = f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
                 named = [
                     device.model
                     for device in machine.devices
                     if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
                 ]
-                return told if len(named) == len(machine.devices) else f"{told}, if on {' or '.join(named)}"
+                how += "" if len(named) == len(machine.devices) else f", if on {' or '.join(named)}"
+                return how, *_origins(machine, row, peak)
     return None
+
+
+def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> list[str]:
+    """Confidence and source of a peak, once for all devices that share them."""
+    peaks = (machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row))
+    same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
+    return list(dict.fromkeys(f"peak of confidence {peak.confidence}: {printable(peak.source)}" for peak in same))
 
 
 def _open(published: Published, row: PublishedRow) -> Iterator[str]:
