@@ -518,6 +518,17 @@ def test_a_broken_vendor_does_not_stop_a_plan_for_anothers_device(install):
         machine_elsewhere("A100-SXM4-40GB:1x8", "broken")
 
 
+def test_an_unknown_device_names_the_vendors_that_are_not_installed(capsys, monkeypatch):
+    monkeypatch.setattr("llmperf.planning.vendors.names", lambda role: ["cpu", "rocm"])
+    assert call(["plan", "default", "--on", "H800:2x8"]) == 2
+    missing = "vendors not installed: llmperf-ascend, llmperf-kunlunxin, llmperf-nvidia (`llmperf doctor` shows how"
+    assert missing in capsys.readouterr().err
+    assert call(["plan", "default", "--on", "H800:2x8", "--vendor", "rocm"]) == 2
+    assert "not installed" not in capsys.readouterr().err
+    assert call(["plan", "default", "--on", "MI300:2x8"]) == 2
+    assert "not installed" not in capsys.readouterr().err
+
+
 def test_a_vendor_without_a_catalogue_says_so():
     with pytest.raises(UserError, match="unknown device model 'A1'; the vendors asked have no device"):
         machine_elsewhere("A1:1x8", "cpu")

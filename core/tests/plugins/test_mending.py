@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import PluginError
-from llmperf.plugins.discovery import find
+from llmperf.files.user_files import read_toml
+from llmperf.plugins import mending
+from llmperf.plugins.discovery import find, project_packages, published
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.plugins.mending import install_own, reinstall
 from llmperf.plugins.requirements import unmet_requirements
@@ -159,20 +161,59 @@ def test_an_editable_plugin_whose_folder_was_moved_says_so(install, capsys, tmp_
     assert found["mend"] is None  # nobody but the user knows the folder
 
 
-def test_distributions_of_this_project_are_installed_from_its_clone(monkeypatch):
+CORE_ALONE = ("llmperf-core", "llmperf-schemas", "llmperf-cpu")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """An environment `/elsewhere` with spaces in its path, that has only the core and was installed from the clone."""
+    whole = mending.installed_distribution
+    monkeypatch.setattr(mending, "installed_distribution", lambda name: whole(name) if name in CORE_ALONE else None)
+    monkeypatch.setattr(mending, "find_spec", lambda name: None)
+    monkeypatch.setattr(mending, "which", lambda name: "/usr/bin/uv")
+    monkeypatch.setattr(sys, "prefix", "/else where")
+    monkeypatch.setattr(sys, "executable", "/else where/bin/python")
+
+
+def test_in_the_environment_of_the_clone_uv_installs_all_distributions(elsewhere, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(CLONE / ".venv"))
-    assert install_own() == f"uv sync --inexact --project {shlex.quote(str(CLONE))}"
-    monkeypatch.setattr(sys, "prefix", "/elsewhere")
-    assert install_own() == f"uv sync --inexact --active --project {shlex.quote(str(CLONE))}"
-    assert reinstall("llmperf-cpu") == install_own()
-    monkeypatch.setattr("llmperf.plugins.mending.source", lambda distribution: None)
-    assert install_own() == "uv sync --inexact  # in a clone of llmperf"
+    sync = f"sync --inexact --project {shlex.quote(str(CLONE))}"
+    assert install_own("llmperf-html") == f"uv {sync}"
+    assert reinstall("llmperf-cpu") == f"uv {sync}"
+    monkeypatch.setattr(mending, "which", lambda name: None)
+    own = f"{CLONE}/.uv"
+    assert install_own("llmperf-html") == f"python3 -m venv {own} && {own}/bin/pip install uv && {own}/bin/uv {sync}"
+
+
+def test_in_another_environment_only_the_missing_distributions_are_installed(elsewhere, monkeypatch):
+    python = "'/else where/bin/python'"
+    assert install_own("llmperf-html") == f"uv pip install --python {python} {CLONE}/extensions/html"
+    monkeypatch.setattr(mending, "find_spec", lambda name: object())
+    assert install_own("llmperf-html") == f"{python} -m pip install {CLONE}/extensions/html"
+    both = f"{CLONE}/frameworks/pytorch {CLONE}/frameworks/zero"
+    assert install_own("llmperf-zero") == f"{python} -m pip install {both}"
+    monkeypatch.setattr(mending, "source", lambda distribution: None)
+    assert install_own("llmperf-html") == f"{python} -m pip install ./extensions/html  # in a clone of llmperf"
+
+
+def test_folders_and_requirements_of_the_projects_distributions_are_those_of_the_clone():
+    packages = project_packages()
+    folders = {path.parent for path in CLONE.glob("*/pyproject.toml")} | {
+        path.parent for group in ("vendors", "frameworks", "extensions") for path in CLONE.glob(f"{group}/*/*.toml")
+    }
+    assert {CLONE / folder for folder in packages["folders"].values()} == folders
+    assert set(published().values()) <= set(packages["folders"])
+    for name, folder in packages["folders"].items():
+        project = read_toml(CLONE / folder / "pyproject.toml")["project"]
+        needed = {text for text in project["dependencies"] if text.startswith("llmperf-")}
+        assert project["name"] == name
+        assert needed - {"llmperf-core", "llmperf-schemas"} == set(packages["needs"].get(name, ()))
 
 
 def test_a_newer_llmperf_is_asked_for_where_the_installed_one_does_not_fit(install, capsys):
     install("llmperf-acme", "acme", EMPTY, requires=("llmperf-core~=99.0",))
     mend = diagnosis(capsys, "acme")["mend"]
-    assert mend == f"{install_own()}  # after updating {shlex.quote(str(CLONE))} to a version that fits"
+    assert mend == f"{install_own('llmperf-core')}  # after updating {shlex.quote(str(CLONE))} to a version that fits"
 
 
 def test_a_mistake_in_a_plugin_is_not_mended_by_installing_it_again(install, capsys, tmp_path):

@@ -70,12 +70,19 @@ def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys):
 
 
 @pytest.mark.parametrize("option", ["--select", "--ignore", "--explain"])
-@pytest.mark.parametrize("code", ["XX1", "", "lp9x"])
-def test_what_is_no_code_at_all_is_refused_too(wrong, capsys, option, code):
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("XX1", "`llmperf validate --rules` lists all rules"),
+        ("", "`llmperf validate --rules` lists all rules"),
+        ("lp30x", "did you mean 'LP30"),
+    ],
+)
+def test_what_is_no_code_at_all_is_refused_too(wrong, capsys, option, code, advice):
     assert call(["validate", option, code, wrong]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"{option}: unknown rule {code!r}; did you mean 'LP" in err
+    assert f"{option}: unknown rule {code!r}; {advice}" in err
     assert len(err.splitlines()) == 1
 
 

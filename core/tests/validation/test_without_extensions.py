@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.plugins.discovery import project_packages
 from llmperf.validation import installed
-from llmperf.validation.catalogue import forget_catalogues
+from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 
 PACKAGE = "llmperf-published reads published documents; install it with: uv sync"
 
@@ -61,9 +62,18 @@ def test_results_are_reported_and_a_published_baseline_names_the_package(result,
     assert PACKAGE in capsys.readouterr().err
 
 
-def test_rules_of_an_absent_extension_are_unknown(capsys):
-    assert call(["validate", "--explain", "LP411"]) == 2
-    assert "unknown rule 'LP411'" in capsys.readouterr().err
+@pytest.mark.parametrize("option", ["--explain", "--select", "--ignore"])
+def test_rules_of_an_absent_extension_name_its_package(result, capsys, option):
+    for code in ("LP411", "lp311"):
+        assert call(["validate", option, code, str(result)]) == 2
+        assert f"{code} belongs to llmperf-published; install it with: uv sync" in capsys.readouterr().err
+
+
+def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
+    monkeypatch.undo()
+    forget_catalogues()
+    rules = [owned for owned in open_catalogue().all_rules() if owned.owner.distribution == "llmperf-published"]
+    assert [owned.rule.code for owned in rules] == project_packages()["rules"]["published"]
 
 
 def test_core_names_no_extension_package_in_its_imports():

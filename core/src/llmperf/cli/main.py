@@ -66,7 +66,8 @@ class Lazy(click.Group):
             if args[0] in PROVIDERS:
                 from llmperf.plugins.mending import install_own
 
-                raise UserError(f"{args[0]} is a command of {PROVIDERS[args[0]]}; install it with: {install_own()}")
+                package = PROVIDERS[args[0]]
+                raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
             raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
         return super().resolve_command(ctx, args)
 

@@ -99,5 +99,5 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     if (package := published_package("extension", wanted)) is not None:
         from llmperf.plugins.mending import install_own
 
-        raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own()}")
+        raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own(package)}")
     raise unknown("--format", "format", wanted, reporters)

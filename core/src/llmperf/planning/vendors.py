@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.discovery import Found, find, names, of_this_project
+from llmperf.plugins.discovery import Found, find, names, of_this_project, published, vendors_with_catalogues
 from llmperf.plugins.facts import catalogue, catalogue_problems
 from llmperf.plugins.faults import report_if_slow, who
 from llmperf.plugins.loading import Plugins
@@ -117,10 +117,19 @@ def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence
             f"{probe.vendor} simulates one: --vendor {probe.vendor} uses it" for probe in probes if probe.devices
         ]
         reasons = [*broken, *(line for probe in probes for line in probe.problems), *simulated]
-        hint = "; ".join(reasons) or f"no vendor plugin is installed; install one with: {install_own()}"
-        raise UserError(f"no device found: {hint}")
+        raise UserError(f"no device found: {'; '.join(reasons) or _install_a_vendor()}")
     best = _best(usable)
     return Machine(best.vendor, best, 1, here=True, left_out=tuple(broken))
+
+
+def _install_a_vendor() -> str:
+    """Advice if no vendor plugin is installed, with the command for one that any machine can use."""
+    packages = {name: package for (role, name), package in published().items() if role == "vendor"}
+    anywhere = [package for name, package in packages.items() if name not in vendors_with_catalogues()]
+    return (
+        f"no vendor plugin is installed; vendors: {', '.join(packages)};"
+        f" install {anywhere[0]}, for example, with: {install_own(anywhere[0])}"
+    )
 
 
 def _best(usable: Sequence[Probe]) -> Probe:
@@ -157,28 +166,36 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
                 here=False,
                 left_out=tuple(broken),
             )
-    raise unknown_device(match["model"], known, broken)
+    missing = [name for name in vendors_with_catalogues() if vendor is None and name not in names("vendor")]
+    raise unknown_device(match["model"], known, broken, [published()["vendor", name] for name in missing])
 
 
-def unknown_device(model: str, known: list[tuple[str, Probe]], broken: Sequence[str] = ()) -> UserError:
+def unknown_device(
+    model: str, known: list[tuple[str, Probe]], broken: Sequence[str] = (), missing: Sequence[str] = ()
+) -> UserError:
     """The error for a device in no catalogue: it offers the devices whose names contain the text, or the closest name.
 
-    `broken` has the reasons why other catalogues, which may have the device, could not be read.
+    `broken` has the reasons why other catalogues could not be read; `missing` are packages that have
+    catalogues and are not installed, which are listed if no known name is near.
     """
     from difflib import get_close_matches
 
     skipped = {line for _, entry in known for line in entry.problems if model.casefold() in line.casefold()}
     left_out = "".join(f"; left out: {line}" for line in (*broken, *sorted(skipped)))
+    not_installed = (
+        f"; vendors not installed: {', '.join(missing)} (`llmperf doctor` shows how to install them)" if missing else ""
+    )
+    start = f"--on: unknown device model {model!r}"
     if not known:
-        none = "the vendors asked have no device in their catalogues"
-        return UserError(f"--on: unknown device model {model!r}; {none}{left_out}")
-    called = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
+        return UserError(f"{start}; the vendors asked have no device in their catalogues{not_installed}{left_out}")
+    models = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
-    within = {full for short, full in called.items() if any(text and text in short for text in wanted)}
-    near = {called[name] for name in get_close_matches(min(wanted, key=len), called, n=1, cutoff=0.6)}
-    fitting = sorted(within or near or called.values())
-    offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
-    return UserError(f"--on: unknown device model {model!r}; {offered}{left_out}")
+    within = {full for short, full in models.items() if any(name and name in short for name in wanted)}
+    near = {models[name] for name in get_close_matches(min(wanted, key=len), models, n=1, cutoff=0.6)}
+    if fitting := sorted(within or near):
+        offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
+        return UserError(f"{start}; {offered}{left_out}")
+    return UserError(f"{start}; expected one of: {', '.join(sorted(models.values()))}{not_installed}{left_out}")
 
 
 def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
@@ -79,7 +79,7 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
     if (package := published_package(role, name)) is not None:
         from llmperf.plugins.mending import install_own
 
-        raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own()}")
+        raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own(package)}")
     known = {plugin.name for plugin in of_role} | {shipped for kind, shipped in published() if kind == role}
     raise PluginError(str(unknown("", role, name, known)))
 
@@ -91,14 +91,25 @@ def upgrade(found: Found) -> str:
 
 
 @cache
-def published() -> Mapping[tuple[str, str], str]:
-    """The distribution of each plugin that this project ships, installed or not, by role and name."""
+def project_packages() -> Mapping[str, Any]:
+    """The tables of `data/plugins.toml`: the packages that this project ships, installed or not."""
     from llmperf.files.user_files import read_toml
 
-    names_by_role = read_toml(Path(__file__).parents[1] / "data" / "plugins.toml")
+    return read_toml(Path(__file__).parents[1] / "data" / "plugins.toml")
+
+
+@cache
+def published() -> Mapping[tuple[str, str], str]:
+    """The distribution of each plugin that this project ships, installed or not, by role and name."""
+    names_by_role = project_packages()["plugins"]
     return {
         (role, name): f"{PROJECT}-{name.replace('_', '-')}" for role, names in names_by_role.items() for name in names
     }
+
+
+def vendors_with_catalogues() -> list[str]:
+    """Vendor plugins that this project ships and that know device models by name, installed or not."""
+    return list(project_packages()["catalogues"]["vendor"])
 
 
 def of_this_project(found: Found) -> bool:

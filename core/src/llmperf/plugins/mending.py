@@ -11,12 +11,14 @@ import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from llmperf.hookspecs import PROJECT
-from llmperf.plugins.discovery import Found, published
+from llmperf.plugins.discovery import Found, project_packages
 from llmperf.plugins.faults import who
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.requirements import Unmet, unmet_requirements
@@ -24,7 +26,7 @@ from llmperf.plugins.requirements import Unmet, unmet_requirements
 
 def is_own(distribution: str) -> bool:
     """Whether this project ships a distribution."""
-    return distribution in {f"{PROJECT}-core", f"{PROJECT}-schemas", *published().values()}
+    return distribution in project_packages()["folders"]
 
 
 @dataclass(frozen=True)
@@ -75,26 +77,49 @@ def unmet_problem(found: Found) -> str | None:
     return f"{who(found)} needs {', '.join(map(str, unmet))}; {mend}"
 
 
-def install_own() -> str:
-    """The command that installs the distributions of this project, from the clone that llmperf runs from, if any."""
+def install_own(distribution: str) -> str:
+    """The command that installs a distribution of this project, and those of its requirements that are missing.
+
+    In the environment of a clone, `uv sync` installs all of them. In any other environment, only the missing ones are
+    installed, with pip, or with uv if the environment has no pip. Without a clone, the folders are relative to one.
+    """
     clone = _clone()
-    if clone is None:
-        return f"uv sync --inexact  # in a clone of {PROJECT}"
-    active = [] if Path(sys.prefix).parent == clone else ["--active"]
-    return shlex.join(["uv", "sync", "--inexact", *active, "--project", str(clone)])
+    if clone is not None and Path(sys.prefix) == clone / ".venv":
+        return f"{_uv(clone)} {shlex.join(['sync', '--inexact', '--project', str(clone)])}"
+    packages = project_packages()
+    needed = [*packages["needs"].get(distribution, ()), distribution]
+    missing = [name for name in needed if name == distribution or installed_distribution(name) is None]
+    folders = shlex.join(f"{clone or '.'}/{packages['folders'][name]}" for name in missing)
+    where = f"  # in a clone of {PROJECT}" if clone is None else ""
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is not None:
+        return f"{python} -m pip install {folders}{where}"
+    return f"{_uv(clone)} pip install --python {python} {folders}{where}"
 
 
-def update_own() -> str:
+def _uv(clone: Path | None) -> str:
+    """uv as a shell runs it: from the PATH, or from the folder `.uv` of the clone, with the commands that fill it."""
+    own = (clone or Path()) / ".uv"
+    binary = shlex.quote(str(own / "bin" / "uv"))
+    if which("uv") is not None:
+        return "uv"
+    if clone is not None and (own / "bin" / "uv").is_file():
+        return binary
+    return f"python3 -m venv {shlex.quote(str(own))} && {shlex.quote(str(own / 'bin' / 'pip'))} install uv && {binary}"
+
+
+def update_own(distribution: str) -> str:
     """The command that installs another version of this project's distributions, after the clone was updated."""
     clone = _clone()
+    command = install_own(distribution).partition("  #")[0]
     where = f"a clone of {PROJECT}" if clone is None else shlex.quote(str(clone))
-    return f"{install_own()}  # after updating {where} to a version that fits"
+    return f"{command}  # after updating {where} to a version that fits"
 
 
 def _clone() -> Path | None:
-    """The root of the clone from which this llmperf is installed as editable; None if there is no clone."""
+    """The root of the clone from which this llmperf was installed; None if there is no clone."""
     core = source(f"{PROJECT}-core")
-    if core is None or not core.editable or core.folder is None:
+    if core is None or core.folder is None:
         return None
     return core.folder.parent if (core.folder.parent / "pyproject.toml").is_file() else None
 
@@ -109,7 +134,7 @@ def install(unmet: Iterable[Unmet]) -> str | None:
         origin = source(requirement.name)
         if is_own(name):
             (own if requirement.installed else commands).append(
-                update_own() if requirement.installed else install_own()
+                update_own(name) if requirement.installed else install_own(name)
             )
         elif origin is not None and not origin.gone:
             commands.append(_reinstall(origin))
@@ -129,7 +154,7 @@ def _reinstall(origin: Source) -> str:
 def reinstall(distribution: str) -> str | None:
     """The command that installs a distribution again from its source; None if the source no longer exists."""
     if is_own(distribution):
-        return install_own()
+        return install_own(distribution)
     origin = source(distribution)
     if origin is None:
         return shlex.join(["uv", "pip", "install", "--upgrade", "--reinstall", distribution])

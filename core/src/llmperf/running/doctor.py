@@ -34,9 +34,9 @@ def examine() -> list[Diagnosis]:
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
     looked += dict.fromkeys(diagnosis for one in found for diagnosis in _host_checks(one))
-    for role, name in published():
+    for (role, name), package in published().items():
         if (role, name) not in installed:
-            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own()))
+            looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own(package)))
     return looked
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, get_args
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.text import printable
+from llmperf.plugins.discovery import PROJECT, project_packages
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
+from llmperf.plugins.mending import install_own
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
 from llmperf.validation.installed import installed
@@ -205,9 +207,14 @@ class Catalogue:
         return tuple(prefix.upper() for prefix in typed)
 
     def _unknown(self, typed: str, option: str) -> UserError:
+        for extension, codes in project_packages()["rules"].items():
+            if typed and any(code.startswith(typed.upper()) for code in codes):
+                package = f"{PROJECT}-{extension}"
+                return UserError(f"{option}: {typed} belongs to {package}; install it with: {install_own(package)}")
         codes = [owned.rule.code for owned in self.all_rules()]
-        nearest = get_close_matches(typed.upper(), codes, n=1, cutoff=0)
-        return UserError(f"{option}: unknown rule {typed[:80]!r}; did you mean {nearest[0]!r}?")
+        nearest = get_close_matches(typed.upper(), codes, n=1, cutoff=0.7)
+        advice = f"did you mean {nearest[0]!r}?" if nearest else "`llmperf validate --rules` lists all rules"
+        return UserError(f"{option}: unknown rule {typed[:80]!r}; {advice}")
 
 
 def open_catalogue(named: Iterable[tuple[str, str]] = ()) -> Catalogue:

@@ -93,7 +93,7 @@ def package_of(kind: str) -> str | None:
         return None
     from llmperf.plugins.mending import install_own
 
-    return f"{READERS[kind][1]} reads {kind} documents; install it with: {install_own()}"
+    return f"{READERS[kind][1]} reads {kind} documents; install it with: {install_own(READERS[kind][1])}"
 
 
 def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:
