@@ -184,6 +184,7 @@ def losses(result, loss):
 
 FAILURE = {"rank": 0, "reason": "killed", "exception": None, "message": "killed", "log_tail": []}
 CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "--set"}
+COUNTING = {"name": "acme_moe", "role": "extension", "distribution": "llmperf-acme-moe", "version": "1.0"}
 
 FAULTS = {
     "LP101": put(("/parallelism/tensor_parallel", times(2))),
@@ -241,7 +242,9 @@ FAULTS = {
     "LP608": put(("/hardware/vendor", "rocm")),
     "LP609": put(("/hardware/driver", None)),
     "LP640": put(("/tuning/fused_ops", ["made up"])),
-    "LP315": put(("/mfu/0/counted_by", "acme_moe")),
+    "LP315": put(("/mfu/0/counted_by", "acme_moe"), ("/plugins", lambda plugins: [*plugins, COUNTING])),
+    "LP316": put(("/mfu/0/counted_by", "acme_moe")),
+    "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
     "LP902": put(("/hardware/vendor", "acme")),
 }

@@ -26,7 +26,10 @@ def put(document, values):
         target = document
         for folder in folders:
             target = target[int(folder)] if isinstance(target, list) else target[folder]
-        target[int(leaf) if isinstance(target, list) else leaf] = value
+        if isinstance(target, list) and int(leaf) == len(target):
+            target.append(value)
+        else:
+            target[int(leaf) if isinstance(target, list) else leaf] = value
     return document
 
 
@@ -85,6 +88,11 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP104", {"/spec/contract/global_batch": 8}),
         ("LP105", {"/worker/layout/sharding_degree": 3}),
         ("LP303", {"/flops/per_token/2/flops": 1e9}),
+        ("LP303", {"/flops/per_token/1/formula": "6 x everything"}),
+        ("LP303", {"/flops/per_token/0/leaves_out": []}),
+        ("LP316", {"/flops/counted_by": "zero"}),
+        ("LP316", {"/flops/counted_by": "../../x"}),
+        ("LP317", {"/flops/counted_by": "acme", "/flops/per_token/0/flops": 1e9}),
         ("LP308", {"/device_share": 0.3}),
         ("LP308", {"/device_share": 1.0}),
         ("LP308", {"/vendor": "nvidia", "/probe/devices/0/model": "NVIDIA A100-SXM4-40GB"}),
@@ -121,6 +129,53 @@ def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
     told = [one.code for one in judged(put(example, values))]
     assert told.count("LP301") == 5
     assert "LP201" in told
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "message"),
+    [
+        ({"/mfu/1/formula": "1 x 1"}, "/mfu/1/formula", 'counted from the model, exact), found "1 x 1"'),
+        ({"/mfu/0/leaves_out": []}, "/mfu/0/leaves_out", 'found "nothing"'),
+    ],
+)
+def test_formula_and_leaves_out_are_those_of_the_count(example, values, path, message):
+    (finding,) = judged(put(example, values))
+    assert (finding.code, finding.path) == ("LP303", path)
+    assert finding.message.endswith(message)
+
+
+EXTENSION = {"name": "acme_moe", "role": "extension", "distribution": "llmperf-acme-moe", "version": "1.0"}
+
+
+def counted_by(example, name, *plugins):
+    values = {f"/mfu/{index}/counted_by": name for index in range(5)}
+    return put(example, values | {f"/plugins/{3 + index}": plugin for index, plugin in enumerate(plugins)})
+
+
+@pytest.mark.parametrize("name", ["zero", "cpu", "acme_moe", "../../x", "a\x1b[31m", ""])
+def test_flops_counted_by_no_extension_of_the_run(example, name):
+    found = judged(counted_by(example, name))
+    assert [(one.code, one.path) for one in found] == [("LP316", "/mfu/0/counted_by")]
+    assert "\x1b" not in found[0].message
+
+
+def test_flops_counted_by_an_extension_that_is_not_installed(example):
+    counted_by(example, "acme_moe", EXTENSION)
+    assert [one.code for one in judged(example)] == ["LP315"]
+    put(example, {"/mfu/0/flops_per_token": 6e7, "/mfu/0/value": 0.6})
+    assert [one.code for one in judged(example)] == ["LP315", "LP317"]
+
+
+def test_flops_counted_by_an_installed_extension_that_does_not_count_the_model(example):
+    counted_by(example, "published", {**EXTENSION, "name": "published"})
+    assert [one.message for one in judged(example) if one.severity == "error"] == [
+        'expected "core", which counts this model here, found "published", which is installed and does not'
+    ]
+
+
+def test_conventions_are_counted_by_one_name(example):
+    put(example, {"/plugins/3": EXTENSION, "/mfu/3/counted_by": "acme_moe"})
+    assert [(one.code, one.path) for one in judged(example)] == [("LP316", "/mfu/3/counted_by")]
 
 
 CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}

@@ -88,7 +88,8 @@ def installed() -> tuple[Found, ...]:
 
 def refresh() -> None:
     """Forget everything, since packages may have been installed since this process looked last."""
-    for cached in (installed, installed_vendors, _vendor, extensions, _shipped, _whole, known_case, known_model):
+    plugins = (installed, installed_vendors, installed_extensions, _vendor, extensions)
+    for cached in (*plugins, _shipped, _whole, known_case, known_model):
         cached.cache_clear()
 
 
@@ -96,6 +97,12 @@ def refresh() -> None:
 def installed_vendors() -> frozenset[str]:
     """Names of the installed vendor plugins."""
     return frozenset(names("vendor", installed()))
+
+
+@cache
+def installed_extensions() -> frozenset[str]:
+    """Names of the installed extensions."""
+    return frozenset(names("extension", installed()))
 
 
 def vendor_catalogue(vendor: str) -> VendorCatalogue | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.flops import count_flops, flops_of, workload_of
+from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_of
 from llmperf.errors import UserError
-from llmperf.types import FlopCount, Result
+from llmperf.types import FlopCount, FlopsPerToken, Result
 from llmperf.types.documents import Violation
-from llmperf.validation.installed import extensions
+from llmperf.validation.installed import extensions, installed_extensions
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import deviates, differs, figure, rule
 
@@ -47,24 +47,39 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
 def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
-    """The numerator of MFU is counted from the model's facts and the workload, by what counted it for the run."""
+    """The numerator of MFU, its formula and what it leaves out are counted again from the model and the workload."""
     if (count := _recount(document)) is None:
         return
     entries = {str(entry.convention): entry for entry in count.per_token}
-    for path, convention, found in _stated(document):
-        if (entry := entries.get(convention)) is not None:
-            expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
-            yield from deviates(path, found, expected, f"{convention}: {entry.formula}")
+    for path, field, stated in _stated(document):
+        if (entry := entries.get(stated.convention)) is None:
+            known = ", ".join(entries)
+            yield f"{path}/convention", f"expected one of {known} ({count.counted_by}), found {stated.convention}"
+            continue
+        expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
+        yield from deviates(f"{path}/{field}", stated.flops, expected, f"{entry.convention}: {entry.formula}")
+        if stated.formula != entry.formula:
+            because = f"{shown(entry.formula)} (counted from the model, {entry.convention})"
+            yield f"{path}/formula", f"expected {because}, found {shown(stated.formula)}"
+        if stated.leaves_out != entry.leaves_out:
+            expected_terms, terms = "; ".join(entry.leaves_out) or "nothing", "; ".join(stated.leaves_out) or "nothing"
+            yield f"{path}/leaves_out", f"expected {shown(expected_terms)}, found {shown(terms)}"
 
 
-def _stated(document: Result | Plan) -> Iterator[tuple[str, str, float]]:
-    """JSON pointer, convention and value of each FLOPs per token that a document states."""
+def _stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]:
+    """JSON pointer, name of the field with the FLOPs, and count for each FLOPs per token that a document states."""
     if not isinstance(document, Result):
         for index, entry in enumerate(document.flops.per_token):
-            yield f"/flops/per_token/{index}/flops", entry.convention, entry.flops
+            yield f"/flops/per_token/{index}", "flops", entry
     else:
         for index, mfu in enumerate(document.mfu):
-            yield f"/mfu/{index}/flops_per_token", mfu.convention, mfu.flops_per_token
+            count = FlopsPerToken(
+                convention=mfu.convention,
+                flops=mfu.flops_per_token,
+                formula=mfu.formula,
+                leaves_out=mfu.leaves_out,
+            )
+            yield f"/mfu/{index}", "flops_per_token", count
 
 
 @rule("LP304", "error", "Parameters are those of the model", "result", "plan")
@@ -81,33 +96,74 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
 @rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
 def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
     """Without it, FLOPs and parameters cannot be counted again."""
-    name, path = _counted_by(document)
-    if name != CORE and _recount(document) is None:
-        expected = f"expected extension {shown(name)}, which counted FLOPs, to count this model"
-        yield path, f"{expected}, found that it is not installed or does not; FLOPs and parameters were not checked"
+    path, name = _counters(document)[0]
+    if name in _recorded_extensions(document) and name not in installed_extensions():
+        expected = f"expected extension {shown(name)}, which counted FLOPs, to be installed"
+        yield path, f"{expected}, found none; only the nominal FLOPs were checked"
+
+
+@rule("LP316", "error", "The core or an extension of the run counted FLOPs", "result", "plan")
+def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Violation]:
+    """One of them counts for the whole document, and counts the model here too if it is installed."""
+    counters, extensions_of_run = _counters(document), _recorded_extensions(document)
+    first_path, first = counters[0]
+    if first != CORE and first not in extensions_of_run:
+        choices = " or ".join([CORE, *map(shown, sorted(extensions_of_run)[:5])])
+        yield first_path, f"expected {choices} (the extensions in /plugins), found {shown(first)}"
+    elif first in installed_extensions():
+        count = _count_here(document)
+        if count is not None and count.counted_by != first:
+            counted = f"expected {shown(count.counted_by)}, which counts this model here"
+            yield first_path, f"{counted}, found {shown(first)}, which is installed and does not"
+    for path, name in counters[1:]:
+        if name != first:
+            yield path, f"expected {shown(first)}, as for the first convention, found {shown(name)}"
+
+
+@rule("LP317", "error", "Nominal FLOPs follow from the nominal parameters", "result", "plan")
+def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
+    """6 FLOPs for each nominal parameter, 4 if the weights are frozen, whichever extension counted the others."""
+    if _counters(document)[0][1] == CORE:  # LP303 checks all conventions
+        return
+    spec = document.spec if not isinstance(document, Result) else document
+    factor, size = 6 if spec.contract.lora is None else 4, spec.model.nominal_parameters
+    for path, field, stated in _stated(document):
+        if stated.convention == HEADLINE:
+            yield from deviates(f"{path}/{field}", stated.flops, factor * size, f"{factor} x {size:,}")
 
 
 _core_count = lru_cache(maxsize=256)(count_flops)
 """Counted once for all documents with one model and one workload."""
 
 
-def _counted_by(document: Result | Plan) -> tuple[str, str]:
-    """The name of what counted the FLOPs of a run, and the JSON pointer of that name."""
+def _counters(document: Result | Plan) -> list[tuple[str, str]]:
+    """JSON pointer and name of what counted the FLOPs of a run; a result names it for each convention."""
     if not isinstance(document, Result):
-        return document.flops.counted_by, "/flops/counted_by"
-    return (document.mfu[0].counted_by if document.mfu else CORE), "/mfu/0/counted_by"
+        return [("/flops/counted_by", document.flops.counted_by)]
+    counters = [(f"/mfu/{index}/counted_by", mfu.counted_by) for index, mfu in enumerate(document.mfu)]
+    return counters or [("/mfu", CORE)]
+
+
+def _recorded_extensions(document: Result | Plan) -> set[str]:
+    return {plugin.name for plugin in document.plugins if plugin.role == "extension"}
+
+
+def _count_here(document: Result | Plan) -> FlopCount | None:
+    """The count of the installed extensions, else of the core; None for adapters on modules that the model lacks."""
+    spec = document.spec if not isinstance(document, Result) else document
+    try:
+        workload = workload_of(spec.model, spec.contract, spec.tuning)
+    except UserError:
+        return None
+    if _counters(document)[0][1] == CORE:
+        return _core_count(spec.model, workload)
+    return flops_of(extensions(), spec.model, workload)
 
 
 def _recount(document: Result | Plan) -> FlopCount | None:
     """The count made here by what counted for the run; None where that is not possible."""
-    spec = document.spec if not isinstance(document, Result) else document
-    try:
-        workload = workload_of(spec.model, spec.contract, spec.tuning)
-    except UserError:  # adapters on modules that the model does not have
-        return None
-    name, _ = _counted_by(document)
-    count = _core_count(spec.model, workload) if name == CORE else flops_of(extensions(), spec.model, workload)
-    return count if count.counted_by == name else None
+    count = _count_here(document)
+    return count if count is not None and count.counted_by == _counters(document)[0][1] else None
 
 
 @rule("LP305", "error", "Each convention stands once, one of them is the headline")
