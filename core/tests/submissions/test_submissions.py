@@ -315,7 +315,7 @@ def test_what_is_too_large_or_too_many_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_stands_once(tmp_path):
-    with pytest.raises(UserError, match="stands twice"), unpacked(zip_of(tmp_path / "t.zip", ("a", b""), ("a", b""))):
+    with pytest.raises(UserError, match="occurs twice"), unpacked(zip_of(tmp_path / "t.zip", ("a", b""), ("a", b""))):
         pass
 
 

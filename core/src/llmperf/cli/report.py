@@ -79,7 +79,7 @@ def _left_out(what: UserError | str) -> None:
 
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
-    """The reporter with a name and the plugin that has it; UserError if there is none, or if two have one."""
+    """The reporter of a name and the plugin that provides it; UserError if no plugin provides it, or several."""
     from llmperf.errors import PluginError, UserError, unknown
     from llmperf.plugins.discovery import published_package
     from llmperf.plugins.faults import who

@@ -87,7 +87,7 @@ class Controller:
         self.start()
 
     def start(self) -> None:
-        """Start every agent in a session of its own; each ends when this process ends."""
+        """Start every agent in its own session; each ends when this process ends."""
         for command in self._commands:
             try:
                 self._agents.append(self._started(command))

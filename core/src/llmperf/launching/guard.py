@@ -1,6 +1,6 @@
 """The process above a node's agent: after the agent has ended, for any reason, it ends all processes of the run.
 
-A process that a rank started may have cleared its environment and run in a session of its own. When its parent ends,
+A process that a rank started may have cleared its environment and run in its own session. When its parent ends,
 its new parent is the nearest ancestor that adopts orphans: the agent, and after the end of the agent, the guard.
 """
 

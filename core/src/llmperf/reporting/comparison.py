@@ -171,7 +171,7 @@ def verdict_lines(sides: Mapping[str, Side], comparison: Sides) -> Iterator[str]
 
 
 def difference_text(part: str, sides: Mapping[str, Side]) -> str:
-    """`seed (A: 0, B: 9)`; for a part with parts of its own, such as the optimiser, only those that differ."""
+    """`seed (A: 0, B: 9)`; for nested settings, such as the optimiser, only the parts that differ."""
     contracts = {name: [contract_parts(result) for result in side.results] for name, side in sides.items()}
     paths = sorted({path for runs in contracts.values() for parts in runs for path in parts})
     texts = []

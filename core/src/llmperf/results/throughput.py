@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def metrics(records: RunRecords) -> Metrics:
-    """All figures of a run; without a whole window there is no throughput, and what else is known stands."""
+    """All figures of a run. Without a complete window there is no throughput; the other figures are kept."""
     from llmperf.tokens.preflight import known_entropy
 
     window = window_seconds(records)

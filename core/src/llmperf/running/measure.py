@@ -32,7 +32,7 @@ def startable(outcome: Outcome) -> Planned:
 
 
 def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
-    """Run a plan `repeat` times, each in a folder of its own below `out`; stops after one that is interrupted.
+    """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
     The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. Raises
     UserError before anything is started if the folder cannot be written.

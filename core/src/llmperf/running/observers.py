@@ -1,4 +1,4 @@
-"""Runs the observers of a run, each in a thread of its own, and drops those that fail or block."""
+"""Calls the observers of a run, each in its own thread, and drops those that fail or block."""
 
 from __future__ import annotations
 

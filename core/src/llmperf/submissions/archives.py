@@ -206,7 +206,7 @@ class _Writer:
         target = self._folder.joinpath(*self._parts(name))
         self._make(target.parent)
         if target.exists():
-            raise UserError(f"{self._archive}: {_shown(name)} stands twice")
+            raise UserError(f"{self._archive}: {_shown(name)} occurs twice")
         with target.open("xb") as file:
             size = 0
             while True:

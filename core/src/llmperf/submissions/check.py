@@ -87,7 +87,7 @@ def manifest_findings(folder: Path) -> Iterator[Finding]:
         return
     parsed = parse_json(read_bytes(path), MANIFEST)
     for key in parsed.repeated:
-        yield REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object")
+        yield REPEATED_KEY.finding("", f"key {shown(key)} occurs twice in one object")
     broken = schema_findings(named_schema("manifest"), parsed.value)
     yield from broken
     if not broken and not parsed.repeated:
@@ -113,7 +113,7 @@ def _file_findings(folder: Path, manifest: Manifest, present: set[str]) -> Itera
 
 
 def _unexpected(folder: Path, present: set[str]) -> Iterator[Finding]:
-    """Archives in the archive, hidden folders, documents under other names: nobody looks into them."""
+    """Archives in the archive, hidden folders, documents under other names: these are not checked."""
     configured = {run: configured_files(folder / run) for run in _run_folders(present)}
     for name in sorted(present - {README}):
         run, _, inner = name.partition("/")

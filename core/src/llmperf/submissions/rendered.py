@@ -20,7 +20,7 @@ Difference = tuple[int, str]
 def differences(folder: Path) -> Iterator[tuple[Path, Difference]]:
     """Where the README and each report of an unpacked submission differ from what llmperf writes.
 
-    Nothing where a result cannot be read, which is told of that result.
+    Nothing if a result cannot be read, which is a finding of that result.
     """
     results = dict(_results(folder))
     for path, result in results.items():

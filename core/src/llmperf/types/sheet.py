@@ -140,7 +140,7 @@ class Sheet:
     measured: bool = True
     """Whether llmperf measured it; False for published figures."""
     curves: Callable[[], Curves | None] | None = None
-    """Reads the curves when called, None where there are none; None for a kind without curves."""
+    """Reads the curves when called, or returns None without curves; None for a kind without curves."""
 
     @property
     def figure(self) -> float | None:

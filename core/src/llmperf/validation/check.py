@@ -106,7 +106,7 @@ class Validator:
     def _from_values(self, kind: DocumentKind, path: Path) -> FileFindings:
         """The findings of a document that is read by its schema."""
         parsed = Parsed(kind.values(path)) if kind.values else parse_json(read_bytes(path), str(path))
-        listed = [REPEATED_KEY.finding("", f"key {shown(key)} stands twice in one object") for key in parsed.repeated]
+        listed = [REPEATED_KEY.finding("", f"key {shown(key)} occurs twice in one object") for key in parsed.repeated]
         schema = self.catalogue.schema_of(kind)
         if schema is not None:
             listed += schema_findings(schema, parsed.value)
@@ -153,7 +153,7 @@ class Validator:
 
 
 def _same_thing(first: tuple[str | None, str, str], second: tuple[str | None, str, str]) -> bool:
-    """Whether two identities are equal; the path stands for things without an identity."""
+    """Whether two identities are equal; things without an identity have their path."""
     one, other = (identity or str(Path(file).resolve()) for identity, file, _ in (first, second))
     return one == other
 

@@ -83,7 +83,7 @@ def _json_lines(text: str, wanted: set[str]) -> Iterator[tuple[str, int]]:
 
 
 def _unescaped(token: str) -> str:
-    """The text of a JSON string; as it is where it is none."""
+    """The text of a JSON string; other text is returned unchanged."""
     try:
         return str(json.loads(token))
     except ValueError:

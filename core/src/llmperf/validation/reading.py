@@ -1,4 +1,4 @@
-"""Documents that somebody else wrote, read without trust: bounded in size, depth and digits."""
+"""Documents from other people, read without trust: bounded in size, depth and digits."""
 
 from __future__ import annotations
 

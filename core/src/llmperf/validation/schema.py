@@ -156,7 +156,7 @@ class _Validators:
 
     @cached_property
     def _python(self) -> Any:
-        """A validator to which 3.0 is no integer, as it is none to the types; JSON Schema alone accepts it."""
+        """A validator that refuses 3.0 as an integer, as the types do; plain JSON Schema accepts it."""
         from jsonschema import Draft202012Validator
         from jsonschema.validators import extend
 

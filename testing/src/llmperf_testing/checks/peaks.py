@@ -24,7 +24,7 @@ SPARSE = re.compile(
 
 
 def catalogue_has_its_shape(subject: VendorSubject) -> None:
-    """Each entry of the catalogue is a simulated Probe of one device, and no model stands there twice."""
+    """Each entry of the catalogue is a simulated Probe of one device, and no model is listed twice."""
     subject.rests_on(probe_has_its_shape)
     for entry in subject.catalogue:
         require_probe(entry, subject)
@@ -33,7 +33,7 @@ def catalogue_has_its_shape(subject: VendorSubject) -> None:
         require(not entry.problems, "; ".join(entry.problems))
         require(entry.simulated, f"{entry.devices[0].model}: expected simulated = True; it is not on this machine")
     models = [normalised(entry.devices[0].model, subject.name) for entry in subject.catalogue]
-    require(len(set(models)) == len(models), f"a model stands there twice: {', '.join(sorted(models))}")
+    require(len(set(models)) == len(models), f"a model is listed twice: {', '.join(sorted(models))}")
 
 
 def _catalogue_if_any(subject: VendorSubject) -> None:
@@ -88,7 +88,7 @@ def _require_no_peak(subject: VendorSubject, model: str, dtype: Precision) -> No
 
 
 def unknown_device_has_no_peak(subject: VendorSubject) -> None:
-    """A device that nobody knows has no peak."""
+    """An unknown device has no peak."""
     subject.rests_on(probe_has_its_shape)
     for dtype in PRECISIONS:
         _require_no_peak(subject, UNKNOWN_MODEL, dtype)

@@ -91,7 +91,7 @@ def not_simulated(result: Result) -> Iterator[Violation]:
         yield "/hardware/simulated", "expected false for a measured result, found true"
 
 
-@rule("LP606", "error", "Every change to a known case's contract stands in fix_hp", "result", "plan")
+@rule("LP606", "error", "Every change to a known case's contract is listed in fix_hp", "result", "plan")
 def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
     """What differs from the contract of the installed case of that name is recorded."""
     spec, path = _spec(document)

@@ -15,7 +15,7 @@ TOTALS_SLACK = 0.02
 
 
 FAULTS = ("heat", "power brake", "hardware slowdown")
-"""Reasons to run slower that belong neither to the device as it is sold nor to what somebody has set."""
+"""Reasons to run slower that are neither limits of the device as sold nor settings of a user."""
 
 
 @rule("LP401", "error", "No device holds more memory than it has")

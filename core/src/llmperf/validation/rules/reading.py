@@ -11,7 +11,7 @@ def _rule(code: str, severity: Severity, title: str) -> Rule:
 
 
 UNREADABLE = _rule(UNREADABLE_CODE, "error", "The document can be read")
-REPEATED_KEY = _rule("LP002", "error", "A key stands once in an object")
+REPEATED_KEY = _rule("LP002", "error", "A key occurs once in an object")
 CUT_OFF = _rule("LP003", "warning", "The last line of a record file is whole")
 UNKNOWN_KEY = _rule("LP010", "error", "There are no unknown keys")
 MISSING_KEY = _rule("LP011", "error", "Required keys are there")

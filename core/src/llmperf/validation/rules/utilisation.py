@@ -166,7 +166,7 @@ def _recount(document: Result | Plan) -> FlopCount | None:
     return count if count is not None and count.counted_by == _counters(document)[0][1] else None
 
 
-@rule("LP305", "error", "Each convention stands once, one of them is the headline")
+@rule("LP305", "error", "Each convention occurs once, one of them is the headline")
 def one_headline(result: Result) -> Iterator[Violation]:
     """Published tables are compared under `nominal`."""
     seen: set[str] = set()
@@ -182,7 +182,7 @@ def one_headline(result: Result) -> Iterator[Violation]:
 
 @rule("LP306", "error", "A peak has a source and the dtype of the run")
 def peak_has_source(result: Result) -> Iterator[Violation]:
-    """A peak is a claim: without a source nobody can check it."""
+    """A peak is a claim, which cannot be checked without a source."""
     for index, mfu in enumerate(result.mfu):
         if mfu.peak_flops_per_second is None:
             continue

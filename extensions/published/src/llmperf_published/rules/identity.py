@@ -173,7 +173,7 @@ def all_understood(published: Published) -> Iterator[Violation]:
         yield f"/unread/{index}", f"{one.reason}, found {shown(one.text)}, line {one.line}"
 
 
-@rule("LP618", "warning", "Every departure from the case stands in fix_hp")
+@rule("LP618", "warning", "Every departure from the case is listed in fix_hp")
 def departures_are_told(published: Published) -> Iterator[Violation]:
     """A document's own default that is not the case's is a departure of all its rows that do not change it."""
     for index, row in enumerate(published.rows):
