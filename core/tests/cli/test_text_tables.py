@@ -124,6 +124,17 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
     assert "peak" not in out
 
 
+def test_repeats_name_why_a_run_has_no_mfu(tmp_path, example, capsys, monkeypatch):
+    documents = [example | {"run_id": "busy", "peak_problem": "the host was busy"}, example | {"run_id": "quiet"}]
+    results = [(Path("runs"), json_files.convert(document, Result, "result")) for document in documents]
+    monkeypatch.setattr("llmperf.running.measure.measure", lambda *_: iter(results))
+    assert call(["run", "--repeat", "2", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "\nbusy: no MFU: the host was busy\n" in out
+    assert "quiet: no MFU" not in out
+    assert "run 1 of 2: 800.0 token/p/s; no MFU: the host was busy\nrun 2 of 2: 800.0 token/p/s\n" in err
+
+
 def test_long_cells_are_cut_after_some_lines_and_that_is_said():
     columns = [Column(title="a", importance=1, wraps=8), Column(title="b", importance=2)]
     table = laid_out(columns, [["word " * 20, "x"]], 12)

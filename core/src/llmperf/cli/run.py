@@ -78,6 +78,8 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Pa
     say_what_was_left_out(outcome)
     planned = startable(outcome)
     click.echo(headline(planned), err=True)
+    if planned.plan.peak_problem:
+        _warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     results = []
     for folder, result in measure(planned, out, repeat, _warn):
         results.append((folder, result))
@@ -124,11 +126,12 @@ REPEAT_FIGURES = (
 
 
 def repeat_line(result: Result, number: int, repeat: int) -> str:
-    """`run 2 of 4: 1,234.5 token/p/s`, printed when the run has ended."""
+    """`run 2 of 4: 1,234.5 token/p/s`, and why there is no MFU; printed when the run has ended."""
     from llmperf.reporting.cells import number as figure
 
     pace = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
-    return f"run {number} of {repeat}: {pace if result.status == 'complete' else painted(result.status)}"
+    line = f"run {number} of {repeat}: {pace if result.status == 'complete' else painted(result.status)}"
+    return line if result.peak_problem is None else f"{line}; no MFU: {printable(result.peak_problem, ' ')}"
 
 
 def show_repeats(results: list[tuple[Path, Result]]) -> None:
@@ -153,6 +156,9 @@ def show_repeats(results: list[tuple[Path, Result]]) -> None:
         click.echo()
     for run_id, finding in findings:
         click.echo(painted_severities(f"{printable(run_id)}: {finding_text(finding)}"))
+    for _, result in results:
+        if result.peak_problem is not None:
+            click.echo(f"{printable(result.run_id)}: no MFU: {printable(result.peak_problem)}")
     say_spread([result for _, result in results])
 
 

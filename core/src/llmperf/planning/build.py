@@ -257,6 +257,20 @@ def _script(worker: WorkerPlan, machine: Machine) -> Script | None:
     return None if script is None else replace(script, command=by_interpreter(script.command, machine.interpreter))
 
 
+def with_peak(planned: Planned) -> Planned:
+    """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
+
+    The plan stays as it is if the vendor's plugin fails this time.
+    """
+    if planned.plan.peak is not None or planned.resolved.request.skip_peak_and_env:
+        return planned
+    try:
+        peak, problem = _peak(planned.spec, planned.machine, planned.plugins)
+    except PluginError:
+        return planned
+    return replace(planned, plan=replace(planned.plan, peak=peak, peak_problem=problem))
+
+
 def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
     model, dtype = machine.probe.devices[0].model, spec.contract.precision
     peak = None

@@ -51,6 +51,7 @@ def result_of(records: RunRecords) -> Result:
         batch=plan.batch,
         metrics=figures,
         mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
+        peak_problem=plan.peak_problem,
         loss_curve=loss_curve(records),
         plugins=plan.plugins,
         findings=(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
-from llmperf.planning.build import now, run_id
+from llmperf.planning.build import now, run_id, with_peak
 from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.filenames import REPORT, RESULT
 
@@ -34,6 +34,8 @@ def startable(outcome: Outcome) -> Planned:
 def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
+    Before each further run, a peak that could not be found is asked for again.
+
     The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. Raises
     UserError before anything is started if the folder cannot be written.
     """
@@ -41,7 +43,8 @@ def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None
     from llmperf.running.launched import run_plan
     from llmperf.running.observers import Observers
 
-    for _ in range(repeat):
+    for number in range(repeat):
+        planned = with_peak(planned) if number else planned
         name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
         plan = replace(planned.plan, run_id=name, created=now())
         folder = out / plan.run_id

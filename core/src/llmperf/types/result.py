@@ -301,6 +301,8 @@ class Result:
     """The figures."""
     mfu: tuple[Mfu, ...]
     """One entry for each convention."""
+    peak_problem: str | None = None
+    """Why there is no peak, and so no MFU; None where there is a peak."""
     loss_curve: tuple[LossPoint, ...]
     """One point for each step."""
     plugins: tuple[PluginInfo, ...]

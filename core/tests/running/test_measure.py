@@ -1,0 +1,63 @@
+"""Repeats of a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from llmperf.planning.build import plan_run
+from llmperf.planning.states import Planned, Request
+from llmperf.running.measure import measure
+from llmperf.types import PeakFlops
+
+BUSY = "other processes used 60 % of the cores while the peak was timed"
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """The answers of the vendor to each question for its peak, in order; the last one is repeated."""
+    given = []
+
+    def peak(plugins, device_model, dtype):
+        answer = given.pop(0) if len(given) > 1 else given[0]
+        if isinstance(answer, str):
+            return answer
+        return PeakFlops(
+            device_model=device_model, dtype=dtype, flops_per_second=answer, source="timed", date="2026-01-01"
+        )
+
+    monkeypatch.setattr("llmperf.plugins.loading.Plugins.peak", peak)
+    return given
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The plans of the runs that were started; no process is."""
+    started = []
+
+    def run_plan(plan, *_):
+        started.append(plan)
+        return SimpleNamespace(status="complete")
+
+    monkeypatch.setattr("llmperf.running.launched.run_plan", run_plan)
+    monkeypatch.setattr("llmperf.running.measure.check", lambda result, *_: result)
+    return started
+
+
+def repeated(tmp_path, repeat):
+    planned = plan_run(Request(case="default", vendor="cpu", devices=1))
+    assert isinstance(planned, Planned)
+    list(measure(planned, tmp_path, repeat, print))
+
+
+def test_a_peak_that_a_busy_host_could_not_time_is_timed_again_before_the_next_repeat(tmp_path, answers, plans):
+    answers += [BUSY, BUSY, 1e11, 2e11]
+    repeated(tmp_path, 4)
+    assert [plan.peak_problem for plan in plans] == [BUSY, BUSY, None, None]
+    assert [plan.peak and plan.peak.flops_per_second for plan in plans] == [None, None, 1e11, 1e11]
+
+
+def test_a_known_peak_is_not_asked_for_again(tmp_path, answers, plans):
+    answers += [1e11, 2e11]
+    repeated(tmp_path, 2)
+    assert [plan.peak.flops_per_second for plan in plans] == [1e11, 1e11]
