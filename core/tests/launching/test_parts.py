@@ -15,7 +15,7 @@ from llmperf.launching.agent import rank_environment
 from llmperf.launching.host import recorded_environment, this_host
 from llmperf.launching.launchers import LocalLauncher, node_commands
 from llmperf.launching.progress import Follower
-from llmperf.planning.nodes import find_launcher
+from llmperf.planning.launchers import find_launcher
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
@@ -109,7 +109,7 @@ def test_two_launchers_of_one_name_are_told():
 
     plugins = Plugins([])
     plugins.register(Other(), Found("other", "extension", "other", "llmperf-other", "1"))
-    with pytest.raises(UserError, match=r"'local' comes from core:llmperf\.launching\.hooks and extension:other"):
+    with pytest.raises(UserError, match=r"comes from core 'core' \(llmperf-core\) and extension 'other' \(llm"):
         find_launcher(plugins, "local")
 
 

@@ -11,13 +11,13 @@ from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
 from llmperf.files.json_files import MAX_DOCUMENT_BYTES
 from llmperf.planning.build import plan_run, run_id, worker_env
+from llmperf.planning.launchers import find_launcher
 from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems
 from llmperf.planning.states import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
-from llmperf.running.launched import find_launcher
 from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
 from llmperf.validation.catalogue import forget_catalogues
 from llmperf.vendorkit.peaks import normalised

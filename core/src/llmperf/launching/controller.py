@@ -61,7 +61,6 @@ class Controller:
         self._launcher = launcher
         self._waiting_frames = waiting_frames
         self._port = free_port()
-        self._commands = launcher.commands(node_commands(run, plan, tag, self._port))
         self._agents: list[subprocess.Popen[bytes]] = []
         self._follower = Follower(run, plan)
         self._notes: tuple[str, ...] = ()
@@ -81,14 +80,16 @@ class Controller:
             f" port {self._port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
         )
         set_aside(self._run)
-        self._commands = self._launcher.commands(node_commands(self._run, self._plan, self._tag, self._port))
         self._agents = []
         self._follower = Follower(self._run, self._plan)
         self.start()
 
     def start(self) -> None:
-        """Start every agent in its own session; each ends when this process ends."""
-        for command in self._commands:
+        """Start every agent in its own session; each ends when this process ends.
+
+        UserError if the launcher gives no commands or one cannot be started.
+        """
+        for command in self._launcher.commands(node_commands(self._run, self._plan, self._tag, self._port)):
             try:
                 self._agents.append(self._started(command))
             except OSError as error:

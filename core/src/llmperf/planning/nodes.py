@@ -5,38 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from llmperf.errors import PluginError, UserError, unknown
+from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
+from llmperf.planning.launchers import installed_launcher
 from llmperf.planning.node_report import NodeReport, node_reports, this_interpreter
 from llmperf.planning.vendors import Machine, chosen_machine, this_machine
-from llmperf.plugins.discovery import Found, discover, find, names
-from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.mending import unmet_problem
-from llmperf.types.launching import Interpreter, Launcher, Node, NodeRequest
+from llmperf.types.launching import Interpreter, Node, NodeRequest
 
 LOCAL = "local"
 """The launcher of this machine, which runs use unless they name another."""
-
-
-def find_launcher(plugins: Plugins, name: str) -> tuple[Found, Launcher]:
-    """The launcher of that name and the plugin that provides it; UserError if no plugin provides it, or several."""
-    providers = _launchers(plugins)
-    if name not in providers:
-        raise unknown("launcher", "launcher", name, providers)
-    if len(providers[name]) > 1:
-        owners = " and ".join(owner for owner, _ in providers[name])
-        raise UserError(f"launcher {name!r} comes from {owners}; uninstall one")
-    owner, launcher = providers[name][0]
-    return plugins.found(owner), launcher
-
-
-def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, Launcher]]]:
-    providers: dict[str, list[tuple[str, Launcher]]] = {}
-    for owner, launcher in plugins.collect_items("llmperf_launchers"):
-        if not isinstance(getattr(launcher, "name", None), str):
-            raise PluginError(f"{plugins.who(owner)}: llmperf_launchers gave {launcher!r}, which has no name")
-        providers.setdefault(launcher.name, []).append((owner, launcher))
-    return providers
 
 
 def machine_of(
@@ -48,10 +27,8 @@ def machine_of(
     """
     if launcher_name == LOCAL and python is None and not request.hosts:
         return replace(this_machine(vendor), node_list=local_nodes())
-    launcher = _installed_launcher(launcher_name, vendor)
-    nodes = tuple(launcher.nodes(request))[: request.nodes]
-    if not nodes:
-        raise UserError(f"launcher {launcher_name!r}: offers no node")
+    launcher = installed_launcher(launcher_name, vendor)
+    nodes = launcher.nodes(request)
     path, environment = python or (this_interpreter(), None)
     reports = node_reports(launcher, nodes, path, vendor)
     machine = chosen_machine(vendor, reports[0].probes, reports[0].left_out)
@@ -65,24 +42,6 @@ def machine_of(
 def local_nodes() -> tuple[Node, ...]:
     """This machine as the only node."""
     return (Node(host="localhost", address="127.0.0.1"),)
-
-
-def _installed_launcher(name: str, vendor: str | None) -> Launcher:
-    """The launcher of that name from the core, an extension or a vendor; UserError if no plugin has it."""
-    installed = discover()
-    known: dict[str, Launcher] = {}
-    for candidate in (None, *([vendor] if vendor is not None else names("vendor", installed))):
-        try:
-            plugins = load_for(candidate, None, installed)
-        except PluginError:
-            if vendor is not None:
-                raise
-            continue
-        launchers = _launchers(plugins)
-        if name in launchers:
-            return find_launcher(plugins, name)[1]
-        known |= {other: providers[0][1] for other, providers in launchers.items()}
-    raise unknown("--launcher", "launcher", name, known)
 
 
 def _check_alike(machine: Machine, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> None:

@@ -19,10 +19,10 @@ from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler
-from llmperf.planning.nodes import find_launcher
+from llmperf.planning.launchers import find_launcher
 from llmperf.plugins.asking import asking
 from llmperf.plugins.facts import joined_facts
-from llmperf.plugins.faults import blaming, who
+from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -60,13 +60,12 @@ def run_plan(
         )
     if len(plan.nodes) < plan.layout.nodes:
         raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
-    owner, launcher = find_launcher(plugins, plan.launcher)
+    launcher = find_launcher(plugins, plan.launcher)
     facts = joined_facts(plugins)
     began = Moment.now()
     run = _absolute(run_dir)
     create_run_folder(run, plan)
-    with blaming(owner, f"launcher {plan.launcher!r}"):
-        controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}", facts.waiting_frames)
+    controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}", facts.waiting_frames)
     sampler = _sampler(run, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:

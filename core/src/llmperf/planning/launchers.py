@@ -1,0 +1,134 @@
+"""Launchers of the core and of plugins by name, with every call into one checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from llmperf.errors import PluginError, UserError, unknown
+from llmperf.plugins.discovery import Found, discover, names
+from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.types.launching import Node, NodeCommand, NodeRequest
+
+HOOK = "llmperf_launchers"
+METHODS = ("nodes", "commands")
+
+
+class CheckedLauncher:
+    """A launcher whose answers are checked.
+
+    An exception or a wrong answer of its methods is a PluginError of one line that names the plugin, the hook and the
+    method; a UserError of a launcher is not changed.
+    """
+
+    def __init__(self, launcher: Any, owner: Found) -> None:
+        """PluginError for an object without the name and the methods of a Launcher."""
+        self._launcher = launcher
+        self._owner = owner
+        if isinstance(launcher, type):
+            made = f"{launcher.__name__}()"
+            raise PluginError(f"{who(owner)}: {HOOK} gave a class, {launcher.__name__}; expected an instance: {made}")
+        with blaming(owner, HOOK):
+            name: Any = getattr(launcher, "name", None)
+            missing = [method for method in METHODS if not callable(getattr(launcher, method, None))]
+        if not isinstance(name, str) or not name:
+            raise PluginError(f"{who(owner)}: {HOOK} gave {launcher!r:.200}, which has no name")
+        self.name = name
+        if missing:
+            raise PluginError(f"{who(owner)}: {HOOK}: launcher {name!r} has no method {missing[0]}")
+
+    def nodes(self, request: NodeRequest) -> tuple[Node, ...]:
+        """The first `request.nodes` nodes that it offers; UserError if it offers none."""
+        nodes = self._answer("nodes", Node, request)[: request.nodes]
+        if not nodes:
+            raise PluginError(f"{self._at('nodes')}: offers no node; expected 1 to {request.nodes}")
+        return nodes
+
+    def commands(self, nodes: Sequence[NodeCommand]) -> tuple[NodeCommand, ...]:
+        """The processes to start on this machine: at least one, and at most one for each given command."""
+        commands = self._answer("commands", NodeCommand, nodes)
+        at = self._at("commands")
+        if not 1 <= len(commands) <= len(nodes):
+            raise PluginError(f"{at}: expected at least 1 and at most {len(nodes)} commands, found {len(commands)}")
+        known, ranks = {node.node_rank for node in nodes}, [command.node_rank for command in commands]
+        if len(set(ranks)) < len(ranks) or not known.issuperset(ranks):
+            raise PluginError(f"{at}: expected node_rank to be one of {sorted(known)}, each once, found {ranks}")
+        for command in commands:
+            words = [*command.argv, *command.env, *command.env.values()]
+            if not command.argv or not command.argv[0] or any("\0" in word for word in words):
+                raise PluginError(f"{at}: expected a program and its arguments, found {command.argv!r:.200}")
+            if name := next((name for name in command.env if not name or "=" in name), None):
+                raise PluginError(f"{at}: expected names of environment variables, found {name!r:.200}")
+        return commands
+
+    def _at(self, method: str) -> str:
+        return f"{who(self._owner)}: {self._call(method)}"
+
+    def _call(self, method: str) -> str:
+        return f"{HOOK}: launcher {self.name!r}: {method}()"
+
+    def _answer(self, method: str, kind: Any, argument: Any) -> tuple[Any, ...]:
+        call = self._call(method)
+        with blaming(self._owner, call):
+            answer = getattr(self._launcher, method)(argument)
+        return tuple(of_kind(self._owner, call, item, kind) for item in blamed_items(self._owner, call, answer))
+
+
+def find_launcher(plugins: Plugins, name: str) -> CheckedLauncher:
+    """The launcher of that name among loaded plugins; UserError if there is none, or more than one."""
+    launchers = _launchers(plugins)
+    if name not in launchers:
+        others = ", ".join(_offering(name))
+        if others:
+            raise UserError(f"launcher {name!r} is offered by {others} only, which this run does not use")
+        raise unknown("launcher", "launcher", name, launchers)
+    if len(launchers[name]) > 1:
+        owners = sorted({owner for owner, _ in launchers[name]})
+        if len(owners) == 1:
+            raise PluginError(f"{plugins.who(owners[0])}: {HOOK} gave two launchers named {name!r}")
+        raise UserError(f"launcher {name!r} comes from {' and '.join(map(plugins.who, owners))}; uninstall one")
+    return launchers[name][0][1]
+
+
+def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
+    """The launcher of that name from the core, an extension, or the named vendor, or any vendor if none is named.
+
+    UserError if there is none.
+    """
+    installed = discover()
+    known: set[str] = set()
+    for candidate in (None, *([vendor] if vendor is not None else names("vendor", installed))):
+        try:
+            plugins = load_for(candidate, None, installed)
+        except PluginError:
+            if vendor is not None:
+                raise
+            continue
+        launchers = _launchers(plugins)
+        if name in launchers:
+            return find_launcher(plugins, name)
+        known.update(launchers)
+    if others := ", ".join(_offering(name)):
+        raise UserError(f"--launcher: launcher {name!r} is offered by {others} only; expected --vendor of that name")
+    raise unknown("--launcher", "launcher", name, known)
+
+
+def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, CheckedLauncher]]]:
+    """Every launcher by name, with the key of the plugin that provides it."""
+    providers: dict[str, list[tuple[str, CheckedLauncher]]] = {}
+    for owner, item in plugins.collect_items(HOOK):
+        launcher = CheckedLauncher(item, plugins.found(owner))
+        providers.setdefault(launcher.name, []).append((owner, launcher))
+    return providers
+
+
+def _offering(name: str) -> Iterator[str]:
+    """The installed vendors that have a launcher of that name."""
+    installed = discover()
+    for vendor in names("vendor", installed):
+        try:
+            if name in _launchers(load_for(vendor, None, installed)):
+                yield f"vendor {vendor!r}"
+        except PluginError:
+            continue
