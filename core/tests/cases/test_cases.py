@@ -250,7 +250,7 @@ def test_an_overlay_may_be_for_a_number_of_ranks_in_all(tmp_path):
     assert matching(shelf, facts("A1", ranks=16)) == matching(shelf, facts("A1")) == []
 
 
-def test_a_bad_overlay_is_told(tmp_path):
+def test_an_invalid_overlay_is_an_error_that_names_the_file(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncases = "default"\n')
     with pytest.raises(UserError, match="unknown condition 'cases'; did you mean 'case'"):
         matching(shelf, facts("A1"))
@@ -303,7 +303,7 @@ def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_
     assert "case 'mine' is in" in capsys.readouterr().err
 
 
-def test_a_changed_list_is_told_as_text():
+def test_a_changed_list_is_recorded_as_text():
     spec, _ = spec_of("default", 'fused_ops=["rms_norm", "rope"]')
     (change,) = spec.changes
     assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "", "rms_norm, rope")

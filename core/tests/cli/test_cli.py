@@ -52,7 +52,7 @@ def test_help_and_version(capsys):
     assert run(capsys, "--version")[1].startswith("llmperf 0.")
 
 
-def test_no_command_is_bad_input_that_is_told_the_commands(capsys):
+def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(capsys):
     code, out, err = run(capsys)
     assert (code, out) == (2, "")
     assert err.startswith("Usage: llmperf [OPTIONS] COMMAND")
@@ -226,7 +226,7 @@ def test_no_colour_where_there_is_no_terminal():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("words", [["cases"], ["validate", "cases"], ["--help"], ["models", "--json"]])
-def test_a_full_disk_is_told_in_a_line(words, tmp_path):
+def test_a_full_disk_is_an_error_of_one_line(words, tmp_path):
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "wrong.toml").write_text("name = 1\n")
     with open("/dev/full", "wb") as full:

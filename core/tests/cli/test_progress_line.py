@@ -28,7 +28,7 @@ def progress(**known) -> Progress:
     return Progress(**{"phase": "measuring", "step": 3, "steps": 9, "seconds_left": None, **nothing, **known})
 
 
-def test_everything_known_is_told():
+def test_the_line_shows_every_known_figure():
     told = progress_text(
         progress(
             loss=8.12345, tokens_per_second_per_device=1234.5, mfu=0.25, memory_used_bytes=2**30, seconds_left=75.0
@@ -49,7 +49,7 @@ def test_everything_known_is_told():
         (9, "measuring 3/9 42 s left"),
     ],
 )
-def test_a_narrow_terminal_is_told_what_matters_most(width, told):
+def test_a_narrow_terminal_shows_what_matters_most(width, told):
     known = {"loss": 8.12345, "tokens_per_second_per_device": 1234.5, "mfu": 0.25, "memory_used_bytes": 2**30}
     assert progress_text(progress(**known, seconds_left=42.0), width) == told
 

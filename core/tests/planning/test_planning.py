@@ -205,7 +205,7 @@ BAD_VENDORS = {
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_VENDORS.values(), ids=BAD_VENDORS)
-def test_what_one_vendor_gets_wrong_is_told_and_stops_only_its_own_runs(install, capsys, source, reason):
+def test_a_fault_of_a_vendor_is_reported_and_stops_only_its_own_runs(install, capsys, source, reason):
     install("llmperf-odd", "odd", source)
     for words, code in ((["devices"], 0), (["doctor"], 1), (["plan"], 0), (["plan", "--vendor", "odd"], 2)):
         assert call(words) == code
@@ -226,7 +226,7 @@ BAD_CATALOGUES = {
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
-def test_a_bad_catalogue_is_told_and_stops_only_plans_from_it(install, capsys, source, reason):
+def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, capsys, source, reason):
     install("llmperf-odd", "odd", CATALOGUE.format(source))
     elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
     for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
@@ -301,7 +301,7 @@ BAD_EXTENSIONS = {
 
 
 @pytest.mark.parametrize(("hook", "body", "reason"), BAD_EXTENSIONS.values(), ids=BAD_EXTENSIONS)
-def test_a_bad_answer_of_an_extension_is_told_in_one_line_with_its_name(install, capsys, hook, body, reason):
+def test_a_bad_answer_of_an_extension_is_an_error_that_names_it(install, capsys, hook, body, reason):
     install("llmperf-odd", "odd", ANSWERS.format(hook, body), role="extension")
     assert call(["plan"]) == 2
     err = capsys.readouterr().err
@@ -316,7 +316,7 @@ def test_a_bad_answer_of_an_extension_is_told_in_one_line_with_its_name(install,
         ("return 1e12", "expected a PeakFlops of llmperf_peak_flops, found float"),
     ],
 )
-def test_a_bad_peak_is_told_before_a_run_folder_is_made(install, capsys, tmp_path, body, reason):
+def test_a_bad_peak_is_reported_before_a_run_folder_is_made(install, capsys, tmp_path, body, reason):
     source = vendor("odd", 1) + "\n" + ANSWERS.format("llmperf_peak_flops(device_model, dtype)", body)
     install("llmperf-odd", "odd", source)
     assert call(["run", "--vendor", "odd", "--out", str(tmp_path / "runs")]) == 2
@@ -347,7 +347,7 @@ def test_bad_launchers_name_their_plugin(install, body, reason):
     assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
 
 
-def test_what_a_plugin_prints_stands_in_no_document(install, capsys):
+def test_output_of_a_plugin_is_in_no_document(install, capsys):
     printing = vendor("loud", 1).replace("    offers =", "    print('asked')\n    offers =") + "\nprint('imported')\n"
     install("llmperf-loud", "loud", printing)
     for words in (["devices", "--json"], ["doctor", "--json"], ["plan", "--vendor", "loud", "--json"]):

@@ -36,7 +36,7 @@ def test_discovery_does_not_import_a_plugin(install):
     assert "explosive" in [one.name for one in discover()]
 
 
-def test_a_plugin_that_raises_at_import_is_told_with_its_reason(install):
+def test_a_plugin_that_raises_at_import_is_listed_with_the_reason(install):
     install("llmperf-broken", "broken", "raise RuntimeError('no licence')")
     with pytest.raises(PluginError, match=r"vendor 'broken' \(llmperf-broken\) .* RuntimeError: no licence"):
         Plugins([find("vendor", "broken")])
@@ -129,7 +129,7 @@ def test_the_record_has_version_and_source_hash(install):
     assert infos["core"].distribution == "llmperf-core"
 
 
-def test_a_probe_that_takes_long_is_told_while_one_waits(install, monkeypatch, capsys):
+def test_a_slow_probe_is_named_while_llmperf_waits(install, monkeypatch, capsys):
     monkeypatch.setattr("llmperf.plugins.faults.SLOW_SECONDS", 0.05)
     slow = "    import time; time.sleep(0.5)\n    from llmperf.types"
     install("llmperf-slow", "acme", PROBE.replace("    from llmperf.types", slow))
@@ -158,7 +158,7 @@ def test_native_code_and_children_of_a_plugin_leave_standard_output_alone(instal
         ("return [S()]", "expected a str of the odd reporter, found int"),
     ],
 )
-def test_a_reporter_that_is_none_or_raises_is_told_in_one_line(install, example, tmp_path, capsys, body, said):
+def test_an_invalid_or_failing_reporter_is_an_error_of_one_line(install, example, tmp_path, capsys, body, said):
     reporters = f"""
 from llmperf import hookimpl
 

@@ -255,7 +255,7 @@ def test_what_is_no_regular_file_is_not_read(tmp_path, settings):
             read(path, **settings)
 
 
-def test_the_home_of_nobody_is_not_read():
+def test_the_home_of_an_unknown_user_is_an_error():
     with pytest.raises(UserError, match=r"data.path: ~nobody-here/x: "):
         read("~nobody-here/x")
 

@@ -201,7 +201,7 @@ def test_ids_beyond_the_vocabulary(tmp_path):
         ("a.csv", b"", "line 1: expected columns dialogue and summary, found: none"),
     ],
 )
-def test_damage_is_told_with_its_place(tmp_path, name, content, message):
+def test_damage_is_reported_with_its_place(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_dialogues(tmp_path / name)

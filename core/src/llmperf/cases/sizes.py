@@ -54,12 +54,12 @@ def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
 
 def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int) -> list[Problem]:
     """A global batch that gives each rank more micro batches per step than any real run has."""
-    found, per_round = tuning.gradient_accumulation or 1, tuning.micro_batch * data_parallel
-    if found <= MOST_MICRO_BATCHES:
+    accumulation, per_round = tuning.gradient_accumulation or 1, tuning.micro_batch * data_parallel
+    if accumulation <= MOST_MICRO_BATCHES:
         return []
     most, why = REASONS["tuning.gradient_accumulation"]
     message = (
-        f"expected at most {most} {why}; found {found}, which is global batch {contract.global_batch} / (micro batch"
-        f" {tuning.micro_batch} x data parallel {data_parallel}); the nearest is --set global_batch={most * per_round}"
+        f"expected at most {most} {why}; found {accumulation}, which is global batch {contract.global_batch} /"
+        f" (micro batch {tuning.micro_batch} x data parallel {data_parallel}); the nearest is --set global_batch={most * per_round}"
     )
     return [Problem(code="value_too_large", where="contract.global_batch", message=message)]

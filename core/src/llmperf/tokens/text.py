@@ -75,8 +75,8 @@ def python_library(encoder: Encoder) -> Path:
 
 
 def _library_texts(folder: Path) -> Iterator[str]:
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
-    for _, path in sorted(found.items()):
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
+    for _, path in sorted(paths.items()):
         if NOT_THE_LIBRARY.isdisjoint(path.relative_to(folder).parts):
             try:
                 yield path.read_bytes().decode("utf-8")
