@@ -9,10 +9,10 @@ import sys
 
 import pytest
 from llmperf.cli.main import call
-from llmperf_testing.observations import Bound
+from llmperf_testing.observations import Bound, Fresh
 from llmperf_testing.programs.device import with_memory, with_stretches
 from llmperf_testing.programs.work import TorchWork
-from llmperf_testing.running import subject_of
+from llmperf_testing.running import checks_of, outcome, subject_of
 
 VENDOR = """
 from llmperf import hookimpl
@@ -109,6 +109,96 @@ def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runt
         assert subject.draft.problems == ()
     with subject_of("framework", "pytorch", vendor="beads") as subject:
         assert subject.draft.machine.vendor == "beads"
+
+
+def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(install, capsys, monkeypatch):
+    from llmperf.types.result import Failure
+    from llmperf_testing import running
+    from llmperf_testing.checks.training import failure_text
+
+    kept = [check for check in running.checks_of("framework") if check.name == "plan-has-its-shape"]
+    monkeypatch.setattr(running, "checks_of", lambda role: kept)
+    assert call(["check-plugin", "pytorch"]) == 0
+    assert "framework pytorch on devices of vendor cpu" in capsys.readouterr().out
+    log = ("Traceback", "OSError: no beads", "")
+    failure = Failure(rank=0, reason="exited", exception=None, message="exit code 1", log_tail=log)
+    assert failure_text(failure).endswith("; the last line of its log: 'OSError: no beads'")
+
+
+EXTENSION = """
+from llmperf import hookimpl
+from llmperf.types import Node, Rule
+
+class Sessions:
+    name = "sessions"
+    def nodes(self, request):
+        return [Node(host="localhost", address="127.0.0.1") for _ in range(request.nodes)]
+    def commands(self, nodes):
+        return list(nodes)
+
+@hookimpl
+def llmperf_launchers():
+    return [Sessions()]
+
+class Steps:
+    name = "tools steps"
+    def started(self, plan, folder):
+        self.path = folder / "steps"
+    def progress(self, progress):
+        pass
+    def steps(self, steps):
+        self.path.write_text(str([step.loss for step in steps]))
+    def ended(self, result, folder):
+        self.path.with_name(result.status if result else "failed").touch()
+
+@hookimpl
+def llmperf_observers():
+    return [Steps()]
+
+def check(result):
+    yield "/hardware/driver", "expected another driver"
+
+@hookimpl
+def llmperf_rules():
+    yield Rule(code="TOOLS1", severity="note", title="A driver", check=check, page="# TOOLS1: A driver")
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failed", "message"),
+    [
+        ("", "", None, ""),
+        (
+            "request.nodes",
+            "request.count",
+            "launchers-give-commands",
+            "'sessions': nodes raised AttributeError",
+        ),
+        ('[Node(host="localhost", address="127.0.0.1")', '[("localhost")', "launchers-give-commands", "expected Nodes"),
+        ("step.loss for", "step.nats for", "observers-follow-a-run", "observer 'tools steps': steps raised"),
+        ('(result.status if result else "failed")', "(result.status)", "observers-follow-a-run", "ended with None"),
+        ("def progress", "def tick", "observers-follow-a-run", "'tools steps' has no method progress"),
+        ('severity="note"', 'severity="note", kinds=("resultt",)', "rules-give-findings", "did you mean 'result'?"),
+        (
+            '"/hardware/driver"',
+            '"hardware.driver"',
+            "rules-give-findings",
+            "JSON pointer, such as",
+        ),
+        ("TOOLS1", "LP990", "rules-give-findings", "expected a prefix of the package's own, found LP"),
+    ],
+)
+def test_what_an_extension_adds_is_tried(install, monkeypatch, old, new, failed, message):
+    monkeypatch.setattr(
+        "llmperf_testing.subject.observe", lambda *_, **__: Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
+    )
+    install("llmperf-tools", "forge-tools", EXTENSION.replace(old, new) if old else EXTENSION, role="extension")
+    subject = subject_of("extension", "forge-tools")
+    names = ("found-by-metadata", "launchers-give-commands", "observers-follow-a-run", "rules-give-findings")
+    made = [outcome(subject, check) for check in checks_of("extension") if check.name in names]
+    assert len(made) == len(names)
+    assert [one.check for one in made if one.state != "passed"] == ([failed] if failed else []), made
+    assert not failed or message in next(one.message for one in made if one.check == failed)
 
 
 @pytest.mark.slow

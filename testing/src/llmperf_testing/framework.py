@@ -71,6 +71,14 @@ class FrameworkSubject(Subject):
         self._adapters: tuple[str, ...] = ()
 
     @property
+    def tried_on(self) -> str | None:
+        """Name of the vendor on whose devices it is tried; None if nothing can be planned here."""
+        try:
+            return self.draft.machine.vendor
+        except (ContractError, Skip):
+            return None
+
+    @property
     def folder(self) -> Path:
         """For the files of its runs; goes with the subject."""
         return Path(self._folder.name)

@@ -15,7 +15,7 @@ from llmperf_testing.subject import Subject
 
 def checks_of(role: Role) -> tuple[Check, ...]:
     """The checks for plugins of a role, in their order; those that train come last."""
-    from llmperf_testing.checks.additions import ADDITIONS, LAUNCHING
+    from llmperf_testing.checks.additions import ADDITIONS, LAUNCHING, OBSERVING
     from llmperf_testing.checks.announced import ANNOUNCED
     from llmperf_testing.checks.environment import ENVIRONMENT
     from llmperf_testing.checks.hooks import HOOKS
@@ -24,6 +24,8 @@ def checks_of(role: Role) -> tuple[Check, ...]:
     quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS, *OVERLAYS, *ADDITIONS]
     if role in OWNERS["llmperf_launchers"]:
         quick += LAUNCHING
+    if role in OWNERS["llmperf_observers"]:
+        quick += OBSERVING
     training: tuple[Callable[[Any], None], ...] = ()
     if role == "vendor":
         from llmperf_testing.checks.device import DEVICE

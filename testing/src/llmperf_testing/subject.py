@@ -36,6 +36,11 @@ class Subject:
         self.settings = settings
         self._kept: dict[Any, tuple[Any, BaseException | None]] = {}
 
+    @property
+    def tried_on(self) -> str | None:
+        """Name of the vendor on whose devices a framework is tried; None for other plugins, and if there is none."""
+        return None
+
     def close(self) -> None:
         """Release what was made for the checks."""
 

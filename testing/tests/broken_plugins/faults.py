@@ -75,7 +75,9 @@ ANY = {
 
 VENDOR = {
     **ANY,
-    "launchers-give-commands": fault(end(adds("launcher", "def commands(self, nodes): return [nodes[0].host]"))),
+    "launchers-give-commands": fault(
+        end(adds("launcher", "nodes = lambda self, request: []; commands = lambda self, nodes: [nodes[0].host]"))
+    ),
     "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_setup_device", "def setup_device")),
     "probe-has-its-shape": fault(("Probe(vendor=NAME", 'Probe(vendor="other"')),
     "devices-are-told-apart": fault(

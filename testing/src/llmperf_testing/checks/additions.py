@@ -1,29 +1,41 @@
-"""What a plugin may add for every run: launchers, reporters, rules."""
+"""What a plugin may add for every run: launchers, observers, reporters, rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-from llmperf.errors import PluginError
+from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.json_files import convert
+from llmperf.plugins.discovery import of_this_project
 from llmperf.plugins.loading import Plugins
-from llmperf.types import NodeCommand, Result
-from llmperf.validation.catalogue import OURS, Catalogue
+from llmperf.types import Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
+from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
 from llmperf.validation.rules.reading import RULE_FAILED
 
 from llmperf_testing.check import ContractError, require
 from llmperf_testing.checks.hooks import is_loaded
 from llmperf_testing.subject import Subject
 
-AGENTS = tuple(
-    NodeCommand(node_rank=node, host=f"node{node}", argv=("python", "-m", "agent", str(node)), env={"NODE": str(node)})
-    for node in range(2)
+HOSTS = ("node0", "node1")
+"""Hosts that a launcher is asked for."""
+POINTER = re.compile(r"(/([^~/]|~[01])*)*")
+PROGRESS = Progress(
+    phase="measuring",
+    step=1,
+    steps=2,
+    loss=8.5,
+    tokens_per_second_per_device=1000.0,
+    mfu=None,
+    memory_used_bytes=None,
+    seconds_left=1.0,
 )
-"""What a launcher is given to bring to two nodes."""
+STEP = StepProgress(step=1, measured=False, loss=8.5, step_seconds=0.5, tokens_per_second_per_device=1000.0)
 
 
 @cache
@@ -32,15 +44,16 @@ def _taken(hook: str) -> frozenset[str]:
     return frozenset(one.name for _, one in Plugins().collect_items(hook))
 
 
-def _added(subject: Subject, hook: str, method: str) -> Iterator[Any]:
-    """What it adds by a hook, each with a name that nobody has and with the method that is called."""
+def _added(subject: Subject, hook: str, *methods: str) -> Iterator[Any]:
+    """What it adds by a hook, each with a name that nobody has and with the methods that are called."""
     subject.rests_on(is_loaded)
     names = set(_taken(hook))
     for one in _items(subject, hook):
         name: Any = getattr(one, "name", None)
         require(isinstance(name, str) and name, f"{hook}: expected a name of {one!r}, found {name!r}")
         require(name not in names, f"{hook}: {name!r} is the name of another")
-        require(callable(getattr(one, method, None)), f"{hook}: {name!r} has no method {method}")
+        for method in methods:
+            require(callable(getattr(one, method, None)), f"{hook}: {name!r} has no method {method}")
         names.add(name)
         yield one
 
@@ -55,18 +68,62 @@ def _items(subject: Subject, hook: str, **arguments: Any) -> list[Any]:
 
 
 def launchers_give_commands(subject: Subject) -> None:
-    """Each launcher that it adds has a name of its own and gives commands to start, as argv."""
-    for one in _added(subject, "llmperf_launchers", "commands"):
-        require(callable(getattr(one, "nodes", None)), f"llmperf_launchers: {one.name!r} has no method nodes")
-        try:
-            given = one.commands(AGENTS)
-        except Exception as error:
-            raise ContractError(f"launcher {one.name!r} raised {error!r}") from error
+    """Each launcher that it adds has a name of its own, offers nodes and gives commands to start on them, as argv."""
+    for launcher in _added(subject, "llmperf_launchers", "nodes", "commands"):
+        who = f"launcher {launcher.name!r}"
+        nodes = _nodes(who, launcher)
+        reached = [(node.host, node.env) for node in nodes] or [(host, {}) for host in HOSTS]
+        commands = [
+            NodeCommand(node_rank=rank, host=host, argv=("python", "-m", "agent", str(rank)), env=env)
+            for rank, (host, env) in enumerate(reached)
+        ]
+        given = _called(who, "commands", launcher.commands, commands)
         listed = isinstance(given, Sequence) and given and all(isinstance(each, NodeCommand) for each in given)
-        require(listed, f"launcher {one.name!r}: expected NodeCommands, found {given!r}")
-        for each in given:
-            argv = isinstance(each.argv, tuple) and each.argv and all(isinstance(word, str) for word in each.argv)
-            require(argv, f"launcher {one.name!r}: expected an argv of text, found {each.argv!r}")
+        require(listed, f"{who}: commands: expected NodeCommands, found {given!r}")
+        for command in given:
+            argv = (
+                isinstance(command.argv, tuple) and command.argv and all(isinstance(word, str) for word in command.argv)
+            )
+            require(argv, f"{who}: commands: expected an argv of text, found {command.argv!r}")
+
+
+def _nodes(who: str, launcher: Any) -> Sequence[Node]:
+    """The nodes that a launcher offers for a small request; none if it refuses the request with a UserError."""
+    request = NodeRequest(nodes=len(HOSTS), devices=None, hosts=HOSTS, options={})
+    try:
+        nodes = _called(who, "nodes", launcher.nodes, request)
+    except UserError:
+        return ()
+    listed = isinstance(nodes, Sequence) and all(isinstance(node, Node) for node in nodes)
+    require(listed, f"{who}: nodes: expected Nodes, found {nodes!r}")
+    require(len(nodes) <= len(HOSTS), f"{who}: nodes: expected {len(HOSTS)} Nodes at most, found {len(nodes)}")
+    for node in nodes:
+        texts = all(isinstance(text, str) and text for text in (node.host, node.address))
+        require(texts, f"{who}: nodes: expected a host and an address, found {node!r}")
+    return nodes  # type: ignore[no-any-return]
+
+
+def _called(who: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a method returns; UserError as it is, ContractError for any other exception."""
+    try:
+        return function(*arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise ContractError(f"{who}: {name} raised {error!r}") from error
+
+
+def observers_follow_a_run(subject: Subject) -> None:
+    """Each observer that it adds has a name of its own and all methods, and follows a short run without an error."""
+    methods = ("started", "progress", "steps", "ended")
+    plan = convert(llmperf_schemas.example("plan"), Plan, "the example plan")
+    for result in (_example(), None):  # None: llmperf itself failed
+        for observer in _added(subject, "llmperf_observers", *methods):
+            who = f"observer {observer.name!r}"
+            with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
+                for method, arguments in zip(methods, ((plan, Path(folder)), (PROGRESS,), ((STEP,),)), strict=False):
+                    _called(who, method, getattr(observer, method), *arguments)
+                _called(who, f"ended with {'a result' if result else 'None'}", observer.ended, result, Path(folder))
 
 
 def reporters_give_text(subject: Subject) -> None:
@@ -81,14 +138,22 @@ def reporters_give_text(subject: Subject) -> None:
 
 
 def rules_give_findings(subject: Subject) -> None:
-    """Its rules are valid, have codes of their own and pages, and yield violations of a document of their kind."""
+    """Its rules are valid, have codes and pages, and yield violations, with JSON pointers, of a kind that exists."""
     subject.rests_on(is_loaded)
     catalogue = Catalogue(subject.plugins)
+    known = {*catalogue.kinds, *open_catalogue().kinds}
     for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
         code = owned.rule.code
-        own = not code.startswith(OURS) or subject.found.distribution.startswith("llmperf-")
+        own = not code.startswith(OURS) or of_this_project(subject.found)
         require(own, f"{code}: expected a prefix of the package's own, found {OURS}, which is llmperf's")
         require(owned.page(), f"{code}: expected a page, found an empty one")
+        for kind in owned.rule.kinds:
+            require(kind in known, str(unknown(code, "kind of document", kind, known)))
+        for pointer, message in owned.violations(_example()) if "result" in owned.rule.kinds else ():
+            found = f"{pointer!r} for {message!r}"
+            require(
+                POINTER.fullmatch(pointer), f"{code}: expected a JSON pointer, such as '/metrics/mfu', found {found}"
+            )
     failed = [finding for finding in catalogue.applied("result", _example())[0] if finding.code == RULE_FAILED.code]
     require(not failed, failed[0].message if failed else "")
 
@@ -100,3 +165,5 @@ def _example() -> Result:
 ADDITIONS = (reporters_give_text, rules_give_findings)
 LAUNCHING = (launchers_give_commands,)
 """For roles that may add launchers."""
+OBSERVING = (observers_follow_a_run,)
+"""For roles that may add observers."""

@@ -11,6 +11,7 @@ from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.subject import Subject
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+EXTENSION_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 IMPORT_SECONDS = 0.5
@@ -21,7 +22,11 @@ IMPORT_TIMES = 15
 def found_by_metadata(subject: Subject) -> None:
     """Its entry point names a plain module, and looking for plugins does not import it."""
     found = subject.found
-    require(NAME.fullmatch(found.name), f"name {found.name!r}: expected lower-case letters, digits and underscores")
+    dashes = found.role == "extension"
+    letters = (
+        f"lower-case letters, digits{', underscores and dashes' if dashes else ' and underscores'}, a letter first"
+    )
+    require((EXTENSION_NAME if dashes else NAME).fullmatch(found.name), f"name {found.name!r}: expected {letters}")
     require(MODULE.fullmatch(found.module), f"entry point {found.module!r}: expected a module, as package.plugin")
     require(not subject.fresh.imported_by_discovery, f"discovery imported {found.module.split('.')[0]}")
 

@@ -35,8 +35,12 @@ def run_ends_complete(subject: FrameworkSubject) -> None:
 
 
 def failure_text(failure: Failure | None) -> str:
-    """A run's failure in one line; empty if there is none."""
-    return "" if failure is None else f"{failure.reason}: {failure.exception or ''} {failure.message}"
+    """A run's failure and the last line of the rank's log, in one line; empty if there is none."""
+    if failure is None:
+        return ""
+    last = next((line.strip() for line in reversed(failure.log_tail) if line.strip()), "")
+    text = f"{failure.reason}: {failure.exception or ''} {failure.message}"
+    return f"{text}; the last line of its log: {last!r}" if last and last not in failure.message else text
 
 
 def tokens_add_up(subject: FrameworkSubject) -> None:

@@ -60,6 +60,7 @@ def command(
         options = "--vendor, --set, --case and --reference"
         raise click.UsageError(f"{options} are for frameworks; {name} is a {named[0].role}")
     made: list[Outcome] = []
+    tried_on = None
     for found in named:
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
         label = f"{found.role} {name}"
@@ -68,9 +69,12 @@ def command(
             click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
         ):
             made += bar
+            tried_on = subject.tried_on or tried_on
     if as_json:
-        print_json({"plugin": name, "checks": made, **_counts(made)})
+        print_json({"plugin": name, "vendor": tried_on, "checks": made, **_counts(made)})
     else:
+        if tried_on is not None:
+            click.echo(f"framework {name} on devices of vendor {tried_on}")
         _print(made)
     if any(one.state == "failed" for one in made):
         ctx.exit(1)
