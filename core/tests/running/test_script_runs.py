@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 from contextlib import suppress
@@ -9,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from llmperf.planning.nodes import by_interpreter
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
-from llmperf.types import PhaseRecord, StepRecord
+from llmperf.types import Interpreter, PhaseRecord, StepRecord
 from llmperf.types.plan import Script
 from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
@@ -176,10 +178,33 @@ def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
 
 def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
     program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
-    script = Script(command=(sys.executable, "-c", program, "{node_rank}"), step_rank=1)
+    script = Script(command=("{python}", "-c", program, "{node_rank}"), step_rank=1)
     plan = stub_plan(steps=8)
     run_plan(replace(plan, worker=replace(plan.worker, script=script)), tmp_path / "run", load_for("stub", "stub"))
     assert "node 0" in filenames.log_path(tmp_path / "run", 1).read_text()
+
+
+def test_a_scripts_python_is_that_of_the_ranks(stub_plan, tmp_path):
+    environment, here = tmp_path / "environment", Path(sys.prefix)
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    (environment / "lib").symlink_to(here / "lib")
+    (environment / "pyvenv.cfg").write_bytes((here / "pyvenv.cfg").read_bytes())
+    program = "import sys; print('by', sys.executable); [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]"
+    script = Script(command=("{python}", "-c", program), step_rank=1)
+    plan = stub_plan(steps=8)
+    path = str(environment / "bin" / "python")
+    interpreter = Interpreter(path=path, version=platform.python_version())
+    plan = replace(plan, interpreter=interpreter, worker=replace(plan.worker, script=script))
+    run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    assert f"by {path}" in filenames.log_path(tmp_path / "run", 1).read_text()
+
+
+def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
+    old, new = (Interpreter(path="/opt/python", version=version) for version in ("3.10.4", "3.11.0"))
+    command = ("{python}", "-P", "-m", "train")
+    assert by_interpreter(command, old) == ("{python}", "-m", "train")
+    assert by_interpreter(command, new) == by_interpreter(command, None) == command
 
 
 @pytest.mark.parametrize("fault", ["hangs", "deaf"])

@@ -83,7 +83,7 @@ def test_the_golden_command_of_the_seed_case(worker, home):
     assert planned.problems == ()
     start = "llmperf_megatron_deepspeed.checkout.start"
     isolated = ["-P"] if sys.version_info >= (3, 11) else []
-    before = [sys.executable, *isolated, "-m", start, "{run_dir}", str(home)]
+    before = ["{python}", *isolated, "-m", start, "{run_dir}", str(home)]
     assert list(planned.script.command) == [*before, *GOLDEN]
     assert planned.script.step_rank == 7
     assert json.loads(planned.files["ds_config.json"]) == DS_CONFIG

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -170,7 +169,7 @@ class FrameworkSubject(Subject):
         """A run of the same plan whose script fails as `llmperf_testing.programs.faulty_script` describes."""
         plan = self.runnable()
         assert plan.worker.script is not None
-        program = (sys.executable, "-m", "llmperf_testing.programs.faulty_script")
+        program = ("{python}", "-m", "llmperf_testing.programs.faulty_script")
         command = (*program, fault, str(plan.worker.script.step_rank), "--", *plan.worker.script.command)
         script = replace(plan.worker.script, command=command)
         faulty = replace(plan, worker=replace(plan.worker, script=script))

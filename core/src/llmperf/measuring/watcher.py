@@ -172,7 +172,8 @@ def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
     SIGUSR1, the request for stacks, is forwarded to it. It starts with that signal ignored, which would end it
     otherwise.
     """
-    values = {"run_dir": run, **{name: os.environ.get(name.upper(), "") for name in PLACEHOLDERS}}
+    values = {"run_dir": run, "python": sys.executable}
+    values |= {name: os.environ.get(name.upper(), "") for name in PLACEHOLDERS}
     bind = end_with_parent(signal.SIGKILL)
 
     def prepare() -> None:

@@ -74,14 +74,18 @@ def _difference(node: Node, first: Node, what: str, found: str, expected: str) -
     return f"node {node.host}: {what}: expected {expected} as on {first.host}, found {found}"
 
 
+RANK_PYTHON = "{python}"
+"""In the command of a script: the interpreter that runs the rank, which fills it in."""
+
+
 def by_interpreter(argv: tuple[str, ...], interpreter: Interpreter | None) -> tuple[str, ...]:
     """A command of this Python as a command of the workers' Python, which may be too old for the option `-P`."""
-    if interpreter is None or argv[:1] != (this_interpreter(),):
+    if interpreter is None or argv[:1] not in ((this_interpreter(),), (RANK_PYTHON,)):
         return argv
     rest = argv[1:]
     if rest[:1] == ("-P",) and not interpreter.knows_safe_path:
         rest = rest[1:]
-    return (interpreter.path, *rest)
+    return (RANK_PYTHON if argv[0] == RANK_PYTHON else interpreter.path, *rest)
 
 
 def installed_problem(machine: Machine, role: str, name: str) -> str | None:

@@ -32,7 +32,8 @@ class Script:
     """An external training script that the ranks run in place of a trainer; llmperf follows it by its output."""
 
     command: tuple[str, ...]
-    """The argv of one rank; `{run_dir}` and the placeholders of `WorkerPlan.rank_env` are filled in."""
+    """The argv of one rank. `{python}` (the interpreter of the ranks), `{run_dir}` and the placeholders of
+    `WorkerPlan.rank_env` are filled in."""
     step_rank: Count
     """The rank whose output reports every step. Its lines hold the figures of all ranks, such as the step's tokens."""
 

@@ -55,7 +55,7 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 
 def _start(home: Path | None) -> tuple[str, ...]:
-    program = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", START)
+    program = ("{python}", *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", START)
     return (*program, "{run_dir}", str(home))
 
 
