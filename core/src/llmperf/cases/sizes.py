@@ -60,6 +60,7 @@ def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int
     most, why = REASONS["tuning.gradient_accumulation"]
     message = (
         f"expected at most {most} {why}; found {accumulation}, which is global batch {contract.global_batch} /"
-        f" (micro batch {tuning.micro_batch} x data parallel {data_parallel}); the nearest is --set global_batch={most * per_round}"
+        f" (micro batch {tuning.micro_batch} x data parallel {data_parallel}); the nearest is"
+        f" --set global_batch={most * per_round}"
     )
     return [Problem(code="value_too_large", where="contract.global_batch", message=message)]
