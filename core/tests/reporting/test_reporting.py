@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from llmperf.cli.main import call
 from llmperf.cli.report import command
 from llmperf.files import json_files
-from llmperf.reporting.cells import fix_hp
+from llmperf.reporting.cells import fix_hp, shown
 from llmperf.reporting.exports import CsvReporter, sheet_values
 from llmperf.reporting.markdown import render_results
 from llmperf.reporting.result_sheets import result_sheet
@@ -70,6 +70,18 @@ def test_the_peak_shows_its_confidence_and_date_in_every_format(example):
     assert "| confidence | date |" in markdown(result)
     assert "| low | 2023-01 |" in markdown(result)
     assert {"peak_confidence": "low", "peak_date": "2023-01"}.items() <= sheet_values(result_sheet(result)).items()
+
+
+def test_overviews_mark_a_disturbed_run(example):
+    warning = {"code": "LP409", "severity": "warning", "path": "/metrics/other_cpu_share", "message": "too much"}
+    example |= {"findings": [warning], "peak_problem": "the host was busy"}
+    example["metrics"]["other_cpu_share"] = 0.73
+    sheet = result_sheet(typed(example))
+    (status,) = (shown(row) for row in sheet.overview if row.key == "status")
+    assert status == "complete, 1 warning"
+    (row,) = csv.DictReader(io.StringIO(CsvReporter().render([sheet], "en")))
+    assert (row["status"], row["warnings"], row["errors"]) == ("complete", "1", "0")
+    assert (row["other_cpu_share"], row["peak_problem"]) == ("0.73", "the host was busy")
 
 
 def test_unknown_is_a_dash_never_zero(example):

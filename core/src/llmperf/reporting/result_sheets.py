@@ -99,19 +99,22 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup) -> Itera
     yield Row(key="run_id", label="run", value=result.run_id)
     yield figures["power_watts"]
     yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
-    yield Row(key="errors", label="validation errors", value=_errors(result))
+    yield Row(key="errors", label="validation errors", value=_count(result, "error"))
+    yield Row(key="warnings", label="validation warnings", value=_count(result, "warning"))
 
 
-def _errors(result: Result) -> int:
-    return sum(finding.severity == "error" for finding in result.findings)
+def _count(result: Result, severity: str) -> int:
+    return sum(finding.severity == severity for finding in result.findings)
 
 
 def _short_status(result: Result) -> str:
-    """`failed: hung`; `invalid: 2 errors` for a complete run with errors among its findings."""
+    """`failed: hung`; of a complete run with errors or warnings `invalid: 2 errors` or `complete, 1 warning`."""
     if result.failure is not None:
         return f"{result.status}: {result.failure.reason}"
-    errors = _errors(result)
-    return f"invalid: {cells.counted(errors, 'error')}" if errors and result.status == "complete" else result.status
+    errors, warnings = _count(result, "error"), _count(result, "warning")
+    if errors and result.status == "complete":
+        return f"invalid: {cells.counted(errors, 'error')}"
+    return f"{result.status}, {cells.counted(warnings, 'warning')}" if warnings else result.status
 
 
 def _status(result: Result) -> str:
@@ -145,9 +148,10 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
         texts = ", ".join(f"{shown(row)} {row.key.rpartition('_')[2]}" for row in steps[:3])
         yield Row(key="step_seconds", label="step, s", value=steps[0].value, text=texts, parts=tuple(steps))
     window = figures["window_seconds"]
+    disturbance = rows_of(result.metrics, ("other_cpu_share",))
     seconds = "" if window.value is None else f" in {shown(window)} s"
     yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
-              parts=(figures["measured_steps"], figures["measured_tokens"], window))  # fmt: skip
+              parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance))  # fmt: skip
     yield _loss(figures)
     rank = figures["rank_peak_bytes"]
     yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,))
@@ -196,6 +200,7 @@ def _utilisation(result: Result) -> Iterator[Row]:
         Row(key=name, label="peak", value=getattr(known, name, None), rounding=cells.SIGNIFICANT)
         for name in ("peak_flops_per_second", "peak_dtype", "peak_source", "peak_confidence", "peak_date")
     )
+    problem = Row(key="peak_problem", label="peak", value=result.peak_problem)
     what = f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
     text = None if known is None else f"{what} (confidence: {shown(confidence)}, {shown(date)})"
-    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date))
+    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem))

@@ -86,6 +86,7 @@ _CHINESE = {
     "framework": "框架",
     "layout": "并行布局",
     "validation errors": "校验错误数",
+    "validation warnings": "校验警告数",
     "made": "生成时间",
     "loss": "损失值",
     "mem, GiB": "存储（GiB）",
