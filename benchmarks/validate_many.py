@@ -1,4 +1,6 @@
-"""Time and peak memory of `llmperf validate` on 1,000 and on 10,000 valid results that lie by themselves, on one core.
+"""Time and peak memory of commands on 1,000 and on 10,000 valid results that lie by themselves, on one core.
+
+The commands are `llmperf validate FOLDER` and `llmperf report FOLDER` in several formats.
 
 uv run python benchmarks/validate_many.py
 """
@@ -16,16 +18,21 @@ from typing import Any
 
 import llmperf_schemas
 
+COMMANDS = ("validate", "terminal", "markdown", "csv", "json", "html")
+"""`validate`, and formats of `report`."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--numbers", type=int, nargs="+", default=[1000, 10_000], help="How many results each time.")
-    numbers = parser.parse_args().numbers
+    parser.add_argument("--commands", nargs="+", default=COMMANDS, choices=COMMANDS, help="What to measure.")
+    numbers, commands = (arguments := parser.parse_args()).numbers, arguments.commands
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder, "runs")
         for number in numbers:
             write_results(runs, number)
-            print(measured(number, runs))
+            for command in commands:
+                print(measured(number, command, Path(folder)))
 
 
 def write_results(runs: Path, number: int) -> None:
@@ -50,21 +57,27 @@ def result(index: int) -> dict[str, Any]:
     return document
 
 
-def measured(number: int, runs: Path) -> str:
+def measured(number: int, command: str, folder: Path) -> str:
     """Two runs on one core, the first to compile; what the second took."""
+    output = folder / "report"
     for _ in range(2):
         began = time.perf_counter()
-        code, usage = validate(runs)
+        code, usage = called(command, folder / "runs", output)
         wall = time.perf_counter() - began
     if code:
-        sys.exit(f"expected valid results, found exit code {code}")
-    cpu = usage.ru_utime + usage.ru_stime
-    return f"{number} results: {wall:.1f} s, {cpu:.1f} s of CPU, peak memory {usage.ru_maxrss / 1024:.0f} MiB"
+        sys.exit(f"{command}: expected valid results, found exit code {code}")
+    cpu, size = usage.ru_utime + usage.ru_stime, ""
+    if output.exists():
+        size = f", {output.stat().st_size / 2**20:.0f} MiB written"
+        output.unlink()
+    memory = usage.ru_maxrss / 1024
+    return f"{command}, {number} results: {wall:.1f} s, {cpu:.1f} s of CPU, peak memory {memory:.0f} MiB{size}"
 
 
-def validate(runs: Path) -> tuple[int, Any]:
-    """Exit code and resource usage of one `llmperf validate`."""
-    argv = [sys.executable, "-m", "llmperf", "validate", str(runs)]
+def called(command: str, runs: Path, output: Path) -> tuple[int, Any]:
+    """Exit code and resource usage of one `llmperf validate` or `llmperf report`."""
+    report = ["report", str(runs), "--format", command, "-o", str(output)]
+    argv = [sys.executable, "-m", "llmperf", *(["validate", str(runs)] if command == "validate" else report)]
     child = os.fork()
     if not child:
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
