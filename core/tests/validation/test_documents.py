@@ -177,11 +177,19 @@ def test_links_and_pipes_are_not_followed(tmp_path, example):
     assert codes(inside / "memory.jsonl") == ["LP001"]
 
 
-def test_a_key_that_stands_twice(tmp_path, example):
-    text = json.dumps(example).replace('"variant": true', '"variant": false, "variant": true')
+@pytest.mark.parametrize("again", ['"variant": false, ', '"variant" : false, ', '"v\\u0061riant"\n:\tfalse,'])
+def test_a_key_that_stands_twice(tmp_path, example, again):
+    text = json.dumps(example).replace('"variant": true', f'{again}"variant": true')
     path = tmp_path / "result.json"
     path.write_text(text)
     assert codes(path) == ["LP002"]
+
+
+def test_text_that_looks_like_keys_is_no_repeated_key(tmp_path, example):
+    example["notes"] = ['"variant": "variant" : true']
+    assert codes(write(tmp_path / "result.json", example)) == codes(
+        write(tmp_path / "result.json", example | {"notes": []})
+    )
 
 
 def test_a_terminal_cannot_be_taken_over(tmp_path, example, capsys):

@@ -233,6 +233,13 @@ def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
     assert out[-1] == "1 published row: 1 agree, 0 wrong, 0 not checked"
 
 
+def test_a_summary_of_imports_in_chinese_has_chinese_headers(capsys):
+    assert call(["summary", str(PUBLISHED), "--lang", "zh", "--wide"]) == 0
+    headers = re.split(r" {2,}", capsys.readouterr().out.splitlines()[0].strip())
+    assert len(headers) == 11
+    assert [header for header in headers if header.isascii()] == []
+
+
 def test_a_summary_of_imports_takes_no_baseline(capsys):
     assert call(["summary", str(PUBLISHED), "--baseline", "published"]) == 2
     assert "--baseline: expected runs to compare with it, found imported documents" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def _compared(ours: Side, theirs: Side) -> Sides:
     """The sides compared with each other; UserError if a run is on both."""
     from llmperf.errors import UserError
     from llmperf.results.comparison_side import compared
-    from llmperf.results.deduplicate import on_both
+    from llmperf.results.groups import on_both
 
     if both := on_both(ours.results, theirs.results):
         count = f"{len(both)} of the {len(ours.results)} runs of A"

@@ -70,7 +70,7 @@ def print_table(
 def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
     """The results of different runs; a warning on standard error names each copy that is left out."""
     from llmperf.files.text import printable
-    from llmperf.results.deduplicate import distinct
+    from llmperf.results.groups import distinct
 
     runs = distinct(results)
     for copy, first in runs.copies:

@@ -120,6 +120,15 @@ _CHINESE = {
     "difference": "差值",
     "energy, J": "能耗（J）",
     "note": "说明",
+    "vendor": "厂商",
+    "best token/p/s": "最高 token/p/s",
+    "agree": "一致",
+    "wrong": "错误",
+    "not checked": "未检查",
+    "rows": "数据行数",
+    "its MFU": "对应 MFU",
+    "documents": "文档",
+    "its verdict": "对应结论",
 }
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from llmperf.errors import UserError
-from llmperf.results.deduplicate import one_run
+from llmperf.results.groups import one_run, unlike
 from llmperf.types.result import Result
-from llmperf.types.spec import Model
 
 FROM_STEP = 21
 """The published tables compare from the 21st step on."""
@@ -131,17 +130,3 @@ def _curve(result: Result) -> dict[int, float]:
     if not curve:
         raise UserError(f"{result.run_id}: loss_curve: expected the loss of each step, found none")
     return curve
-
-
-def unlike(ours: Result, theirs: Result) -> tuple[str, ...]:
-    """Names of the contract's parts that differ between two results; `model` also where its facts do."""
-    fields = type(ours.contract).__dataclass_fields__
-    different = [name for name in fields if getattr(ours.contract, name) != getattr(theirs.contract, name)]
-    if "model" not in different and _facts(ours) != _facts(theirs):
-        different.insert(0, "model")
-    return tuple(different)
-
-
-def _facts(result: Result) -> Model:
-    """The model without the fields that only describe it."""
-    return replace(result.model, title="", source="")

@@ -1,14 +1,16 @@
-"""Why a run is not complete, and with which rank that began."""
+"""Why a run is not complete, with which rank that began, and how far a run without a result came."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from llmperf.errors import PluginError
+from llmperf.errors import PluginError, UserError
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.endings import Ending, RankExit
 from llmperf.runfolder.logs import log_tail
 from llmperf.types.plan import Plan
@@ -163,3 +165,18 @@ def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: s
     lines = STACK_LINES if reason == "hung" else LOG_LINES
     tail = () if rank is None else log_tail(filenames.log_path(records.run, rank), lines, records.secrets)
     return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
+
+
+def how_far(folder: Path) -> str | None:
+    """What the records of a run folder without a result say, such as `120 of 3000 steps are recorded`.
+
+    None where it is no such folder, or its records cannot be read.
+    """
+    begun = (folder / filenames.PLAN).is_file() and (folder / filenames.RECORDS).is_dir()
+    if not begun or os.path.lexists(folder / filenames.RESULT):
+        return None
+    try:
+        records = read_run(folder)
+    except UserError:
+        return None
+    return f"{len(records.complete_steps)} of {records.plan.spec.contract.steps} steps are recorded"

@@ -1,14 +1,18 @@
-"""Runs of one kind: the same case, changes, device and share of it, framework and layout; and how they spread."""
+"""Which runs belong together: copies of one run, and runs of one kind with their spread.
+
+Runs of one kind have the same case, changes, device and share of it, framework and layout.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
-from llmperf.results.alignment import unlike
 from llmperf.results.statistics import quantile
 from llmperf.types.layout import Layout
 from llmperf.types.result import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES, Result
+from llmperf.types.spec import Model
 from llmperf.types.units import NonNegative, Positive
 
 
@@ -147,3 +151,66 @@ def contract_differences(ours: Sequence[Result], theirs: Sequence[Result]) -> tu
     """Parts of the contract in which any result differs from any other: their throughputs measure different things."""
     everything = [*ours, *theirs]
     return tuple(sorted({name for result in everything[1:] for name in unlike(result, everything[0])}))
+
+
+def unlike(ours: Result, theirs: Result) -> tuple[str, ...]:
+    """Names of the contract's parts that differ between two results; `model` also where its facts do."""
+    fields = type(ours.contract).__dataclass_fields__
+    different = [name for name in fields if getattr(ours.contract, name) != getattr(theirs.contract, name)]
+    if "model" not in different and _facts(ours) != _facts(theirs):
+        different.insert(0, "model")
+    return tuple(different)
+
+
+def _facts(result: Result) -> Model:
+    """The model without the fields that only describe it."""
+    return replace(result.model, title="", source="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distinct:
+    """Results of different runs, and the copies that were left out of them."""
+
+    results: tuple[Result, ...]
+    """The first of each run."""
+    copies: tuple[tuple[Path, Path], ...]
+    """Each copy, and the result that it is a copy of."""
+
+
+def distinct(files: Iterable[tuple[Path, Result]]) -> Distinct:
+    """Results by run, in order. A copy has the same identity, the same records or, without these, the same figures."""
+    seen: dict[tuple[str, ...], Path] = {}
+    results, copies = [], []
+    for path, result in files:
+        marks = list(_marks(result))
+        first = next((seen[mark] for mark in marks if mark in seen), None)
+        if first is None:
+            results.append(result)
+        else:
+            copies.append((path, first))
+        for mark in marks:
+            seen.setdefault(mark, first or path)
+    return Distinct(results=tuple(results), copies=tuple(copies))
+
+
+def one_run(first: Result, second: Result) -> bool:
+    """Whether two results are of one run."""
+    return not set(_marks(first)).isdisjoint(_marks(second))
+
+
+def on_both(ours: Iterable[Result], theirs: Iterable[Result]) -> tuple[Result, ...]:
+    """The results of `ours` whose run is also among `theirs`."""
+    marks = {mark for result in theirs for mark in _marks(result)}
+    return tuple(result for result in ours if not marks.isdisjoint(_marks(result)))
+
+
+def _marks(result: Result) -> Iterator[tuple[str, ...]]:
+    """Values that no two runs share: records contain times, so no two are equal."""
+    yield "run", result.run_id
+    records = sorted(digest for name, digest in result.files.items() if name.startswith("records/"))
+    metrics = result.metrics
+    figures = (metrics.tokens_per_second_per_device, metrics.window_seconds, metrics.final_loss)
+    if records:
+        yield "records", *records
+    elif None not in figures:
+        yield "figures", *map(repr, figures)

@@ -100,7 +100,7 @@ def found_documents(
                     raise
                 left_out(error)
         if before == len(documents):
-            from llmperf.results.cut_off import how_far
+            from llmperf.results.failure import how_far
 
             if (far := how_far(path)) is not None:
                 raise UserError(f"{path}: expected {RESULT}, found none: the run has not ended or was cut off; {far}")

@@ -60,7 +60,7 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     """Whether the result lies beside a plan where a run has been."""
     begun = any((folder / name).exists() for name in (filenames.RECORDS, filenames.REPORT))
     if begun and not os.path.lexists(folder / filenames.RESULT):
-        from llmperf.results.cut_off import how_far
+        from llmperf.results.failure import how_far
 
         far = how_far(folder)
         why = "the run has not ended, was cut off, or its result was taken away" + (f"; {far}" if far else "")
