@@ -15,6 +15,7 @@ from llmperf.reporting.exports import CsvReporter, JsonReporter
 from llmperf.reporting.markdown import MarkdownReporter
 from llmperf.reporting.terminal import TerminalReporter, card
 from llmperf.types import Result
+from llmperf.validation.catalogue import forget_catalogues
 
 REPORTER = """
 from llmperf import hookimpl
@@ -103,7 +104,9 @@ def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_fo
 def test_a_missing_format_of_the_project_is_named_with_its_package(run_folder, monkeypatch, capsys):
     from llmperf.plugins import loading
 
-    monkeypatch.setattr(loading, "names", lambda role, known: [])
-    assert call(["report", str(run_folder), "--format", "html"]) == 2
+    with monkeypatch.context() as without_extensions:
+        without_extensions.setattr(loading, "names", lambda role, known: [])
+        assert call(["report", str(run_folder), "--format", "html"]) == 2
+    forget_catalogues()  # they know no extension
     (line,) = capsys.readouterr().err.splitlines()
     assert "--format html: llmperf-html has this format; install it with: " in line

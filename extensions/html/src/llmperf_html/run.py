@@ -7,11 +7,9 @@ and runs refer to it by its index.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
-from llmperf import reporting
-from llmperf.reporting import COMPARED, UNKNOWN, finding_text, leaves, shown
+from llmperf.reporting import COMPARED, UNKNOWN, finding_text, leaves, printable, shown
 from llmperf.types import Curves, Row, Section, Sheet
 
 from llmperf_html.words import COLUMNS, NO_LOSS, NO_RECORDS, TOO_LARGE, word
@@ -20,8 +18,6 @@ EXPANDED = ("dependencies", "environment")
 """Rows whose parts have a line each: on a page there is room for all of them."""
 MAX_RECENT = 2000
 """Sections that are remembered as objects, because the next sheet may have them too."""
-
-printable = lru_cache(maxsize=4096)(reporting.printable)
 
 
 class Distinct:
