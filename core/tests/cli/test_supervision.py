@@ -177,6 +177,14 @@ def test_a_plugin_that_never_answers_is_named_and_the_command_fails(site, forged
         assert done.returncode == (1 if command == "doctor" else 2), shown
 
 
+def test_a_rule_that_is_not_selected_is_not_called(site, forged):
+    env = site("extension", "RULE", "os._exit(0)")
+    for words in (["--ignore", "BAD1"], ["--select", "LP"]):
+        done = llmperf("validate", forged, *words, env=env)
+        assert done.returncode == 1, done.stderr
+        assert "/parameters: LP" in done.stdout
+
+
 def test_a_listing_goes_on_without_the_plugin_that_ends_it(site):
     env = site("vendor", "IMPORT", "os._exit(0)")
     told = "vendor 'bad' (llmperf-bad): import: the process was ended with status 0"

@@ -15,7 +15,7 @@ from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Planned
-    from llmperf.types.result import Result
+    from llmperf.types.result import Finding, Result
 
 LOG_LINES = 20
 """Lines of a failed rank's log that are printed; the result has more."""
@@ -72,24 +72,36 @@ def _check_folder(out: Path) -> None:
 
 
 def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
-    from llmperf.reporting.terminal import result_card
+    from llmperf.reporting.terminal import finding_text, result_card
     from llmperf.running.measure import measure, startable
+
+    results: list[tuple[Path, Result]] = []
+    shown: list[Finding] = []
+
+    def show(folder: Path, result: Result) -> None:
+        """Print the figures and the folder before the rules of plugins are applied."""
+        shown[:] = result.findings
+        if quiet:
+            return
+        if repeat == 1:
+            click.echo(painted_severities(result_card(result, painted)))
+            click.echo(f"\nrun folder: {folder}")
+        else:
+            click.echo(repeat_line(result, len(results) + 1, repeat), err=True)
 
     say_what_was_left_out(outcome)
     planned = startable(outcome)
     click.echo(headline(planned), err=True)
     if planned.plan.peak_problem:
         _warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
-    results = []
-    for folder, result in measure(planned, out, repeat, _warn):
+    for folder, result in measure(planned, out, repeat, _warn, show):
         results.append((folder, result))
-        if not quiet and repeat == 1:
-            click.echo(painted_severities(result_card(result, painted)))
-            click.echo(f"\nrun folder: {folder}")
-        elif not quiet:
-            click.echo(repeat_line(result, len(results), repeat), err=True)
-        if not quiet:
-            _log_tail(result)
+        if quiet:
+            continue
+        for finding in result.findings if repeat == 1 else ():
+            if finding not in shown:
+                click.echo(painted_severities(finding_text(finding)))
+        _log_tail(result)
     return results
 
 

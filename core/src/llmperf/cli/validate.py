@@ -100,7 +100,7 @@ def command(
     for fault in catalogue.faults:
         warn(f"left out: {fault}")
     select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
-    validator = Validator(catalogue)
+    validator = Validator(catalogue, wanted=lambda code: _wanted(code, select, ignore))
     judged = _timed(file for path in paths for file in validator.validated(path))
     files = (_chosen(file, select, ignore) for file in judged)
     if wanted == "text":

@@ -31,15 +31,23 @@ def startable(outcome: Outcome) -> Planned:
     return outcome
 
 
-def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None]) -> Iterator[tuple[Path, Result]]:
+def measure(
+    planned: Planned,
+    out: Path,
+    repeat: int,
+    warn: Callable[[str], None],
+    show: Callable[[Path, Result], None] = lambda folder, result: None,
+) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
     Before each further run, a peak that could not be found is asked for again.
 
-    The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. Raises
-    UserError before anything is started if the folder cannot be written.
+    The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. `show` gets
+    each result with the findings of the core's rules, saved, before the rules of plugins are applied: one that hangs
+    ends the command. Raises UserError before anything is started if the folder cannot be written.
     """
     from llmperf.plugins.faults import printing_aside
+    from llmperf.plugins.loading import Plugins
     from llmperf.running.launched import run_plan
     from llmperf.running.observers import Observers
 
@@ -51,9 +59,12 @@ def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None
         observers, result = Observers(planned.plugins, warn), None
         with printing_aside():  # observers may print, from threads of their own
             try:
-                result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, planned.plugins)
+                result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, Plugins())
             finally:
                 observers.ended(result, folder)
+        show(folder, result)
+        with printing_aside():
+            result = check(result, folder, planned.plugins)
         yield folder, result
         if result.status == "aborted":
             return
@@ -62,8 +73,8 @@ def measure(planned: Planned, out: Path, repeat: int, warn: Callable[[str], None
 def check(result: Result, folder: Path, plugins: Plugins) -> Result:
     """The result with its findings, saved beside its Markdown report.
 
-    The findings come from the core's rules and those of the run's plugins, and are the same as `validate` reports for
-    the folder.
+    The findings come from the core's rules and those of the given plugins. With the plugins of the run, they are the
+    same as `validate` reports for the folder.
     """
     from llmperf.reporting.markdown import render_results
     from llmperf.validation.catalogue import Catalogue

@@ -77,5 +77,5 @@ class Observer(Protocol):
         ...
 
     def ended(self, result: Result | None, folder: Path) -> None:
-        """The run has ended, with its checked result; None if llmperf itself failed."""
+        """The run has ended, with its result and the findings of the core's rules; None if llmperf itself failed."""
         ...

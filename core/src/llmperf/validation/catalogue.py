@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -161,15 +161,22 @@ class Catalogue:
         for key, item in self.plugins.collect_sound(hook, faults, **arguments):
             yield self.plugins.found(key), item
 
-    def applied(self, kind: str, document: Any) -> tuple[list[Finding], list[Finding]]:
-        """The findings of every rule over a document: those that are listed, and all.
+    def applied(
+        self, kind: str, document: Any, wanted: Callable[[str], bool] = lambda code: True
+    ) -> tuple[list[Finding], list[Finding]]:
+        """The findings of the rules over a document whose codes are wanted: those that are listed, and all.
 
+        If the rows of a kind get verdicts, all rules of the kind's own package are applied: verdicts follow from them.
         A plugin's rule that fails, and one that is refused, is a warning that names the rule and the package.
         """
         rules, faults = self._for(kind)
         listed: list[Finding] = []
         whole: list[Finding] = []
+        definition = self.kinds[kind]
         for owned in rules:
+            judges_rows = definition.verdicts is not None and owned.owner == self.owner_of(definition)
+            if not wanted(owned.rule.code) and not judges_rows:
+                continue
             try:
                 violations = owned.violations(document)
             except LlmperfError as error:

@@ -29,8 +29,15 @@ class Judgement:
     """One for each row, for kinds with rows."""
 
 
-def judgement(kind: str, document: Any, catalogue: Catalogue | None = None) -> Judgement:
-    """What every rule over this kind says about a document.
+def any_code(code: str) -> bool:
+    """All rules are wanted."""
+    return True
+
+
+def judgement(
+    kind: str, document: Any, catalogue: Catalogue | None = None, wanted: Callable[[str], bool] = any_code
+) -> Judgement:
+    """What the rules over this kind whose codes are `wanted` say about a document.
 
     `catalogue` is that of the installed extensions and of the vendors and frameworks that the document names, unless
     another is given.
@@ -39,7 +46,7 @@ def judgement(kind: str, document: Any, catalogue: Catalogue | None = None) -> J
     definition = of.kinds[kind]
     if catalogue is None and definition.plugins:
         of = open_catalogue(definition.plugins(document))
-    listed, whole = of.applied(kind, document)
+    listed, whole = of.applied(kind, document, wanted)
     verdicts = definition.verdicts(document, whole) if definition.verdicts else ()
     return Judgement(findings=tuple(listed), verdicts=tuple(verdicts))
 
@@ -57,6 +64,8 @@ class Validator:
     """The kinds of document. Rules of vendors and frameworks are added for the documents that name them."""
     submitted: bool = False
     """Whether results are submitted, so that they have to lie in their run folders."""
+    wanted: Callable[[str], bool] = any_code
+    """Whether the rule with a code is applied."""
     shown_path: Callable[[Path], Path] = lambda path: path
     """The path that messages give for a file, such as its place in an archive."""
     seen: dict[int, tuple[str | None, str, str]] = field(default_factory=dict)
@@ -123,7 +132,7 @@ class Validator:
 
     def checked(self, kind: DocumentKind, path: Path, document: Any) -> FileFindings:
         """The findings of a document that could be read: of the rules, in its place, and of what is repeated."""
-        rules = judgement(kind.name, document, None if kind.plugins else self.catalogue)
+        rules = judgement(kind.name, document, None if kind.plugins else self.catalogue, self.wanted)
         listed = list(rules.findings)
         if kind.in_place is not None:
             listed += kind.in_place(document, path, self.submitted)
