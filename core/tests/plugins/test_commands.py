@@ -68,3 +68,16 @@ def test_the_command_of_a_missing_package_says_which_one(monkeypatch, capsys):
 def test_a_misspelt_command_suggests_the_nearest(capsys):
     assert call(["imprt"]) == 2
     assert "did you mean 'import'?" in capsys.readouterr().err
+
+
+def test_a_command_that_raises_names_its_package_and_shows_its_traceback(install, capsys):
+    source = HELLO.replace("    click.echo", "    raise KeyError(name)\n    click.echo")
+    install("llmperf-hello", "hello", source, role="command")
+    assert call(["hello", "world"]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == "llmperf: command 'hello' (llmperf-hello) raised KeyError: 'world'; this is a bug of llmperf-hello"
+    assert rest[0] == "Traceback (most recent call last):"
+    assert rest[-1] == "KeyError: 'world'"
+    assert "llmperf_hello.py" in rest[1]
+    assert "click" not in "\n".join(rest)
+    assert "supervisor" not in "\n".join(rest)

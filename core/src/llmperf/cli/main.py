@@ -40,6 +40,9 @@ def extra_commands() -> dict[str, PackagedCommand]:
 class Lazy(click.Group):
     """A group whose commands are imported when they are called."""
 
+    invoked: PackagedCommand | None = None
+    """The command of another package that is being run."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands in the order of the help text."""
         return [*COMMANDS, *extra_commands()]
@@ -69,6 +72,8 @@ class Lazy(click.Group):
                 package = PROVIDERS[args[0]]
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
             raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
+        if args:
+            self.invoked = extra_commands().get(args[0])
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -143,7 +148,13 @@ def _keep_stdout() -> None:
 def call(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code. Bugs keep their traceback."""
     messages.clear()
-    code = _called(arguments)
+    cli.invoked = None
+    try:
+        code = _called(arguments)
+    except Exception as error:
+        if cli.invoked is None:
+            raise
+        return _report_bug(cli.invoked, error)
     if code == 2 and not messages and _folder_is_gone():
         return _report("", 2)
     return code
@@ -192,6 +203,23 @@ def _called(arguments: list[str] | None) -> int:
 def _redirect_to_devnull(stream: TextIO) -> None:
     """Send the rest of a stream's buffer to /dev/null, so that the stream fails only once."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _report_bug(command: PackagedCommand, error: Exception) -> int:
+    """Report an exception of another package's command, with the part of the traceback that is in that package."""
+    import traceback
+
+    from llmperf.plugins.faults import named
+
+    frames = error.__traceback__
+    outside = (os.path.dirname(click.__file__), os.path.dirname(__file__))
+    while frames is not None and frames.tb_next and frames.tb_frame.f_code.co_filename.startswith(outside):
+        frames = frames.tb_next
+    owner = " and ".join(command.distributions)
+    code = _report(f"command {command.name!r} ({owner}) raised {named(error)}; this is a bug of {owner}", 1)
+    lines = "".join(traceback.format_exception(type(error), error, frames))
+    click.echo(printable(lines, keep="\n"), err=True, nl=False)
+    return code
 
 
 messages: list[str] = []
