@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,21 @@ else:
 
 VARIABLE = "LLMPERF_CACHE_DIR"
 MAX_TOML_BYTES = 2**20
+MAX_KEY_PARTS = 64
+"""Parts of a dotted key, such as 3 of `tuning.optimizer.name`. A parser takes quadratic time and memory for more."""
+MAX_WORD = 1000
+"""Characters of a key or a number without quotes."""
+_TOKEN = re.compile(
+    r"""
+    (?P<text> \"{3} (?: [^"\\]+ | \\. | "(?!"") )* (?: "{3,5} )? | '{3} (?: [^']+ | '(?!'') )* (?: '{3,5} )? )
+    | (?P<part> [A-Za-z0-9_+-]+ | " (?: [^"\\\n]+ | \\[^\n] )* "? | '[^'\n]*'? )
+    | (?P<between> [.\ \t]+ )
+    | \#[^\n]*
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Strings, words, dots, comments and single characters; closing quotes may be missing, so that the time is linear."""
 
 
 def cache_dir(name: str) -> Path:
@@ -40,7 +56,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; UserError if it cannot be read, is not UTF-8, or is not TOML."""
     data = read_bytes(path, limit=MAX_TOML_BYTES)
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return _parsed(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: expected a TOML file in UTF-8, found a byte that is not at {error.start}") from None
     except (ValueError, RecursionError) as error:
@@ -50,6 +66,32 @@ def read_toml(path: Path) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """A text parsed as a TOML value, or the text itself if it is not one."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _parsed(f"value = {text}")["value"]
     except (ValueError, KeyError, RecursionError):  # not TOML, too many digits, or nested too deeply
         return text
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The tables of a text; ValueError if it is not TOML or has a key that would take a parser long."""
+    parts = 0
+    after_dot = False
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "part":
+            parts = parts + 1 if after_dot else 1
+            after_dot = False
+            if parts > MAX_KEY_PARTS:
+                raise ValueError(f"expected keys of at most {MAX_KEY_PARTS} parts, found more{_line(token)}")
+            if len(token[0]) > MAX_WORD and token[0][0] not in "\"'":
+                expected = f"expected at most {MAX_WORD} characters without quotes"
+                raise ValueError(f"{expected}, found {len(token[0])}{_line(token)}")
+        elif token.lastgroup == "between":
+            after_dot = after_dot or "." in token[0]
+        else:
+            parts, after_dot = 0, False
+    return tomllib.loads(text)
+
+
+def _line(token: re.Match[str]) -> str:
+    """The place of a token, as tomllib gives it."""
+    newlines = token.string.count("\n", 0, token.start())
+    return f" (at line {newlines + 1})"
