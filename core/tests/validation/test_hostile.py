@@ -170,3 +170,19 @@ def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
     assert time.monotonic() - begin < 30
     assert file.failed
     assert len(file.findings) < 100
+
+
+@pytest.mark.parametrize("inside", ["", "metrics", "software"])
+def test_an_object_of_many_unknown_keys_is_judged_soon(tmp_path, inside):
+    document = copy.deepcopy(EXAMPLE)
+    target = document[inside] if inside else document
+    known = dict(target)
+    target.clear()
+    target.update({f"unknown{number}": number for number in range(30_000)}, **known)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(document))
+    (file,) = validate_path(path)
+    assert {finding.code for finding in file.findings} == {"LP010"}
+    assert len(file.findings) == 50
+    last = "and 950 more in this document; only the first 1000 keys of each object of this document were checked"
+    assert file.findings[-1].message.endswith(last)

@@ -26,6 +26,8 @@ MAX_COUNTED = 1000
 """Findings beyond those that are counted."""
 MAX_VALUES = 100_000
 """Values of an invalid document that are checked one by one: enough for any real one, and quick for a hostile one."""
+MAX_KEYS = 1000
+"""Keys of one object of an invalid document that are checked, besides those that its schema knows."""
 MAX_STRICT_VALUES = 5_000
 """The same of `strict_findings`, which take a hundred times longer."""
 
@@ -53,21 +55,21 @@ def schema_findings(schema: Schema, document: Any) -> list[Finding]:
     validators = _validators(schema)
     if validators.accept(document):
         return []
-    part, complete = _part(document, MAX_VALUES)
+    part, cut = _part(document, MAX_VALUES, validators.words)
     findings = _findings(validators.departures(part))
-    if complete:
+    if not cut:
         return findings
     if findings:
-        last = f"{findings[-1].message}; only the first {MAX_VALUES} values of this document were checked"
+        last = f"{findings[-1].message}; only {cut} of this document were checked"
         return [*findings[:-1], replace(findings[-1], message=last)]
-    message = f"expected values that fit the schema, found others after the first {MAX_VALUES} values of this document"
-    return [WRONG_TYPE.finding("", message)]
+    return [WRONG_TYPE.finding("", f"expected values that fit the schema, found others after {cut} of this document")]
 
 
 def strict_findings(schema: Schema, document: Any) -> list[Finding]:
     """As `schema_findings`, where a whole number has to be written without a point, as the types require."""
-    part, _ = _part(document, MAX_STRICT_VALUES)
-    return _findings(_validators(schema).by_python(part))
+    validators = _validators(schema)
+    part, _ = _part(document, MAX_STRICT_VALUES, validators.words)
+    return _findings(validators.by_python(part))
 
 
 def record_findings(document: Any) -> list[Finding]:
@@ -114,30 +116,45 @@ def _record_kinds() -> dict[str, tuple[Schema, type]]:
     }
 
 
-def _part(document: Any, limit: int) -> tuple[Any, bool]:
-    """The document, or about so many of its values; and whether that is all.
+def _part(document: Any, limit: int, words: frozenset[str]) -> tuple[Any, str]:
+    """The document, or about so many of its values; and what that is, or "" if it is the whole document.
 
-    Arrays are cut off. Objects are kept whole up to 1000 keys, so that no key is missing that is there.
+    Arrays are cut off after `limit` values, objects after `MAX_KEYS` keys. Keys that the schema knows, `words`, are
+    kept in any case, so that a key that is there is never reported as missing.
     """
     left = limit
+    cut: dict[str, None] = {}
 
     def copied(value: Any) -> Any:
         nonlocal left
         left -= 1
         if isinstance(value, dict):
-            most = 1000 if left > -limit else 0
-            return {key: copied(inner) for key, inner in islice(value.items(), most)}
+            most = MAX_KEYS if left > -limit else 0
+            if len(value) > most:
+                cut[f"the first {MAX_KEYS} keys of each object"] = None
+                value = {key: inner for index, (key, inner) in enumerate(value.items()) if index < most or key in words}
+            return {key: copied(inner) for key, inner in value.items()}
         if isinstance(value, list):
             kept = []
             for inner in value:
                 if left <= 0:
+                    cut[f"the first {limit} values"] = None
                     break
                 kept.append(copied(inner))
             return kept
         return value
 
     part = copied(document)
-    return (document, True) if left > 0 else (part, False)
+    return (part, " and ".join(cut)) if cut else (document, "")
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    """Every name below a `properties` of a schema."""
+    for key, inner in schema.items() if isinstance(schema, Mapping) else enumerate(schema):
+        if key == "properties" and isinstance(inner, Mapping):
+            yield from inner
+        if isinstance(inner, (Mapping, list)):
+            yield from _property_names(inner)
 
 
 class _Validators:
@@ -145,6 +162,11 @@ class _Validators:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Names of the properties of all objects."""
+        return frozenset(_property_names(self._schema))
 
     @cached_property
     def _rust(self) -> Any:
