@@ -75,7 +75,7 @@ def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys):
     [
         ("XX1", "`llmperf validate --rules` lists all rules"),
         ("", "`llmperf validate --rules` lists all rules"),
-        ("lp10x", "did you mean 'LP10"),
+        ("lp30x", "did you mean 'LP3"),
     ],
 )
 def test_what_is_no_code_at_all_is_refused_too(wrong, capsys, option, code, advice):
