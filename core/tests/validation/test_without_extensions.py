@@ -46,6 +46,8 @@ def test_a_file_of_an_unknown_kind_names_the_package_that_reads_it(imported, cap
     for path in (imported, readme):
         assert call(["validate", str(path)]) == 2
         assert f"{path}: LP001 error {PACKAGE}" in capsys.readouterr().out
+        assert call(["report", str(path)]) == 2
+        assert f"{path}: {PACKAGE}" in capsys.readouterr().err
 
 
 def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported, result, tmp_path, capsys):

@@ -19,14 +19,15 @@ def measured(example, tmp_path):
     """Write runs as if measured where the published rows were; the folder's path."""
 
     def write(*throughputs, case, model, framework, device=A100, vendor="nvidia", grid=(1, 8), precision="bf16",
-              seq_len=4096, batch=64, dataset="redpajama_sample", layout=(4, 1), simulated=False):  # fmt: skip
+              seq_len=4096, batch=64, dataset="redpajama_sample", layout=(4, 1), **hardware):  # fmt: skip
         for number, figure in enumerate(throughputs):
             one = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "case": case, "fix_hp": []}
             one["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
             one["model"]["name"] = model
             one["contract"] |= {"model": model, "precision": precision, "seq_len": seq_len, "dataset": dataset}
             one["tuning"]["framework"] = framework
-            one["hardware"] |= {"vendor": vendor, "device_model": device, "device_share": 1.0, "simulated": simulated}
+            one["hardware"] |= {"vendor": vendor, "device_model": device, "device_share": 1.0, "simulated": False}
+            one["hardware"] |= hardware
             nodes, each = grid
             data = nodes * each // (layout[0] * layout[1])
             names = ("nodes", "devices_per_node", "tensor_parallel", "pipeline_parallel", "data_parallel")
@@ -85,7 +86,7 @@ def test_differences_that_are_no_obstacle_are_said(measured, capsys):
         ({"grid": (2, 8)}, "devices 8 (here 16)"),
         ({"case": "mine"}, "case llama2_7b_pretrain_megatron (here mine)"),
         ({"model": "llama_tiny"}, "none of 19 published rows is on llama_tiny"),
-        ({"simulated": True}, "published rows are of whole devices"),
+        ({"simulated": True}, "published rows are of real devices; these runs were on a simulated one"),
     ],
 )
 def test_where_no_row_fits_the_reason_is_said(changed, reason, measured, capsys):
@@ -175,3 +176,23 @@ def test_bad_input_is_one_line(words, told, measured, capsys):
     error = capsys.readouterr().err
     assert told in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_published_table_has_to_be_imported_before_it_is_reported(tmp_path, capsys):
+    table = tmp_path / "README.md"
+    table.write_text("| configuration | token/p/s |\n| --- | --- |\n| A100 (1x8) | 100 |\n")
+    assert call(["report", str(table)]) == 2
+    error = capsys.readouterr().err
+    assert f"{table}: expected a result or an imported document, found a table of results" in error
+    assert error.endswith("; import it first: llmperf import\n")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"simulated": True}, "published rows are of real devices; these runs were on a simulated one"),
+        ({"device_share": 0.5}, "published rows are of whole devices; in these runs each rank had 50 % of one"),
+    ],
+)
+def test_runs_that_published_rows_cannot_be_compared_with_say_why(changed, reason, measured, capsys):
+    assert compared(capsys, measured(3000.0, **(MEGATRON | changed)), expected=1)["why"] == reason

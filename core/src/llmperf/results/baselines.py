@@ -97,8 +97,11 @@ def compared_with_figures(group: Group, kind: str, baselines: Sequence[Baseline]
         )
 
     result = group.results[0]
-    if result.hardware.simulated or result.hardware.device_share < 1:
-        return comparison(f"{kind} rows are of whole devices; these runs were on a stand-in or on parts of one")
+    if result.hardware.simulated:
+        return comparison(f"{kind} rows are of real devices; these runs were on a simulated one")
+    if result.hardware.device_share < 1:
+        part = f"each rank had {100 * result.hardware.device_share:.4g} % of one"
+        return comparison(f"{kind} rows are of whole devices; in these runs {part}")
     fitting = [baseline for baseline in baselines if not baseline.misfits(result)]
     if not fitting:
         return comparison(_nearest(result, kind, baselines))

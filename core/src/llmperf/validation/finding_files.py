@@ -66,7 +66,7 @@ def _named(path: Path, catalogue: Catalogue) -> Document:
         from llmperf.files.user_files import read_toml
 
         read_toml(path)  # a syntax error says more than that this is no case and no model
-    if (package := _reader(path, by_name=True)) is not None:
+    if (package := missing_reader(path, by_name=True)) is not None:
         raise UserError(f"{path}: {package}")
     raise UserError(f"{path}: expected {_known(catalogue)}")
 
@@ -78,7 +78,7 @@ def _known(catalogue: Catalogue) -> str:
     )
 
 
-def _reader(path: Path, by_name: bool) -> str | None:
+def missing_reader(path: Path, by_name: bool) -> str | None:
     """Which package reads a document of a kind that no installed package reads; None for any other file."""
     named = _SCHEMA.search(_beginning(path)) if path.suffix == ".json" else None
     for schema, (names, _) in READERS.items():
@@ -102,7 +102,7 @@ def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:
     for path in _regular_files(root, closed.append):
         try:
             kind = kind_of(path, catalogue)
-            package = _reader(path, by_name=False) if kind is None and path.suffix == ".json" else None
+            package = missing_reader(path, by_name=False) if kind is None and path.suffix == ".json" else None
         except OSError as error:
             closed.append(error)
             continue

@@ -15,9 +15,12 @@ from llmperf.types import Finding, Result
 from llmperf.types.documents import DocumentKind
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.core_kinds import named_schema
-from llmperf.validation.finding_files import Document, documents_in, kind_of
+from llmperf.validation.finding_files import Document, documents_in, kind_of, missing_reader
 from llmperf.validation.reading import parse_json
 from llmperf.validation.schema import Schema, schema_findings, strict_findings
+
+MARKDOWN = (".md", ".markdown", ".txt")
+"""File names of published documents, which `llmperf import` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +122,11 @@ def _files(path: Path, wanted: Callable[[DocumentKind], bool]) -> Iterator[Docum
         raise UserError(f"{path}: no such file or folder")
     file = path / RESULT if path.is_dir() else path
     kind = kind_of(file, catalogue, named=True) if file.is_file() else None
+    if kind is None and file.is_file() and (package := missing_reader(file, by_name=True)) is not None:
+        raise UserError(f"{file}: {package}")
+    if kind is not None and kind.read is not None and not wanted(kind):
+        titles = " or ".join(kind.title for kind in catalogue.kinds.values() if wanted(kind))
+        hint = "; import it first: llmperf import" if file.suffix in MARKDOWN else ""
+        raise UserError(f"{file}: expected {titles}, found {kind.title}{hint}")
     known = kind if kind is not None and wanted(kind) else catalogue.kinds["result"]
     yield Document(file, known, named=True)

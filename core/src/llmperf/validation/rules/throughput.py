@@ -92,6 +92,9 @@ def window_holds_steps(result: Result) -> Iterator[Violation]:
     yield from deviates("/metrics/window_seconds", metrics.window_seconds, expected, because, STEP_TIME_SLACK)
 
 
+UNEVEN_STEPS = "the steps are very uneven, so something else probably disturbed the run"
+
+
 @rule("LP209", "warning", "The steps take about the same time")
 def even_steps(result: Result) -> Iterator[Violation]:
     """Each step does the same work: steps that differ wildly were disturbed by something else."""
@@ -100,10 +103,10 @@ def even_steps(result: Result) -> Iterator[Violation]:
         return
     if steps.mean > UNEVEN_MEAN * steps.median:
         because = f"{UNEVEN_MEAN:g} x median {figure(steps.median)} s"
-        yield "/metrics/step_seconds/mean", f"expected at most {because}, found {figure(steps.mean)}: disturbed"
+        yield "/metrics/step_seconds/mean", f"expected at most {because}, found {figure(steps.mean)} s: {UNEVEN_STEPS}"
     elif steps.p95 > UNEVEN_QUANTILES * steps.p5:
         because = f"{UNEVEN_QUANTILES:g} x 5 % quantile {figure(steps.p5)} s"
-        yield "/metrics/step_seconds/p95", f"expected at most {because}, found {figure(steps.p95)}: disturbed"
+        yield "/metrics/step_seconds/p95", f"expected at most {because}, found {figure(steps.p95)} s: {UNEVEN_STEPS}"
 
 
 @rule("LP207", "error", "A run ends after it begins, and its window is within")
