@@ -84,6 +84,18 @@ def test_overviews_mark_a_disturbed_run(example):
     assert (row["other_cpu_share"], row["peak_problem"]) == ("0.73", "the host was busy")
 
 
+def test_ranks_that_share_a_device_are_not_called_devices(example):
+    example["hardware"]["device_share"] = 0.5
+    text = markdown(typed(example))
+    assert "nodes x ranks" in text
+    assert "/ 2 ranks, which share a device" in text
+    assert sheet_values(result_sheet(typed(example)))["tokens_per_second_per_whole_device"] == 1600.0
+    example["hardware"]["device_share"] = 1
+    text = markdown(typed(example))
+    assert "nodes x devices" in text
+    assert "/ 2 devices" in text
+
+
 def test_unknown_is_a_dash_never_zero(example):
     result = typed(without_figures(example))
     shown = rows(result_card(result))
@@ -161,7 +173,7 @@ def test_markdown_names_convention_formula_peak_and_source(example):
     assert cells[1:4] == ["30.0 %", "3e+07", "6 x 5,000,000"]
     assert cells[5] == "8e+10 fp32"
     assert cells[6].startswith("largest of 5 products")
-    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.84 s / 2 devices" in text
+    assert "token/p/s = 6,144 tokens of 6 measured steps / 3.84 s / 2 ranks, which share a device" in text
 
 
 def test_parts_of_an_evaluation_have_a_table_of_their_own(example):

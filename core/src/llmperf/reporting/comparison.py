@@ -12,7 +12,7 @@ from llmperf.reporting.result_sheets import figure_rows
 from llmperf.reporting.run_setup import contract_parts
 from llmperf.results.baselines import BaselineComparison
 from llmperf.results.comparison import Comparison
-from llmperf.results.comparison_side import Side, Sides, device_throughput
+from llmperf.results.comparison_side import Side, Sides
 from llmperf.results.groups import Group, Kind, shared, uneven
 from llmperf.types import Result, Row
 from llmperf.types.result import OTHER_CPU_SHARE
@@ -33,6 +33,8 @@ COMPARED = (
 )
 """Keys of the figures that are compared, in their order."""
 OF_A_DEVICE = "tokens/s of a whole device"
+IN_USE_BY_ALL = "device_memory_used_bytes"
+"""On a device that ranks share, such as a host, this counts other processes too: it gets no ratio."""
 
 
 def median_rows(
@@ -42,20 +44,18 @@ def median_rows(
 
     `of_devices` adds the throughput of a whole device, for ranks that had different shares of one.
     """
-    sides = [[_compared_rows(result) for result in results] for results in (ours, theirs)]
-    for key in (*COMPARED, OF_A_DEVICE)[: None if of_devices else -1]:
+    sides = [[figure_rows(result) for result in results] for results in (ours, theirs)]
+    divided = any(result.hardware.divided for result in (*ours, *theirs))
+    for key in (*COMPARED, "tokens_per_second_per_whole_device")[: None if of_devices else -1]:
         first, second = (median_row([rows[key] for rows in side]) for side in sides)
         if first.value is None and second.value is None:
             continue
         ratio = cells.UNKNOWN
-        if isinstance(first.value, (int, float)) and isinstance(second.value, (int, float)) and second.value:
+        if key == IN_USE_BY_ALL and divided:
+            first = replace(first, label=f"{first.label}, in use by all")
+        elif isinstance(first.value, (int, float)) and isinstance(second.value, (int, float)) and second.value:
             ratio = f"{first.value / second.value:.4f}"
         yield [first.label, shown(first), shown(second), *[ratio] * ratios]
-
-
-def _compared_rows(result: Result) -> dict[str, Row]:
-    device = Row(key=OF_A_DEVICE, label=OF_A_DEVICE, value=device_throughput(result), rounding=cells.THROUGHPUT)
-    return {**figure_rows(result), OF_A_DEVICE: device}
 
 
 def median_row(rows: Sequence[Row]) -> Row:

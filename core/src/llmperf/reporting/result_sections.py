@@ -97,7 +97,8 @@ def _making(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     metrics, text = result.metrics, {key: shown(row) for key, row in figures.items()}
     if metrics.tokens_per_second_per_device is not None:
         yield text_row("", f"token/p/s = {text['measured_tokens']} tokens of {metrics.measured_steps} measured steps"
-                        f" / {text['window_seconds']} s / {result.parallelism.world_size} devices")  # fmt: skip
+                        f" / {text['window_seconds']} s / {result.parallelism.world_size}"
+                        f" {'ranks, which share a device' if result.hardware.divided else 'devices'}")  # fmt: skip
     if metrics.step_seconds is not None:
         median, p5, p95, mean = (text[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean"))
         yield text_row("", f"step: median {median} s, p5 {p5} s, p95 {p95} s, mean {mean} s")

@@ -11,7 +11,7 @@ from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
-from llmperf.results.groups import kind_of
+from llmperf.results.groups import device_throughput, kind_of
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 
@@ -56,6 +56,8 @@ def figure_rows(result: Result) -> dict[str, Row]:
             unit="tokens/s", rounding=cells.THROUGHPUT),
         Row(key="tokens_per_second", label="tokens/s, all devices", value=metrics.tokens_per_second, unit="tokens/s",
             rounding=cells.THROUGHPUT),
+        Row(key="tokens_per_second_per_whole_device", label="tokens/s of a whole device",
+            value=device_throughput(result), unit="tokens/s", rounding=cells.THROUGHPUT),
         *(Row(key=f"step_seconds_{name}", label="step, s" if name == "median" else f"step, s, {name}",
               value=getattr(steps, name, None), unit="s", rounding=cells.STEP_SECONDS)
           for name in ("median", "p5", "p95", "mean")),
@@ -142,7 +144,8 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
     yield replace(status, text=_status(result), parts=(status, failure))
     yield from setup.card
     yield figures["tokens_per_second_per_device"]
-    yield figures["tokens_per_second"]
+    whole = figures["tokens_per_second"]
+    yield replace(whole, parts=(whole, figures["tokens_per_second_per_whole_device"]))
     steps = [figures[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean")]
     if result.metrics.step_seconds is not None:
         texts = ", ".join(f"{shown(row)} {row.key.rpartition('_')[2]}" for row in steps[:3])

@@ -99,7 +99,8 @@ def _setting(result: Result) -> Iterator[Row]:
     hardware = result.hardware
     model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     yield Row(key="device_model", label="device", value=cells.printable(model))
-    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}")
+    ranks = " ranks" * hardware.divided
+    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}{ranks}")
     yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
     yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
     yield Row(key="", label="layout", value=cells.layout(result.parallelism))
@@ -152,7 +153,7 @@ def rows_of(owner: object, names: Sequence[str]) -> tuple[Row, ...]:
 
 def _environment(result: Result) -> Iterator[Section]:
     hardware, software = result.hardware, result.software
-    devices = Row(key="nodes", label="nodes x devices", value=hardware.nodes,
+    devices = Row(key="nodes", label=f"nodes x {'ranks' if hardware.divided else 'devices'}", value=hardware.nodes,
                   text=f"{hardware.nodes} x {hardware.devices_per_node}")  # fmt: skip
     yield Section(key="environment", title="Environment")
     yield Section(key="hardware", title="Hardware", level=3, rows=(

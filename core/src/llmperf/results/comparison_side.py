@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.results.comparison import Comparison, compare
-from llmperf.results.groups import Group, contract_differences, differing, disturbed, grouped
+from llmperf.results.groups import Group, contract_differences, device_throughput, differing, disturbed, grouped
 from llmperf.types.result import Result
 
 
@@ -91,9 +91,3 @@ def _why_not(result: Result) -> str | None:
 def rank_throughput(result: Result) -> float | None:
     """token/p/s; None where unknown."""
     return result.metrics.tokens_per_second_per_device
-
-
-def device_throughput(result: Result) -> float | None:
-    """Tokens a second of all the ranks that share one device; None where unknown."""
-    figure, share = rank_throughput(result), result.hardware.device_share
-    return figure / share if figure is not None and share else None

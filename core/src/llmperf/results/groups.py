@@ -214,3 +214,9 @@ def _marks(result: Result) -> Iterator[tuple[str, ...]]:
         yield "records", *records
     elif None not in figures:
         yield "figures", *map(repr, figures)
+
+
+def device_throughput(result: Result) -> float | None:
+    """Tokens a second of all the ranks that share one device; None where unknown."""
+    figure, share = result.metrics.tokens_per_second_per_device, result.hardware.device_share
+    return figure / share if figure is not None and share else None

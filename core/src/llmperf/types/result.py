@@ -71,6 +71,11 @@ class Hardware:
     simulated: bool
     """True when the devices are a stand-in."""
 
+    @property
+    def divided(self) -> bool:
+        """Whether ranks share a device."""
+        return self.device_share != 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
@@ -154,9 +159,10 @@ class Metrics:
     """The figures. An unknown one is None."""
 
     tokens_per_second_per_device: NonNegative | None
-    """Tokens of the measured steps / wall time of the slowest rank / devices."""
+    """Tokens of the measured steps / wall time of the slowest rank / ranks. If ranks share a device, as on a CPU, this
+    is the throughput of one rank, not of one device."""
     tokens_per_second: NonNegative | None
-    """Of all devices together."""
+    """Of all ranks together."""
     measured_steps: Count
     """Optimiser steps in the window."""
     measured_tokens: Count
