@@ -87,6 +87,8 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP103", {"/batch/tokens_per_step": 1}),
         ("LP104", {"/spec/contract/global_batch": 8}),
         ("LP105", {"/worker/layout/sharding_degree": 3}),
+        ("LP101", {"/worker/layout/rank_order": ["tensor", "tensor", "data", "pipeline"]}),
+        ("LP105", {"/spec/tuning/expert_parallel": 3, "/worker/layout/expert_parallel": 3}),
         ("LP303", {"/flops/per_token/2/flops": 1e9}),
         ("LP303", {"/flops/per_token/1/formula": "6 x everything"}),
         ("LP303", {"/flops/per_token/0/leaves_out": []}),
@@ -176,6 +178,53 @@ def test_flops_counted_by_an_installed_extension_that_does_not_count_the_model(e
 def test_conventions_are_counted_by_one_name(example):
     put(example, {"/plugins/3": EXTENSION, "/mfu/3/counted_by": "acme_moe"})
     assert [(one.code, one.path) for one in judged(example)] == [("LP316", "/mfu/3/counted_by")]
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "path", "message"),
+    [
+        (
+            {"/parallelism/rank_order": ["data", "tensor"]},
+            "LP101",
+            "/parallelism/rank_order",
+            "expected each of tensor, context, data, pipeline once, found data, tensor",
+        ),
+        (
+            {"/tuning/expert_parallel": 3, "/parallelism/expert_parallel": 3},
+            "LP105",
+            "/tuning/expert_parallel",
+            "expected a divisor of data parallel 2, found 3; the nearest is 2",
+        ),
+        (
+            {"/tuning/sequence_parallel": True, "/parallelism/sequence_parallel": True},
+            "LP105",
+            "/tuning/sequence_parallel",
+            "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"
+            " found 1; nearest: --set sequence_parallel=false",
+        ),
+        (
+            {"/tuning/context_parallel": 3, "/tuning/devices": 3},
+            "LP105",
+            "/tuning/context_parallel",
+            "a sequence has 256 tokens, which context parallel 3 does not divide; the nearest that does is 2",
+        ),
+        (
+            {"/tuning/expert_parallel": 2**53 - 1},
+            "LP101",
+            "/tuning/expert_parallel",
+            "expected at most 1048576 ranks, found 9007199254740991",
+        ),
+        (
+            {"/tuning/tensor_parallel": 3},
+            "LP101",
+            "/tuning/tensor_parallel",
+            "tensor parallel 3 x pipeline parallel 1 = 3 does not divide 1 x 2 = 2 ranks;"
+            " the nearest number of ranks that works is 3",
+        ),
+    ],
+)
+def test_degrees_are_checked_by_the_arithmetic_of_planning(example, values, code, path, message):
+    assert (code, path, message) in [(one.code, one.path, one.message) for one in judged(put(example, values))]
 
 
 CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}

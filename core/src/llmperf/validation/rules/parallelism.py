@@ -6,15 +6,21 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.layout import sharding_degree_of
-from llmperf.types import Batch, Contract, Layout, Result, Tuning
+from llmperf.accounting.layout import DEGREES, layout_problems, sharding_degree_of
+from llmperf.cases.sizes import MOST_RANKS, size_problems
+from llmperf.files.by_value import ByValue
+from llmperf.files.text import printable
+from llmperf.types import Batch, Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
+from llmperf.types.problems import Problem
 from llmperf.validation.violations import differs, rule
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
 BOTH = ("result", "plan")
+UNEVEN = ("experts_not_divisible", "model_not_divisible", "sequence_not_divisible", "sequence_parallel_alone")
+"""Codes of problems with degrees that do not divide what they share."""
 
 
 def _layout(document: Result | Plan) -> tuple[str, Layout]:
@@ -28,21 +34,44 @@ def _asked(document: Result | Plan) -> tuple[Contract, Tuning]:
     return spec.contract, spec.tuning
 
 
+_known_problems = ByValue[tuple[Problem, ...]]()
+
+
+def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
+    """Why the degrees that were asked for cannot be run, as planning finds it: problems with these codes."""
+    spec, path = (document.spec, "/spec") if not isinstance(document, Result) else (document, "")
+    values = (spec.contract, spec.tuning, spec.model)
+    for problem in _known_problems.get(values, lambda: tuple(_layout_problems(*values))):
+        if problem.code in codes:
+            yield f"{path}/{problem.where.replace('.', '/')}", printable(problem.message)[:300]
+
+
+def _layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Problem]:
+    """The problems that planning finds; only those of sizes if any of these is so large that the others take long."""
+    degrees = [(f"tuning.{name}", int(getattr(tuning, name))) for name in DEGREES]
+    degrees.append(("tuning.sharding_degree", tuning.sharding_degree or 1))
+    too_large = [
+        Problem(code="value_too_large", where=where, message=f"expected at most {MOST_RANKS} ranks, found {degree}")
+        for where, degree in degrees
+        if degree > MOST_RANKS
+    ]
+    return [*size_problems(contract, tuning), *too_large] or layout_problems(contract, tuning, model)
+
+
 @rule("LP101", "error", "World size is tensor x pipeline x context x data parallel", *BOTH)
 def world_size(document: Result | Plan) -> Iterator[Violation]:
-    """Nodes x devices per node is the world; so is the product of the parallel degrees."""
+    """Nodes x devices per node is the world; so is the product of the parallel degrees, each numbered once."""
     path, layout = _layout(document)
     parts = tuple(layout.degrees.values())
-    because = f"{layout.nodes} nodes x {layout.devices_per_node} devices"
     product = prod(parts)
     if product != layout.world_size:
-        yield (
-            path,
-            (
-                f"expected {' x '.join(layout.degrees)} parallel = {layout.world_size} ({because}),"
-                f" found {' x '.join(map(str, parts))} = {product}"
-            ),
-        )
+        because = f"{layout.nodes} nodes x {layout.devices_per_node} devices"
+        expected = f"expected {' x '.join(layout.degrees)} parallel = {layout.world_size} ({because})"
+        yield path, f"{expected}, found {' x '.join(map(str, parts))} = {product}"
+    if sorted(layout.rank_order) != sorted(layout.degrees):
+        found = ", ".join(layout.rank_order[:8]) or "none"
+        yield f"{path}/rank_order", f"expected each of {', '.join(layout.degrees)} once, found {found}"
+    yield from _problems(document, "ranks_not_divisible", "value_too_large")
 
 
 @rule("LP102", "error", "Global batch is micro batch x gradient accumulation x data parallel", *BOTH)
@@ -97,9 +126,9 @@ def _batch_as_asked(batch: Batch, layout: Layout, contract: Contract, tuning: Tu
         yield from differs(path, found, tuning.gradient_accumulation, "as in tuning")
 
 
-@rule("LP105", "error", "Sharding degree divides data x context parallel", *BOTH)
+@rule("LP105", "error", "The degrees divide ranks, model and sequence", *BOTH)
 def sharding(document: Result | Plan) -> Iterator[Violation]:
-    """Every sharding group has the same number of data-parallel ranks."""
+    """Groups of ranks have the same size, and each rank has the same part of the model and the sequence."""
     path, layout = _layout(document)
     ranks = layout.data_parallel * layout.context_parallel
     if ranks % layout.sharding_degree:
@@ -107,6 +136,7 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
         yield f"{path}/sharding_degree", message
     elif layout.sharding_stage == 0 and layout.sharding_degree != 1:
         yield f"{path}/sharding_degree", f"expected 1 (sharding stage 0), found {layout.sharding_degree}"
+    yield from _problems(document, *UNEVEN)
 
 
 @rule("LP106", "error", "The hardware has the ranks of the layout")
