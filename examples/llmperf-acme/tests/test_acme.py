@@ -1,7 +1,10 @@
 """What is particular to Acme: its tool, played here by a script, and its device."""
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from llmperf.errors import PluginError
@@ -14,15 +17,15 @@ PRINTED = """\
 1, Acme A1, UUID-1, 1.2, 65536, 0, 0, N/A, 35
 """
 """What the tool prints. Replace it with lines that yours has really printed."""
-REAL = SimpleNamespace(probe=SimpleNamespace(simulated=False, devices=()))
+REAL: Any = SimpleNamespace(probe=SimpleNamespace(simulated=False, devices=()))
 """The part of a plan for real devices that binding a device needs."""
 
 
 @pytest.fixture
-def tool(tmp_path, monkeypatch):
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """A function that puts a tool on the PATH which prints a text."""
 
-    def play(printed):
+    def play(printed: str) -> None:
         script = tmp_path / DEVICES.argv[0]
         script.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}END\n")
         script.chmod(0o755)
@@ -32,7 +35,7 @@ def tool(tmp_path, monkeypatch):
     return play
 
 
-def test_devices_are_those_that_the_tool_shows(tool, monkeypatch):
+def test_devices_are_those_that_the_tool_shows(tool: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     tool(PRINTED)
     probe = llmperf_probe()
     assert [(shown.index, shown.model, shown.memory_bytes, shown.uuid) for shown in probe.devices] == [
@@ -44,7 +47,7 @@ def test_devices_are_those_that_the_tool_shows(tool, monkeypatch):
     assert [shown.index for shown in llmperf_probe().devices] == [1]
 
 
-def test_a_reading_has_what_the_tool_shows_of_that_device(tool):
+def test_a_reading_has_what_the_tool_shows_of_that_device(tool: Callable[[str], None]) -> None:
     tool(PRINTED)
     first, second, absent = llmperf_query_memory((0, 1, 7))
     assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (2**30, 50, 300)
@@ -56,37 +59,37 @@ BAD_ROWS = ["0, Acme A1", PRINTED.splitlines()[0].replace("1024", "99999"), "no 
 
 
 @pytest.mark.parametrize("row", BAD_ROWS)
-def test_a_row_that_does_not_fit_is_left_out_and_shown(tool, row):
+def test_a_row_that_does_not_fit_is_left_out_and_shown(tool: Callable[[str], None], row: str) -> None:
     tool(f"{row}\n")
     assert row in llmperf_probe().problems[0]
 
 
-def test_an_unknown_device_has_no_peak():
+def test_an_unknown_device_has_no_peak() -> None:
     assert llmperf_peak_flops("Acme Z9", "bf16") is None
 
 
 class Matrix:
-    def __matmul__(self, other):
+    def __matmul__(self, other: Any) -> Any:
         return other
 
 
 class Event:
-    def __init__(self, enable_timing):
+    def __init__(self, enable_timing: bool) -> None:
         assert enable_timing
 
-    def record(self):
+    def record(self) -> None:
         pass
 
-    def elapsed_time(self, later):
+    def elapsed_time(self, later: Any) -> float:
         return 250.0
 
 
 @pytest.fixture
-def torch(monkeypatch):
+def torch(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """`torch` with the part of your extension that this package uses."""
-    calls = []
+    calls: list[tuple[Any, ...]] = []
     names = ("set_device", "synchronize", "reset_peak_memory_stats", "empty_cache")
-    runtime = {name: lambda *at, name=name: calls.append((name, *at)) for name in names}
+    runtime: dict[str, Any] = {name: lambda *at, name=name: calls.append((name, *at)) for name in names}
     runtime |= {"max_memory_allocated": lambda at: 10, "max_memory_reserved": lambda at: 20, "Event": Event}
     played = SimpleNamespace(ones=lambda *shape, device: Matrix(), calls=calls)
     setattr(played, device.NAMESPACE, SimpleNamespace(**runtime))
@@ -95,8 +98,9 @@ def torch(monkeypatch):
     return played
 
 
-def test_a_rank_is_bound_to_its_device_through_torch(torch):
-    with llmperf_setup_device(REAL, 3) as bound:
+def test_a_rank_is_bound_to_its_device_through_torch(torch: SimpleNamespace) -> None:
+    bound: Any = llmperf_setup_device(REAL, 3)
+    with bound:
         assert bound.places == {"torch": f"{device.NAMESPACE}:3"}
         first, second = bound.event(), bound.event()
         assert second.seconds_since(first) == 0.25
@@ -104,7 +108,7 @@ def test_a_rank_is_bound_to_its_device_through_torch(torch):
     assert torch.calls[0] == ("set_device", 3)
 
 
-def test_a_missing_extension_is_one_line(torch, monkeypatch):
+def test_a_missing_extension_is_one_line(torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, device.EXTENSION, None)
     with pytest.raises(PluginError, match="cannot be imported"):
         llmperf_setup_device(REAL, 0)
