@@ -57,6 +57,16 @@ def test_a_packed_run_is_valid_and_complete(submission, run_folder, capsys):
     assert not any(name.startswith("logs/") for name in inside)
 
 
+def test_a_folder_of_runs_and_a_result_are_packed_as_their_run_folders(submission, run_folder, tmp_path):
+    folder = tmp_path / "all" / "of them"
+    shutil.copytree(run_folder, folder / run_folder.name)
+    for number, path in enumerate((tmp_path / "all", run_folder / "result.json")):
+        output = tmp_path / f"again-{number}.zip"
+        assert call(["pack", str(path), "-o", str(output)]) == 0
+        with zipfile.ZipFile(output) as again, zipfile.ZipFile(submission) as first:
+            assert again.namelist() == first.namelist()
+
+
 def test_two_packs_of_the_same_runs_have_the_same_members(submission, run_folder, tmp_path):
     assert call(["pack", str(run_folder), "-o", str(tmp_path / "again.zip")]) == 0
     with zipfile.ZipFile(submission) as one, zipfile.ZipFile(tmp_path / "again.zip") as other:
@@ -266,7 +276,7 @@ def test_bad_requests_are_one_line(submission, run_folder, tmp_path, capsys):
         ([str(run_folder), "-o", str(submission)], "is there already"),
         ([str(run_folder), "-o", str(tmp_path / "x.rar")], "expected a name that ends with .zip"),
         ([str(run_folder), str(run_folder), "-o", str(tmp_path / "x.zip")], "give each once"),
-        ([str(tmp_path), "-o", str(tmp_path / "x.zip")], "expected a run folder with result.json"),
+        ([str(run_folder / "records"), "-o", str(tmp_path / "x.zip")], "expected a run folder with result.json"),
     ):
         assert call(["pack", *words]) == 2
         assert line in capsys.readouterr().err

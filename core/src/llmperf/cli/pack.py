@@ -11,27 +11,28 @@ from llmperf.cli.colour import warn
 EXAMPLES = """\b
 Examples:
   llmperf pack runs/ID -o submission.zip
-  llmperf pack runs/* -o submission.zip --lang zh
+  llmperf pack runs -o submission.zip --lang zh          every run in a folder
   llmperf validate submission.zip
 """
 
 
 @click.command("pack", epilog=EXAMPLES)
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", metavar="FILE.zip", required=True, type=click.Path(path_type=Path),
               help="The archive to write.")  # fmt: skip
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the README.")  # fmt: skip
 @click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")
-def command(runs: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
-    """Make a submission of run folders: results, plans, records, environment, a README, a manifest with hashes.
+def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
+    """Make a submission of runs: results, plans, records, environment, a README, a manifest with hashes.
 
-    A run with an error finding is not packed. A run that failed or was simulated is packed with a warning. The archive
-    is written completely or not at all.
+    PATH is a run folder, its result.json, or a folder of runs. A run with an error finding is not packed. A run that
+    failed or was simulated is packed with a warning. The archive is written completely or not at all.
     """
     from llmperf.reporting.cells import counted
-    from llmperf.submissions.pack import no_measurements, pack
+    from llmperf.submissions.pack import no_measurements, pack, run_folders
 
+    runs = run_folders(paths)
     manifest = pack(runs, output, language, with_logs)
     for line in no_measurements(runs):
         warn(f"packed, but no measurement: {line}")

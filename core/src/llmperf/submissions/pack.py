@@ -48,6 +48,27 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
     return manifest
 
 
+def run_folders(paths: Sequence[Path]) -> list[Path]:
+    """The run folders at some paths: run folders, their result.json, or folders with runs in or below them.
+
+    UserError for a path without a result. Hidden folders and links are passed over, as in `llmperf validate`.
+    """
+    from llmperf.validation.catalogue import open_catalogue
+    from llmperf.validation.finding_files import documents_in
+
+    runs: list[Path] = []
+    for path in paths:
+        if (path / filenames.RESULT).is_file():
+            runs.append(path)
+            continue
+        files = [document.path for document in documents_in(path, open_catalogue())]
+        folders = [file.parent for file in files if file.name == filenames.RESULT]
+        if not folders:
+            raise UserError(f"{path}: expected a run folder with {filenames.RESULT}, or a folder of them, found none")
+        runs += folders
+    return runs
+
+
 def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
     """One line for each run that failed or was simulated: it is packed, but it is no measurement."""
     from llmperf.validation.reading_documents import read_run_result
