@@ -101,6 +101,17 @@ def test_columns_that_say_nothing_go_first():
     assert table.left_out == ("empty",)
 
 
+def measured(results):
+    """In place of `measure`: these results, each of which is shown when its run has ended."""
+
+    def measure(planned, out, repeat, warn, show):
+        for folder, result in results:
+            show(folder, result)
+            yield folder, result
+
+    return measure
+
+
 def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, monkeypatch):
     finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
     results = []
@@ -108,7 +119,7 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
         document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "findings": [finding] * (number == 2)}
         document["metrics"]["tokens_per_second_per_device"] = figure
         results.append((Path(f"runs/run-{number}"), json_files.convert(document, Result, "result")))
-    monkeypatch.setattr("llmperf.running.measure.measure", lambda *_: iter(results))
+    monkeypatch.setattr("llmperf.running.measure.measure", measured(results))
     assert call(["run", "--repeat", "3", "--out", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     header, _, *rows, _gap, told, _, spread = out.splitlines()
@@ -127,7 +138,7 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
 def test_repeats_name_why_a_run_has_no_mfu(tmp_path, example, capsys, monkeypatch):
     documents = [example | {"run_id": "busy", "peak_problem": "the host was busy"}, example | {"run_id": "quiet"}]
     results = [(Path("runs"), json_files.convert(document, Result, "result")) for document in documents]
-    monkeypatch.setattr("llmperf.running.measure.measure", lambda *_: iter(results))
+    monkeypatch.setattr("llmperf.running.measure.measure", measured(results))
     assert call(["run", "--repeat", "2", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "\nbusy: no MFU: the host was busy\n" in out

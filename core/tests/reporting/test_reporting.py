@@ -96,6 +96,13 @@ def test_ranks_that_share_a_device_are_not_called_devices(example):
     assert "/ 2 devices" in text
 
 
+def test_csv_has_empty_fields_for_unknown_values_and_one_form_of_booleans(example):
+    (row,) = csv.DictReader(io.StringIO(CsvReporter().render([result_sheet(typed(example))], "en")))
+    assert "-" not in row.values()
+    assert row["variant"] == "true"
+    assert None in sheet_values(result_sheet(typed(example))).values()
+
+
 def test_unknown_is_a_dash_never_zero(example):
     result = typed(without_figures(example))
     shown = rows(result_card(result))

@@ -176,6 +176,8 @@ def show_repeats(results: list[tuple[Path, Result]]) -> None:
 
 def say_spread(results: list[Result]) -> None:
     """Print the spread over repeats, or why there is none."""
+    from llmperf.reporting.cells import number as figure
+    from llmperf.reporting.cells import percent
     from llmperf.results.groups import spread
 
     measured = spread(results)
@@ -184,13 +186,13 @@ def say_spread(results: list[Result]) -> None:
         return
     if measured.relative is None:
         click.echo(
-            f"\ntoken/p/s median {measured.median:.1f}; no spread: {measured.runs} of {len(results)} runs complete"
+            f"\ntoken/p/s median {figure(measured.median)}; no spread: {measured.runs} of {len(results)} runs complete"
         )
         return
     click.echo(
-        f"\n{measured.runs} runs: token/p/s median {measured.median:.1f},"
-        f" {measured.minimum:.1f} to {measured.maximum:.1f},"
-        f" spread {100 * measured.relative:.1f} % of the median"
+        f"\n{measured.runs} runs: token/p/s median {figure(measured.median)},"
+        f" {figure(measured.minimum)} to {figure(measured.maximum)},"
+        f" spread {percent(measured.relative)} of the median"
     )
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from llmperf.files.json_files import encode_pretty
-from llmperf.reporting.cells import leaves, printable
+from llmperf.reporting.cells import UNKNOWN, leaves, printable, text
 from llmperf.types import Sheet
 
 FORMULA_SIGNS = tuple("=+-@＝＋－＠")
@@ -28,7 +28,10 @@ class CsvReporter:
         for sheet in sheets:
             values = {"path": str(sheet.source.path), **sheet_values(sheet)}
             rows.append(
-                {harmless(name): harmless(value) if isinstance(value, str) else value for name, value in values.items()}
+                {
+                    harmless(name): harmless(text(value)) if isinstance(value, (str, bool)) else value
+                    for name, value in values.items()
+                }
             )
         columns = list(dict.fromkeys(name for row in rows for name in row))
         out = io.StringIO()
@@ -62,11 +65,11 @@ def sheet_values(sheet: Sheet) -> dict[str, str | int | float | bool | None]:
     values: dict[str, str | int | float | bool | None] = {}
     for row in leaves(rows):
         if row.key:
-            values.setdefault(row.key, row.value)
+            values.setdefault(row.key, None if row.value == UNKNOWN else row.value)
     return values
 
 
-def _harmless(text: str) -> str:
+def _harmless(value: str) -> str:
     """Text on one line that no spreadsheet takes for a formula."""
-    text = printable(text)
-    return f"'{text}" if text.startswith(FORMULA_SIGNS) else text
+    line = printable(value)
+    return f"'{line}" if line.startswith(FORMULA_SIGNS) else line
