@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from llmperf.cli import main
 from llmperf.cli.main import call
@@ -39,9 +41,36 @@ def test_a_command_of_two_packages_names_both(install, capsys):
     assert "command 'hello' is claimed by llmperf-hello and llmperf-salute; uninstall one" in capsys.readouterr().err
 
 
-def test_a_command_of_the_core_cannot_be_replaced(install):
-    install("llmperf-mine", "plugins", HELLO, role="command")
-    assert "plugins" not in packaged_commands(without=main.COMMANDS)
+def test_the_help_marks_a_command_of_two_packages(install, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    install("llmperf-hello", "hello", HELLO, role="command")
+    install("llmperf-salute", "hello", HELLO, role="command")
+    assert call(["--help"]) == 0
+    claim = "claimed by llmperf-hello and llmperf-salute; uninstall one"
+    assert claim in " ".join(capsys.readouterr().out.split())
+    assert call(["plugins", "--json"]) == 0
+    states = {row["distribution"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["llmperf-hello"] == states["llmperf-salute"] == f"broken: {claim}"
+
+
+def test_a_command_of_the_core_cannot_be_replaced(install, capsys):
+    install("llmperf-mine", "cases", HELLO, role="command")
+    assert "cases" not in packaged_commands(without=main.COMMANDS)
+    problem = "not used: `llmperf cases` is a command of llmperf-core"
+    assert call(["cases"]) == 0
+    assert capsys.readouterr().err == f"llmperf: warning: command 'cases' of llmperf-mine: {problem}\n"
+    assert call(["plugins"]) == 0
+    assert f"broken: {problem}" in capsys.readouterr().out
+    assert call(["doctor"]) == 1
+    assert f"command cases of llmperf-mine: {problem}" in capsys.readouterr().out
+
+
+def test_packages_commands_are_listed(install, capsys):
+    install("llmperf-hello", "hello", HELLO, role="command")
+    assert call(["plugins", "--json"]) == 0
+    rows = {row["distribution"]: row for row in json.loads(capsys.readouterr().out)}
+    hello = rows["llmperf-hello"]
+    assert (hello["role"], hello["name"], hello["state"]) == ("command", "hello", "ok")
 
 
 @pytest.mark.parametrize(

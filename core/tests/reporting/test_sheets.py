@@ -84,11 +84,50 @@ def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, examp
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["report", str(path), "--format", "lines"]) == 2
-    assert "unknown format 'lines'" in capsys.readouterr().err
+    assert "--format lines: offered by vendor 'acme' (llmperf-acme) only" in capsys.readouterr().err
     vendor = {"role": "vendor", "name": "acme", "distribution": "llmperf-acme", "version": "1.0", "source_hash": None}
     path.write_text(json.dumps(example | {"plugins": [*example["plugins"], vendor]}))
     assert call(["report", str(path), "--format", "lines"]) == 0
     assert capsys.readouterr().out == f"{example['run_id']}: llama_mini 800.0\n"
+
+
+def test_a_format_of_the_core_wins_with_a_warning(install, run_folder, capsys):
+    install("llmperf-lines", "lines", REPORTER.replace('"lines"', '"json"'), role="extension")
+    assert call(["report", str(run_folder), "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)
+    rival = "reporter 'json' of extension 'lines' (llmperf-lines)"
+    assert shown.err == f"llmperf: warning: {rival} is not used: llmperf-core has a reporter of this name\n"
+    assert call(["doctor"]) == 1
+    assert "extension lines: reporter 'json': llmperf-core has a reporter of this name" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("[Lines]", "gave a class, Lines; expected an instance: Lines()"),
+        ("[Lines(), Lines()]", "gave two reporters named 'lines'"),
+        ("[Named()]", "gave a reporter whose name is 5; expected text"),
+    ],
+)
+def test_a_reporter_that_cannot_be_used_is_one_line(install, run_folder, capsys, given, problem):
+    source = """
+import llmperf
+
+class Lines:
+    name = "lines"
+    def render(self, results, language):
+        return ""
+
+class Named(Lines):
+    name = 5
+
+@llmperf.hookimpl
+def llmperf_reporters():
+    return """
+    install("llmperf-lines", "lines", source + given, role="extension")
+    assert call(["report", str(run_folder), "--format", "lines"]) == 2
+    assert capsys.readouterr().err == f"llmperf: extension 'lines' (llmperf-lines): llmperf_reporters {problem}\n"
 
 
 def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_folder, capsys):

@@ -95,8 +95,11 @@ def models(as_json: bool) -> None:
 @click.command("plugins", epilog=examples("plugins"))
 @json_option
 def plugins(as_json: bool) -> None:
-    """List the installed plugins; a broken one is shown with its reason."""
+    """List the installed plugins and the commands of packages; a broken one is shown with its reason."""
+    from llmperf.cli.help import COMMANDS
+    from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
+    from llmperf.plugins.installed import version
     from llmperf.plugins.loading import Plugins
 
     installed, plugins = discover(), Plugins()
@@ -110,6 +113,12 @@ def plugins(as_json: bool) -> None:
         }
         for found in installed
     ]
+    for command in packaged_commands().values():
+        problem = command.problem(COMMANDS)
+        state = "ok" if problem is None else f"broken: {problem}"
+        for package in command.distributions:
+            words = ("command", command.name, package, version(package) or "", state)
+            rows.append(dict(zip(COLUMNS, words, strict=True)))
     if as_json:
         print_json(rows)
         return
@@ -183,9 +192,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Exits with 1 if an installed plugin cannot be used.
     """
+    from llmperf.cli.help import COMMANDS
     from llmperf.running.doctor import examine
 
-    checks = examine()
+    checks = examine(COMMANDS)
     if as_json:
         print_json(checks)
     for check in [] if as_json else checks:

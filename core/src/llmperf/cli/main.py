@@ -72,13 +72,30 @@ class Lazy(click.Group):
                 package = PROVIDERS[args[0]]
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
             raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
-        if args:
+        if args and args[0] in COMMANDS:
+            _warn_of_rivals(args[0])
+        elif args:
             self.invoked = extra_commands().get(args[0])
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The help text, which `llmperf --help` shows without importing click."""
         formatter.write(help_text())
+
+
+WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
+"""Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
+
+
+def _warn_of_rivals(name: str) -> None:
+    """Print a warning if an installed package claims the name of a command of core."""
+    if name in WITHOUT_WARNING:
+        return
+    from llmperf.plugins.commands import packaged_commands
+
+    rival = packaged_commands().get(name)
+    if rival is not None:
+        colour.warn(f"command {name!r} of {' and '.join(rival.distributions)}: {rival.problem(COMMANDS)}")
 
 
 YOUNG_OBJECTS = 50_000

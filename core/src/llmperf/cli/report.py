@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,22 +82,57 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     """The reporter of a name and the plugin that provides it; UserError if no plugin provides it, or several."""
     from llmperf.errors import PluginError, UserError, unknown
     from llmperf.plugins.discovery import published_package
-    from llmperf.plugins.faults import who
+    from llmperf.plugins.faults import blaming, who
 
-    reporters: dict[str, tuple[Found, Reporter]] = {}
-    for owner, reporter in plugins.collect_items("llmperf_reporters"):
-        name, found = getattr(reporter, "name", None), plugins.found(owner)
-        if not isinstance(name, str) or not callable(getattr(reporter, "render", None)):
-            raise PluginError(f"{who(found)}: llmperf_reporters gave {reporter!r}, which is no reporter")
-        if name == wanted and found.role == "core":
-            return found, reporter
-        if name in reporters:
-            raise PluginError(f"two reporters are named {name!r}: of {who(reporters[name][0])} and of {who(found)}")
-        reporters[name] = (found, reporter)
-    if wanted in reporters:
-        return reporters[wanted]
+    faults: list[str] = []
+    reporters: dict[str, list[tuple[Found, Reporter]]] = {}
+    for owner, reporter in plugins.collect_sound("llmperf_reporters", faults):
+        with blaming(plugins.found(owner), "llmperf_reporters"):  # its name may be a property that raises
+            problem = _problem(reporter)
+        if problem:
+            faults.append(f"{plugins.who(owner)}: llmperf_reporters gave {problem}")
+        else:
+            reporters.setdefault(reporter.name, []).append((plugins.found(owner), reporter))
+    providers = reporters.get(wanted, [])
+    owners = [who(found) for found, _ in providers]
+    if providers and providers[0][0].role == "core":
+        for rival in owners[1:]:
+            warn(f"reporter {wanted!r} of {rival} is not used: llmperf-core has a reporter of this name")
+        return providers[0]
+    if len(providers) == 1:
+        return providers[0]
+    if len(set(owners)) == 1:
+        raise PluginError(f"{owners[0]}: llmperf_reporters gave two reporters named {wanted!r}")
+    if providers:
+        raise PluginError(f"two reporters are named {wanted!r}: of {' and of '.join(owners)}")
+    if faults:
+        raise PluginError(faults[0])
     if (package := published_package("extension", wanted)) is not None:
         from llmperf.plugins.mending import install_own
 
         raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own(package)}")
+    if others := _offering(wanted):
+        raise UserError(f"--format {wanted}: offered by {' and '.join(others)} only, for documents that name it")
     raise unknown("--format", "format", wanted, reporters)
+
+
+def _problem(reporter: Any) -> str | None:
+    """Why an object is no reporter; None if it is one."""
+    if isinstance(reporter, type):
+        return f"a class, {reporter.__name__}; expected an instance: {reporter.__name__}()"
+    name = getattr(reporter, "name", None)
+    if not callable(getattr(reporter, "render", None)) or name is None:
+        return f"{reporter!r:.200}, which is no reporter"
+    return None if isinstance(name, str) else f"a reporter whose name is {name!r:.80}; expected text"
+
+
+def _offering(wanted: str) -> list[str]:
+    """The installed vendors and frameworks that have a reporter of that name."""
+    from llmperf.plugins.discovery import discover
+    from llmperf.plugins.faults import who
+    from llmperf.plugins.loading import plugins_for
+
+    installed = discover()
+    plugins = plugins_for([(found.role, found.name) for found in installed], installed)
+    reporters = plugins.collect_sound("llmperf_reporters", [])
+    return [who(plugins.found(owner)) for owner, reporter in reporters if getattr(reporter, "name", None) == wanted]

@@ -39,7 +39,7 @@ class PackagedCommand(NamedTuple):
         import click
 
         if len(self.distributions) > 1:
-            raise PluginError(f"command {self.name!r} is claimed by {' and '.join(self.distributions)}; uninstall one")
+            raise PluginError(f"command {self.name!r} is {self._claim()}")
         owner = f"command {self.name!r} ({self.distributions[0]})"
         try:
             command = getattr(import_module(self.module), self.attribute)
@@ -50,8 +50,22 @@ class PackagedCommand(NamedTuple):
             raise PluginError(f"{owner}: {self.module}:{self.attribute}: expected a click.Command, found {found}")
         return command
 
+    def problem(self, taken: Collection[str]) -> str | None:
+        """Why the command cannot be used, for names of commands that the core has; None if it can."""
+        if self.name in taken:
+            return f"not used: `llmperf {self.name}` is a command of llmperf-core"
+        return self._claim() if len(self.distributions) > 1 else None
+
+    def _claim(self) -> str:
+        return f"claimed by {' and '.join(self.distributions)}; uninstall one"
+
     def help_line(self) -> str:
-        """The first line of the module's docstring, read from its source, or the package's name if there is none."""
+        """The first line of the module's docstring, read from its source, or the package's name if there is none.
+
+        For a name that several packages claim, their names.
+        """
+        if len(self.distributions) > 1:
+            return f"Cannot be used: {self._claim()}."
         folders, source = None, ""
         try:
             for name in self.module.split("."):
@@ -62,7 +76,7 @@ class PackagedCommand(NamedTuple):
         except (AttributeError, ImportError, OSError, ValueError):
             line = ""
         line = line[3:].removesuffix(line[:3]) if line.startswith(('"""', "'''")) else ""
-        return line if line.isprintable() and line else f"From {' and '.join(self.distributions)}."
+        return line if line.isprintable() and line else f"From {self.distributions[0]}."
 
 
 def packaged_commands(without: Collection[str] = ()) -> dict[str, PackagedCommand]:

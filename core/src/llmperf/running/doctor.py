@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,8 +28,11 @@ class Diagnosis:
     """The command that mends it."""
 
 
-def examine() -> list[Diagnosis]:
-    """Checks of every installed plugin, of the project's plugins that are not installed, and of the host."""
+def examine(commands_of_core: Collection[str] = ()) -> list[Diagnosis]:
+    """Checks of every installed plugin, of the project's plugins that are not installed, and of the host.
+
+    `commands_of_core` are the names that commands of packages cannot have.
+    """
     found = discover()
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
@@ -37,7 +40,30 @@ def examine() -> list[Diagnosis]:
     for (role, name), package in published().items():
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own(package)))
+    looked += _claimed_commands(commands_of_core)
     return looked
+
+
+def _claimed_commands(commands_of_core: Collection[str]) -> Iterator[Diagnosis]:
+    """Commands of packages whose name the core or another package has."""
+    from llmperf.plugins.commands import packaged_commands
+
+    for command in packaged_commands().values():
+        if problem := command.problem(commands_of_core):
+            yield Diagnosis(f"command {command.name} of {' and '.join(command.distributions)}", "broken", problem)
+
+
+def _taken_names(found: Found, plugins: Plugins) -> Iterator[str]:
+    """A line for each launcher and reporter of a plugin that has the name of one of the core."""
+    for hook, what in (("llmperf_launchers", "launcher"), ("llmperf_reporters", "reporter")):
+        core: set[str] = set()
+        for owner, item in plugins.collect_items(hook):
+            with blaming(plugins.found(owner), hook):
+                name = getattr(item, "name", None)
+            if plugins.found(owner) != found:
+                core.add(str(name))
+            elif name in core:
+                yield f"{what} {name!r}: llmperf-core has a {what} of this name"
 
 
 def _plugin(found: Found) -> Iterator[Diagnosis]:
@@ -51,11 +77,14 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         find(found.role, found.name)
         plugins = Plugins([found])
         check_readable(plugins)
+        taken = list(_taken_names(found, plugins))
     except UserError as error:
         gone = moved(found)
         message = f"{error}; {gone}" if gone else str(error)
         yield Diagnosis(subject, "broken", message, _mend(found, error))
         return
+    for line in taken:
+        yield Diagnosis(subject, "broken", line)
     if found.role == "vendor":
         yield from _devices(subject, found, plugins)
     else:
