@@ -244,6 +244,7 @@ FAULTS = {
     "LP640": put(("/tuning/fused_ops", ["made up"])),
     "LP315": put(("/mfu/0/counted_by", "acme_moe"), ("/plugins", lambda plugins: [*plugins, COUNTING])),
     "LP316": put(("/mfu/0/counted_by", "acme_moe")),
+    "LP318": put(("/mfu/0/peak_date", "soon")),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
     "LP902": put(("/hardware/vendor", "acme")),

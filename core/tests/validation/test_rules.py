@@ -33,8 +33,8 @@ def put(document, values):
     return document
 
 
-def judged(document):
-    return findings("result", json_files.convert(document, Result, "result"))
+def judged(document, kind="result"):
+    return findings(kind, json_files.convert(document, {"result": Result, "plan": Plan}[kind], kind))
 
 
 def blocks(text):
@@ -65,13 +65,14 @@ def test_page_and_index_give_title_and_severity(code):
 
 
 @pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and code != "LP904"])
-def test_page_shows_what_breaks_the_rule_and_what_does_not(code, example):
+def test_page_shows_what_breaks_the_rule_and_what_does_not(code):
     (_, wrong), (_, line), (_, right) = blocks((PAGES / f"{code}.md").read_text())
-    told = [one for one in judged(put(example, json.loads(wrong))) if one.code == code]
+    kind = RULES[code].kinds[0]
+    told = [one for one in judged(put(llmperf_schemas.example(kind), json.loads(wrong)), kind) if one.code == code]
     shown = [f"{one.path}: {one.code} {one.severity} {one.message}" for one in told]
     assert line.strip() in shown
-    again = llmperf_schemas.example("result")
-    assert code not in [one.code for one in judged(put(again, json.loads(right)))]
+    again = llmperf_schemas.example(kind)
+    assert code not in [one.code for one in judged(put(again, json.loads(right)), kind)]
 
 
 def test_the_example_result_and_plan_break_no_rule(example):
@@ -93,6 +94,10 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP303", {"/flops/per_token/1/formula": "6 x everything"}),
         ("LP303", {"/flops/per_token/0/leaves_out": []}),
         ("LP316", {"/flops/counted_by": "zero"}),
+        ("LP318", {"/peak/device_model": "Example CPU, 64 cores"}),
+        ("LP318", {"/peak/date": "2026-13-01"}),
+        ("LP318", {"/peak/date": "soon"}),
+        ("LP650", {"/worker/problems": [{"code": "none_of_them", "where": "tuning", "message": "no"}]}),
         ("LP316", {"/flops/counted_by": "../../x"}),
         ("LP317", {"/flops/counted_by": "acme", "/flops/per_token/0/flops": 1e9}),
         ("LP308", {"/device_share": 0.3}),

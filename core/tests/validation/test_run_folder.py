@@ -359,3 +359,15 @@ def test_a_run_tells_what_validate_tells_of_its_records(run_folder):
     assert {one.code for one in checked.findings} == codes(run_folder) == {"LP646"}
     assert "LP646 error" in (run_folder / "report.md").read_text()
     assert any(one.severity == "error" for one in checked.findings)
+
+
+@pytest.mark.parametrize("owner", ["plan", "worker"])
+def test_a_complete_run_has_a_plan_without_problems(run_folder, owner):
+    problem = {"code": "zero.made_up", "where": "tuning", "message": "expected a plan that can be run"}
+
+    def forge(plan):
+        (plan if owner == "plan" else plan["worker"])["problems"] = [problem]
+
+    edit(run_folder / "plan.json", forge)
+    json_files.save(run_folder / "result.json", build_result(run_folder))
+    assert codes(run_folder) == {"LP651"}

@@ -22,13 +22,14 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         loss,
         memory,
         parallelism,
+        provenance,
         reading,
         throughput,
         utilisation,
     )
     from llmperf.validation.violations import rules_in
 
-    return rules_in(devices, identity, loss, memory, parallelism, reading, throughput, utilisation)
+    return rules_in(devices, identity, loss, memory, parallelism, provenance, reading, throughput, utilisation)
 
 
 @hookimpl

@@ -22,6 +22,7 @@ from llmperf.validation.rules.reading import (
     DIFFERENT,
     NOT_SUBMITTED,
     PLAN_FILE,
+    PLAN_PROBLEMS,
     RESULTLESS,
     UNLISTED,
 )
@@ -155,6 +156,12 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
+    problems = (*records.plan.problems, *records.plan.worker.problems)
+    if result.status == "complete" and problems:
+        found = f"{len(problems)}, the first {shown(problems[0].code)}: {shown(problems[0].message)}"
+        yield PLAN_PROBLEMS.finding(
+            "/status", f"expected no problem in {filenames.PLAN} of a complete run, found {found}"
+        )
     yield from islice(_plan_file_findings(records.plan.worker.files, folder), MAX_DIFFERENCES)
 
 

@@ -28,6 +28,7 @@ OTHER_WINDOW = _rule("LP646", "error", "A rank's window is the time between its 
 OUTSIDE = _rule("LP647", "error", "A rank's steps were handed over within its window")
 SAME_STEPS = _rule("LP648", "error", "A rank's steps differ in time")
 SAME_RANKS = _rule("LP649", "error", "Two ranks differ in their step times")
+PLAN_PROBLEMS = _rule("LP651", "error", "A complete run has a plan without problems")
 PLAN_FILE = _rule("LP645", "error", "The configuration files are those of the plan")
 
 CHANGED = _rule("LP701", "error", "The plan and the records are those the result was computed from")

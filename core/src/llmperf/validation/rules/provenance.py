@@ -1,0 +1,68 @@
+"""Where a plan and a result come from: the peak of the device that was probed, and problems that planning found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from llmperf.types import Result
+from llmperf.types.documents import Violation
+from llmperf.types.problems import PROBLEM_CODES
+from llmperf.validation.installed import vendor_catalogue
+from llmperf.validation.reading import shown
+from llmperf.validation.violations import rule
+from llmperf.vendorkit.peaks import normalised
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+_ISO_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}){0,2}")
+_PLUGIN_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){1,3}")
+
+
+@rule("LP318", "error", "A peak is of the probed device and has a date", "result", "plan")
+def peak_of_the_probed_device(document: Result | Plan) -> Iterator[Violation]:
+    """The peak names the model that was probed, and the year, month or day of its source in ISO form."""
+    if isinstance(document, Result):
+        for index, mfu in enumerate(document.mfu):
+            if mfu.peak_date is not None:
+                yield from _date(f"/mfu/{index}/peak_date", mfu.peak_date)
+    elif document.peak is not None:
+        yield from _date("/peak/date", document.peak.date)
+        probed = document.probe.devices[0].model if document.probe.devices else None
+        found = document.peak.device_model
+        if probed is None or not _same_device(probed, found, document.vendor):
+            yield "/peak/device_model", f"expected {shown(probed)}, the probed device, found {shown(found)}"
+
+
+def _same_device(probed: str, found: str, vendor: str) -> bool:
+    """Whether two names are of one device, by its aliases too."""
+    if normalised(probed, vendor) == normalised(found, vendor):
+        return True
+    catalogue = vendor_catalogue(vendor)
+    device = catalogue.exact(probed) if catalogue else None
+    return catalogue is not None and device is not None and catalogue.exact(found) == device
+
+
+def _date(path: str, found: str) -> Iterator[Violation]:
+    try:
+        if _ISO_DATE.fullmatch(found):
+            date.fromisoformat(f"{found}-01-01"[:10])
+            return
+    except ValueError:  # a month or a day that does not exist
+        pass
+    yield path, f"expected an ISO date such as 2026-01-15, found {shown(found)}"
+
+
+@rule("LP650", "error", "Problems have the code of the core or of a plugin", "plan")
+def known_problem_codes(plan: Plan) -> Iterator[Violation]:
+    """Programs act on these codes; the core's list is closed, and a plugin's begin with its name and a dot."""
+    for path, problems in (("/problems", plan.problems), ("/worker/problems", plan.worker.problems)):
+        for index, problem in enumerate(problems):
+            if problem.code not in PROBLEM_CODES and not _PLUGIN_CODE.fullmatch(problem.code):
+                nearest = get_close_matches(problem.code[:80], PROBLEM_CODES, n=1, cutoff=0)[0]
+                expected = f"expected a code such as {nearest} or PLUGIN.name"
+                yield f"{path}/{index}/code", f"{expected}, found {shown(problem.code)}"
