@@ -55,11 +55,16 @@ def command(
 ) -> None:
     """Best, median and spread of token/p/s for each kind of run, by model and contract, the fastest first.
 
+    The spread is (maximum - minimum) / median; one run has none.
+
     A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
     row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
     one that differs least. Imported documents alone are shown by model, vendor and device, with how many rows were
     checked. --fail-below looks at the ratio of medians alone; the output says whether it may be chance.
+
+    Exits with 0, 1 if --fail-below is given and a median is below it or a kind has no figure or no baseline, 2 if
+    something cannot be read.
     """
     from llmperf.errors import UserError
     from llmperf.reporting.reading import read_results, summaries
