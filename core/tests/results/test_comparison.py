@@ -246,7 +246,7 @@ def test_a_run_on_both_sides_is_refused(folder, tmp_path, capsys):
     assert call(["compare", str(tmp_path / "all"), both]) == 2
     error = capsys.readouterr().err
     assert (
-        error == "llmperf: compare: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-0\n"
+        error == "llmperf: A and B: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-0\n"
     )
 
 
@@ -317,7 +317,7 @@ def test_what_counts_as_disturbed(folder, capsys, steps, told):
 @pytest.mark.parametrize("command", ["compare", "summary"])
 @pytest.mark.parametrize(
     ("load", "where"),
-    [({"other_cpu_share": 0.7}, "up to 70% of the cores"), ({"other_processes": 2}, "on its devices")],
+    [({"other_cpu_share": 0.7}, "up to 70 % of the cores"), ({"other_processes": 2}, "on its devices")],
 )
 def test_runs_beside_other_processes_are_disturbed(folder, capsys, command, load, where):
     runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)

@@ -47,7 +47,7 @@ def command(
     from llmperf.errors import UserError
 
     if theirs is None and baseline is None:
-        raise UserError("compare: expected B, or --baseline published, to know what to compare the runs with")
+        raise UserError("B: expected runs or documents, or --baseline published, to know what to compare the runs with")
     sides = {"A": _side(ours)} | ({"B": _side(theirs)} if theirs else {})
     comparison = _compared(sides["A"], sides["B"]) if theirs else None
     with_baseline = {} if baseline is None else _with_baseline(sides, baseline)
@@ -84,7 +84,7 @@ def _compared(ours: Side, theirs: Side) -> Sides:
 
     if both := on_both(ours.results, theirs.results):
         count = f"{len(both)} of the {len(ours.results)} runs of A"
-        raise UserError(f"compare: expected each run on one side, found {count} in B too, such as {both[0].run_id}")
+        raise UserError(f"A and B: expected each run on one side, found {count} in B too, such as {both[0].run_id}")
     return compared(ours, theirs)
 
 

@@ -111,7 +111,8 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "peak", f"unknown, so MFU will be null: {plan.peak_problem}"
     else:
         rank = plan.rank_peak_flops
-        yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({plan.peak.source}, {plan.peak.date})"
+        origin = f"{plan.peak.source}; confidence: {plan.peak.confidence}, {plan.peak.date}"
+        yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({origin})"
     if plan.state_bytes_per_stage:
         stages = ", ".join(f"{size / 2**30:.2f}" for size in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"

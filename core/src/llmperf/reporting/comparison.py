@@ -134,7 +134,7 @@ def disturbed_lines(name: str, results: Sequence[Result]) -> Iterator[str]:
         )
     if sharing := [result for result in results if shared(result)]:
         largest = max(result.metrics.other_cpu_share or 0.0 for result in sharing)
-        cores = f"up to {largest:.0%} of the cores" if largest > OTHER_CPU_SHARE else "on its devices"
+        cores = f"up to {100 * largest:.0f} % of the cores" if largest > OTHER_CPU_SHARE else "on its devices"
         yield cells.printable(
             f"warning: {name}: {len(sharing)} {of_all} disturbed by other processes ({cores}): "
             f"their throughput may be too low: {', '.join(result.run_id for result in sharing)}",

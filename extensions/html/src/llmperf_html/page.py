@@ -22,7 +22,7 @@ from llmperf.reporting import COMPARED, PERCENT, THROUGHPUT, closing_lines, orde
 from llmperf.types import Sheet
 
 from llmperf_html.run import PageRuns, rows_by_key
-from llmperf_html.words import COLUMNS, MEMORY, WORDS, PageColumn, word
+from llmperf_html.words import COLUMNS, LABELS, MEMORY, WORDS, PageColumn, word
 
 WEB = Path(__file__).parent / "web"
 STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
@@ -117,7 +117,7 @@ def _labels(sheets: Sequence[Sheet]) -> list[tuple[str, str]]:
         if len(labels) < len(COMPARED):
             rows = rows_by_key(sheet)
             labels |= {key: rows[key].label for key in COMPARED if key in rows and key not in labels}
-    return [(key, labels.get(key, key)) for key in COMPARED]
+    return [(key, labels.get(key) or LABELS.get(key, key)) for key in COMPARED]
 
 
 def _column(column: PageColumn, language: str) -> dict[str, Any]:

@@ -48,6 +48,12 @@ COLUMNS = (
     PageColumn(field="run", key="run_id", title="run", width=100, grows=True),
 )
 
+LABELS = {
+    "step_seconds_median": "step, s",
+    "rank_peak_bytes": "memory of a rank, GiB",
+    "joules_per_token": "energy, J a token",
+}
+"""Labels of compared figures that no run of a report may have."""
 MEMORY = ("rank_peak_bytes", "device_memory_used_bytes")
 """Keys of figures whose ratio to a published figure means nothing: documents do not say what theirs count."""
 

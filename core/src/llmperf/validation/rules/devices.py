@@ -105,7 +105,7 @@ def memory_of_the_device(result: Result) -> Iterator[Violation]:
         ("/metrics/device_memory_total_bytes", result.metrics.device_memory_total_bytes),
     ):
         if found is not None and not about(size, found / 2**30):
-            expected = f"expected {size} within {MEMORY_SLACK:.0%} ({known[1].model})"
+            expected = f"expected {size} within {100 * MEMORY_SLACK:.0f} % ({known[1].model})"
             yield path, f"{expected}, found {found}"
 
 

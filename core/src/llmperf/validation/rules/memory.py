@@ -81,8 +81,8 @@ def undisturbed(result: Result) -> Iterator[Violation]:
     """Other programs on the host or its devices slow a run down."""
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
-        used = f"other processes used {share:.0%} of the host's cores during the run"
-        yield "/metrics/other_cpu_share", f"{used}, expected at most {OTHER_CPU_SHARE:.0%}"
+        used = f"other processes used {100 * share:.0f} % of the host's cores during the run"
+        yield "/metrics/other_cpu_share", f"{used}, expected at most {100 * OTHER_CPU_SHARE:.0f} %"
     if others:
         yield "/metrics/other_processes", f"{others} other processes used the devices during the run, expected none"
 
