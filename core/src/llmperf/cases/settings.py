@@ -96,6 +96,8 @@ def describe(annotation: Any) -> str:
         return "one of " + ", ".join(str(option) for option in options)
     if origin is tuple:
         return 'a list, such as ["a", "b"]'
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table of options"
     if options:
         return " or ".join("none" if option is type(None) else describe(option) for option in options)
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
