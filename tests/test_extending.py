@@ -61,5 +61,5 @@ def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_and_
     assert json.loads((run / "plan.json").read_text())["launcher"] == "sessions"
     assert len((run / "steps.jsonl").read_text().splitlines()) == 30
     assert "FORGE1" in printed["validate"]
-    assert re.fullmatch(r"llama_mini: [\d.]+ token/p/s\n", printed["report"])
+    assert re.fullmatch(r"llama_mini: [\d.,]+ token/p/s\n", printed["report"])
     assert not list((folder / "env").glob("lib/*/site-packages/torch"))
