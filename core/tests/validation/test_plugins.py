@@ -101,6 +101,13 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
     ("piece", "instead", "cause"),
     [
         ('yield "/hardware/driver", "no driver version"', "yield 1", "ACME1: expected pairs of a JSON pointer and a"),
+        ("check=driver_is_known", "check=lambda _: None", "an iterable of (JSON pointer, message) pairs, found"),
+        (
+            'yield "/hardware/driver"',
+            'yield "hardware.driver"',
+            "pointer, such as /hardware/driver, found 'hardware.driver'",
+        ),
+        ('code="ACME1"', 'kinds=("reslt",), code="ACME1"', "unknown kind of document 'reslt'; did you mean 'result'?"),
         ('yield "/hardware/driver", "no driver version"', "1 / 0", "ACME1 of extension 'acme_rules' (acme-rules) was"),
         ('severity="error"', 'severity="bad"', "ACME1: expected a severity of error, warning, note, found 'bad'"),
         ('code="ACME1"', 'code="acme"', "expected a code such as ACME1, found 'acme'"),
@@ -118,6 +125,7 @@ def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, run_fo
     (finding,) = check(result, run_folder, load_for(None, None)).findings
     assert (finding.code, finding.severity, "acme_rules" in finding.message) == ("LP901", "warning", True)
     assert cause in finding.message
+    assert finding.message.count("(acme-rules)") == 1
     assert json_files.load(run_folder / filenames.RESULT, Result).findings == (finding,)
 
 

@@ -49,7 +49,7 @@ def blaming(found: Found, hook: str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
-        raise PluginError(f"{who(found)}: {hook} raised {_described(error)}") from error
+        raise PluginError(f"{who(found)}: {hook} raised {described(error)}") from error
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def who(found: Found) -> str:
     return f"{found.role} {found.name!r} ({found.distribution})"
 
 
-def _described(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An exception of a plugin in one line, with its place: `ValueError: no such thing (their_module.py, line 7)`."""
     place = extract_tb(error.__traceback__)[-1]
     return f"{named(error)} ({Path(place.filename).name}, line {place.lineno})"

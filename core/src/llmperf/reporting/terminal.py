@@ -66,7 +66,8 @@ def result_card(result: Result, paint: Paint | None = None) -> str:
 
 def finding_text(finding: Finding) -> str:
     """A finding on one line."""
-    return printable(f"{finding.code} {finding.severity} {finding.path}: {finding.message}")
+    where = f"{finding.path}: " if finding.path else ""
+    return printable(f"{finding.code} {finding.severity} {where}{finding.message}")
 
 
 def closing_lines(sheets: Sequence[Sheet]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmperf.errors import PluginError
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found
-from llmperf.plugins.faults import named, who
+from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.observing import Observer, Progress, StepProgress
 from llmperf.types.plan import Plan
@@ -84,8 +84,7 @@ class _ObserverThread:
                 with asking(who(self._owner), HOOK):
                     getattr(self._observer, name)(*arguments)
             except BaseException as error:  # also SystemExit, which would end this thread silently
-                raised = f"{self._observer.name}.{name} raised {named(error)}"
-                self.problem = self.problem or f"{who(self._owner)}: {HOOK}: {raised}"
+                self.problem = self.problem or f"{HOOK}: {name} raised {described(error)}"
             self._busy_since = None
             if name == "ended":
                 return

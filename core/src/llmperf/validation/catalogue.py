@@ -62,10 +62,16 @@ class OwnedRule:
         what = f"rule {self.rule.code}"
         with blaming(self.owner, what):
             answer = check(document)
+        if isinstance(answer, str) or not isinstance(answer, Iterable):
+            expected = "expected an iterable of (JSON pointer, message) pairs"
+            raise PluginError(f"{who(self.owner)}: {what}: {expected}, found {type(answer).__name__}")
         return [self._checked(item) for item in islice(blamed_items(self.owner, what, answer), MAX_COUNTED)]
 
     def _checked(self, item: Any) -> Violation:
         if isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item):
+            if item[0] and not item[0].startswith("/"):
+                expected = "expected a JSON pointer, such as /hardware/driver"
+                raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {item[0]!r:.80}")
             return item
         expected = "expected pairs of a JSON pointer and a message"
         raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {type(item).__name__}")
@@ -146,6 +152,8 @@ class Catalogue:
             for owner, rule in self._answers("llmperf_rules", faults, kind=kind):
                 if problem := _problem(rule):
                     faults.append(f"{who(owner)}: llmperf_rules: {problem}")
+                elif owner.role != "core" and (misspelt := self._misspelt_kind(rule)):
+                    faults.append(f"{who(owner)}: llmperf_rules: {rule.code}: {misspelt}")
                 elif rule.code in rules:
                     rivals = f"{who(rules[rule.code].owner)} and of {who(owner)}"
                     faults.append(f"two rules have the code {rule.code}, of {rivals}; the second is left out")
@@ -155,6 +163,16 @@ class Catalogue:
             chosen = (owned for owned in ordered if kind is None or kind in owned.rule.kinds)
             self._rules[kind] = tuple(chosen), tuple(faults)
         return self._rules[kind]
+
+    def _misspelt_kind(self, rule: Rule) -> str | None:
+        """A line on a kind of document that resembles a known one; None if there is none.
+
+        Other unknown kinds may belong to an extension that is not installed.
+        """
+        for kind in rule.kinds:
+            if kind not in self.kinds and (nearest := get_close_matches(kind, self.kinds, n=1, cutoff=0.75)):
+                return f"unknown kind of document {kind!r:.80}; did you mean {nearest[0]!r}?"
+        return None
 
     def _answers(self, hook: str, faults: list[str], **arguments: Any) -> Iterator[tuple[Found, Any]]:
         """Each item of each answer, the core's first; what a plugin's error ends is listed in `faults`."""
@@ -180,8 +198,10 @@ class Catalogue:
             try:
                 violations = owned.violations(document)
             except LlmperfError as error:
-                of = "" if owned.by_core else f" of {who(owned.owner)}"
-                failed = RULE_FAILED.finding("", printable(f"{owned.rule.code}{of} was not applied: {error}")[:300])
+                of, reason = "", str(error)
+                if not owned.by_core:
+                    of, reason = f" of {who(owned.owner)}", reason.removeprefix(f"{who(owned.owner)}: ")
+                failed = RULE_FAILED.finding("", printable(f"{owned.rule.code}{of} was not applied: {reason}")[:300])
                 listed.append(failed)
                 whole.append(failed)
                 continue
