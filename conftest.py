@@ -143,6 +143,7 @@ def _stub_plan(
         stall_seconds=stall_seconds,
         startup_seconds=startup_seconds,
         plugins=(
+            PluginInfo(name="core", role="core", distribution="llmperf-core", version="0"),
             PluginInfo(name="stub", role="vendor", distribution="llmperf-stub", version=STUB_VERSION),
             PluginInfo(name="stub", role="framework", distribution="llmperf-stub", version=STUB_VERSION),
         ),

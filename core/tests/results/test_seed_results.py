@@ -247,6 +247,8 @@ FAULTS = {
     "LP318": put(("/mfu/0/peak_date", "soon")),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
+    "LP652": put(("/plugins", [])),
+    "LP905": put(("/plugins/1", COUNTING | {"role": "framework"})),
     "LP902": put(("/hardware/vendor", "acme")),
 }
 NOWHERE = {

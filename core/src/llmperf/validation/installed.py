@@ -88,7 +88,7 @@ def installed() -> tuple[Found, ...]:
 
 def refresh() -> None:
     """Forget everything, since packages may have been installed since this process looked last."""
-    plugins = (installed, installed_vendors, installed_extensions, _vendor, extensions)
+    plugins = (installed, installed_vendors, installed_frameworks, installed_extensions, _vendor, extensions)
     for cached in (*plugins, _shipped, _whole, known_case, known_model):
         cached.cache_clear()
 
@@ -97,6 +97,12 @@ def refresh() -> None:
 def installed_vendors() -> frozenset[str]:
     """Names of the installed vendor plugins."""
     return frozenset(names("vendor", installed()))
+
+
+@cache
+def installed_frameworks() -> frozenset[str]:
+    """Names of the installed framework plugins."""
+    return frozenset(names("framework", installed()))
 
 
 @cache

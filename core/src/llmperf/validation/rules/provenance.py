@@ -1,4 +1,4 @@
-"""Where a plan and a result come from: the peak of the device that was probed, and problems that planning found."""
+"""Where a plan and a result come from: the peak of the probed device, problems of planning, and recorded plugins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.types.problems import PROBLEM_CODES
-from llmperf.validation.installed import vendor_catalogue
+from llmperf.validation.installed import installed_frameworks, installed_vendors, vendor_catalogue
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
 from llmperf.vendorkit.peaks import normalised
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ISO_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}){0,2}")
 _PLUGIN_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){1,3}")
+
+_PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @rule("LP318", "error", "A peak is of the probed device and has a date", "result", "plan")
@@ -66,3 +68,35 @@ def known_problem_codes(plan: Plan) -> Iterator[Violation]:
                 nearest = get_close_matches(problem.code[:80], PROBLEM_CODES, n=1, cutoff=0)[0]
                 expected = f"expected a code such as {nearest} or PLUGIN.name"
                 yield f"{path}/{index}/code", f"{expected}, found {shown(problem.code)}"
+
+
+def _roles(document: Result | Plan) -> tuple[str, str]:
+    """Names of the vendor and the framework of a run."""
+    if isinstance(document, Result):
+        return document.hardware.vendor, document.tuning.framework
+    return document.vendor, document.spec.tuning.framework
+
+
+@rule("LP652", "error", "The core, the vendor and the framework of a run are recorded", "result", "plan")
+def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
+    """Each with its role, and each plugin under a name that a plugin can have."""
+    vendor, framework = _roles(document)
+    recorded = {(plugin.role, plugin.name) for plugin in document.plugins}
+    for role, name in (("core", "core"), ("vendor", vendor), ("framework", framework)):
+        if (role, name) not in recorded:
+            same = [plugin.name for plugin in document.plugins if plugin.role == role]
+            found = ", ".join(map(shown, same[:5])) or "none"
+            yield "/plugins", f"expected {role} {shown(name)}, found {found} in this role"
+    for index, plugin in enumerate(document.plugins):
+        if not _PLUGIN_NAME.fullmatch(plugin.name):
+            yield f"/plugins/{index}/name", f"expected the name of a plugin, found {shown(plugin.name)}"
+
+
+@rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
+def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
+    """Rules of a vendor or framework plugin that is not installed here are not applied."""
+    installed = {"vendor": installed_vendors(), "framework": installed_frameworks()}
+    for index, plugin in enumerate(document.plugins):
+        if plugin.role in installed and plugin.name not in installed[plugin.role]:
+            expected = f"expected {plugin.role} {shown(plugin.name)} to be installed"
+            yield f"/plugins/{index}", f"{expected}, found that it is not; its rules were not applied"
