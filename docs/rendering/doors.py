@@ -136,6 +136,7 @@ def contents_page() -> str:
         "case-files": "keys of a case file",
         "hooks": "what a plugin can answer, with an example of each",
         "types": "the dataclasses and protocols of the contract",
+        "vendorkit": "what vendor packages build on",
         "doors": "launchers, kinds of document, reporters, rules",
     }
     lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]

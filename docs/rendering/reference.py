@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import llmperf.types
+import llmperf.vendorkit
 from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
 from llmperf.cases.settings import describe
@@ -135,6 +136,16 @@ def types_page() -> str:
     return page("Types", *parts)
 
 
+def vendorkit_page() -> str:
+    """Every public class of the vendor kit."""
+    parts = [(inspect.getdoc(llmperf.vendorkit) or "").strip(), "## Classes"]
+    for name in llmperf.vendorkit.__all__:
+        value = getattr(llmperf.vendorkit, name)
+        if inspect.isclass(value):
+            parts += type_parts(value)
+    return page("Vendor kit", *parts)
+
+
 def type_parts(kind: type) -> Iterator[str]:
     """The heading, docstring and members of one type."""
     yield f"### {kind.__name__}"
@@ -171,5 +182,6 @@ PAGES = {
     ),
     "hooks": hooks_page,
     "types": types_page,
+    "vendorkit": vendorkit_page,
 }
 """Name of each page without `.md`, and what renders it."""
