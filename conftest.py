@@ -48,9 +48,11 @@ settings.load_profile("untimed")  # how long an example takes depends on what el
 
 
 def pytest_configure() -> None:
-    """Undo an inherited ignore of Ctrl-C: shells set it for what they start with `&`, and runs rightly keep it."""
+    """Undo inherited ignored signals, which runs respect: `&` ignores Ctrl-C, and `nohup` ignores SIGHUP."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -166,7 +166,7 @@ def test_two_groups_and_published_rows_at_once(measured, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "expected B, or --baseline published"),
+        ([], "B: expected runs or documents, or --baseline published"),
         ([str(SHIPPED)], "expected runs, found imported documents; compare runs with them by --baseline"),
         (["--baseline", "publisched"], "publisched: no such file or folder"),
     ],

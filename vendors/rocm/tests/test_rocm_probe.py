@@ -142,7 +142,7 @@ def test_documents_of_another_shape_do_not_raise(machines, document):
 @pytest.mark.parametrize(
     ("document", "shown", "indices"),
     [
-        ({"a": 1}, "amd-smi: expected a JSON list or object of devices under 'gpu_data', found {", []),
+        ({"a": 1}, "amd-smi: expected a JSON list or object of devices under 'gpu_data', found the keys 'a'", []),
         ([[[]]], "expected an object for each device in '[[]]'", []),
         ([{"gpu": 0}, {"gpu": 0}], "device 0 a second time in '{\"gpu\": 0}'", [0]),
         ([{"gpu": 10**22}], "index is 1", []),
