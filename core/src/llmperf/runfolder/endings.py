@@ -83,6 +83,34 @@ class Host:
     """Processes on the devices just before the start; None if unknown."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedNode:
+    """One entry of `nodes.json`: a node as the controller reached it through a launcher."""
+
+    node_rank: Count
+    host: str
+    """`Node.host`."""
+    address: str
+    """`Node.address`."""
+    interface: str | None
+    """Network interface that holds that address on the node."""
+    clock_offset_seconds: float | None
+    """The node's wall clock minus the controller's, from the exchange with the shortest round trip; None if the node
+    never answered."""
+    clock_error_seconds: NonNegative | None
+    """Largest error of that offset: half of the round trip."""
+    lost_seconds: NonNegative | None = None
+    """How long the connection had been silent when the controller gave the node up; None if it was never lost."""
+    undelivered: str | None = None
+    """Folder on the node that keeps records which did not come back; None if all did."""
+
+
+def read_nodes(run: Path) -> tuple[ReachedNode, ...]:
+    """The nodes of a run through a launcher; empty for a run on this machine."""
+    path = run / filenames.NODES
+    return json_files.load(path, tuple[ReachedNode, ...]) if path.exists() else ()
+
+
 def read_reports(run: Path) -> list[AgentReport]:
     """All readable reports of agents, by node."""
     reports = []

@@ -15,7 +15,9 @@ FILES = "files"
 ENDING = "ending.json"
 """How the run ended, as the controller saw it, with the exit codes."""
 MACHINE = "machine.json"
-"""The host of the controller."""
+"""The host of a run on this machine."""
+NODES = "nodes.json"
+"""The nodes of a run through a launcher, as the controller reached them."""
 RANK_RESERVE = ".reserve-ranks"
 """Reserved space: a rank on a full disk can still record its failure."""
 RESULT_RESERVE = ".reserve-result"
@@ -40,6 +42,16 @@ def agent_report_path(run: Path, node_rank: int) -> Path:
 def agent_log_path(run: Path, node_rank: int) -> Path:
     """Standard output and error of one node's agent."""
     return run / LOGS / f"agent-{node_rank:03d}.log"
+
+
+def host_path(run: Path, node_rank: int) -> Path:
+    """The host of one node of a run through a launcher, written by the node."""
+    return run / RECORDS / f"host-{node_rank:03d}.json"
+
+
+def memory_path(run: Path, node_rank: int) -> Path:
+    """The readings of the devices of one node of a run through a launcher, written by the node."""
+    return run / RECORDS / f"memory-{node_rank:03d}.jsonl"
 
 
 def record_files(run: Path) -> list[Path]:

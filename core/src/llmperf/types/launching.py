@@ -21,6 +21,22 @@ class NodeRequest:
     """Hosts that the user named with `--hosts`; empty if none."""
     options: Mapping[str, Any]
     """The table `[launchers.NAME]` of the user's `llmperf.toml`; the launcher checks it and raises UserError."""
+    image: str | None = None
+    """The container image that the user named with `--container-image`, for engines that start containers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A whole `llmperf run` command, before anything is planned."""
+
+    command: tuple[str, ...]
+    """The words after `llmperf`, as the user typed them."""
+    request: NodeRequest
+    """The nodes that it needs."""
+    out: str
+    """Absolute path of the folder for run folders."""
+    tasks: Positive = 1
+    """Parts that can run independently of each other, such as parts of a matrix: `--part I/N`, I from 1 to N."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +47,8 @@ class Node:
     """Name or address, as the launcher takes it."""
     address: str
     """Name or address under which the ranks of other nodes reach this one: the first node's is the master address."""
+    interface: str | None = None
+    """Network interface over which its ranks reach those of other nodes; None if it is unknown or there are none."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of the agent and the ranks on this node, such as the interface of a collective library."""
 
@@ -46,7 +64,12 @@ class NodeCommand:
     argv: tuple[str, ...]
     """The command as a list of words, without a shell."""
     env: Mapping[str, str]
-    """Environment variables, added to those of the node."""
+    """Environment variables: those of the node and `LLMPERF_NODE_RANK`."""
+
+
+NODE_RANK = "LLMPERF_NODE_RANK"
+"""The variable by which a command knows its node. The commands of alike nodes differ in nothing else, so that an engine
+which starts one command on all nodes may set it from its own number of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +91,23 @@ class Interpreter:
 
 
 class Launcher(Protocol):
-    """Brings commands to nodes; it starts nothing itself.
+    """Brings commands to nodes and connects their standard input and output with this machine.
 
-    A launcher is asked three times: for its nodes while a run is planned; for the commands that report what each node
-    has, whose standard output must come back on this machine; and for the commands that start the agents.
+    A launcher needs nothing else: plans reach the nodes through standard input, and records come back through standard
+    output, so that nothing has to listen and no file system has to be shared.
+
+    It is asked for its nodes once, while a run is planned, and then for commands several times: to report what each
+    node has, to screen the nodes, and to run. A launcher may also have these methods:
+
+    `hand_over(submission: Submission, say: Callable[[str], None]) -> int | None`
+        Called by `llmperf run` before anything is planned. The launcher may have the command run elsewhere, such as in
+        a batch job that it submits and follows, or serve as one node of a run that another process controls; it then
+        returns the exit code. None if the command is to be run by this process. `say` prints a line on standard error.
+    `preview(submission: Submission) -> str | None`
+        What `hand_over` would submit or `nodes` would ask the engine for, such as a batch script or a manifest, as text
+        that the engine's own tools take. `llmperf run --dry-run` prints it. None if there is none.
+    `close() -> None`
+        Gives back what `nodes` has taken from the engine. Called once, after the last command has ended.
     """
 
     @property
@@ -89,7 +125,10 @@ class Launcher(Protocol):
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """Processes to start on this machine so that each given command runs on its node, such as `ssh HOST ...`.
 
-        A process ends when its command ends, with its exit code, and ends its command when it gets SIGTERM. One process
-        may run the commands of several nodes.
+        One process may run the commands of several nodes. Each line that is written to a process's standard input must
+        reach all its commands, at once and unchanged; each line that a command prints on its standard output must come
+        out of the process's, at once, whole and unchanged, in any order between nodes. Lines are shorter than 1 MiB.
+        Standard error is logged. A process ends when its commands have ended, with 0 only if all ended with 0. A command
+        ends by itself when its standard input ends, or when it gets no line for 20 s: a launcher need not end it.
         """
         ...

@@ -245,6 +245,8 @@ class MemorySample:
     """One reading for each device of the node."""
     host: HostSample | None = None
     """The host at the same moment; None if the system does not show it."""
+    node_rank: Count = 0
+    """The node whose devices were read."""
 
 
 Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample
