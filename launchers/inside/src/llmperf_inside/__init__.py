@@ -1,0 +1,1 @@
+"""The launcher `inside` of llmperf: runs whose processes another engine has started."""

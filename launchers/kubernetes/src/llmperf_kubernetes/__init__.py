@@ -1,0 +1,1 @@
+"""The launcher `kubernetes` of llmperf: runs in Kubernetes, as a Kubeflow TrainJob or a JobSet."""

@@ -1,0 +1,1 @@
+"""The launcher `ray` of llmperf: runs on a Ray cluster."""

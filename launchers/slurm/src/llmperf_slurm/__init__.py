@@ -1,0 +1,1 @@
+"""The launcher `slurm` of llmperf: runs in Slurm jobs."""

@@ -1,0 +1,1 @@
+"""The launcher `ssh` of llmperf: runs over SSH."""
