@@ -199,7 +199,9 @@ def test_in_another_environment_only_the_missing_distributions_are_installed(els
 def test_folders_and_requirements_of_the_projects_distributions_are_those_of_the_clone():
     packages = project_packages()
     folders = {path.parent for path in CLONE.glob("*/pyproject.toml")} | {
-        path.parent for group in ("vendors", "frameworks", "extensions") for path in CLONE.glob(f"{group}/*/*.toml")
+        path.parent
+        for group in ("vendors", "frameworks", "launchers", "extensions")
+        for path in CLONE.glob(f"{group}/*/*.toml")
     }
     assert {CLONE / folder for folder in packages["folders"].values()} == folders
     assert set(published().values()) <= set(packages["folders"])

@@ -129,6 +129,7 @@ class Launcher(Protocol):
         reach all its commands, at once and unchanged; each line that a command prints on its standard output must come
         out of the process's, at once, whole and unchanged, in any order between nodes. Lines are shorter than 1 MiB.
         Standard error is logged. A process ends when its commands have ended, with 0 only if all ended with 0. A
-        command ends by itself when its standard input ends, or when it gets no line for 20 s: a launcher need not end it.
+        command ends by itself when its standard input ends, or when it gets no line for 20 s: a launcher need not end
+        it.
         """
         ...
