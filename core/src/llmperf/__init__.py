@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
+    from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
     from llmperf.cli.output import json_option as json_option
@@ -64,6 +65,7 @@ _HOMES = {
     "is_norm": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
     "data_parallel_of": "llmperf.accounting.layout",
+    "read_options": "llmperf.cases.fields",
     "Library": "llmperf.cases.library",
     "library": "llmperf.cases.library",
     "json_option": "llmperf.cli.output",

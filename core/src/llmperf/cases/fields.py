@@ -8,10 +8,13 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from llmperf.errors import UserError, unknown
+from llmperf.files import json_files
 from llmperf.types.units import Below, Minimum
+
+T = TypeVar("T")
 
 LARGEST_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly; results with larger integers are refused."""
@@ -72,6 +75,15 @@ def check_table(table: Any, kind: type, where: str) -> None:
         if inner is not None and isinstance(value, Mapping):
             check_table(value, inner, path)
         check_bound(value, hints(kind)[key], path)
+
+
+def read_options(table: Mapping[str, Any], kind: type[T], where: str) -> T:
+    """A table of options, such as `NodeRequest.options`, as a dataclass with a field for each option.
+
+    UserError that names `where` and the key, for an unknown key, a value of the wrong type or one outside its bounds.
+    """
+    check_table(table, kind, where)
+    return json_files.convert(table, kind, where)
 
 
 def leaves(kind: type, prefix: str = "") -> dict[str, Any]:
