@@ -1,0 +1,56 @@
+"""Why an ssh client has ended, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+CONNECTION_FAILED = 255
+"""Exit status of the client itself; any other is the remote command's."""
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+MAX_CHARACTERS = 300
+
+ADVICE = (
+    (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "the host key has changed; if that is expected, remove the old one with"
+     " `ssh-keygen -R {host}` and connect once by hand"),
+    (r"Host key verification failed", "the host key is not known; run `ssh {host}` once, compare the fingerprint and"
+     " accept it"),
+    (r"UNPROTECTED PRIVATE KEY FILE|bad permissions", "ssh ignores a private key that others may read; run"
+     " `chmod 600` on it"),
+    (r"Too many authentication failures", "the host ends the login after too many keys; name the right one with"
+     " launchers.ssh.identity and add 'IdentitiesOnly=yes' to launchers.ssh.options"),
+    (r"Permission denied", "the host accepts none of the keys; `ssh {host} true` must work without a password (name"
+     " the key with launchers.ssh.identity)"),
+    (r"Could not resolve hostname", "the name is not known here; write the address, or a Host of your ssh config"),
+    (r"Connection refused", "nothing listens there; start sshd on the host, or name its port as HOST:PORT"),
+    (r"not responding", "the host or its link is down: it did not answer for 15 s"),
+    (r"banner exchange|kex_exchange_identification|Connection reset by peer during", "something listens there, but it"
+     " does not speak SSH or refuses more connections (MaxStartups of sshd)"),
+    (r"timed out|No route to host|Network is unreachable|Host is down", "the host does not answer; check that it runs"
+     " and that its address is right"),
+    (r"Broken pipe|closed by remote host|Connection (closed|reset) by|Connection to .* closed", "the connection was"
+     " lost: the host went down, or its sshd ended it"),
+    (r"Bad configuration option|[Bb]ad configuration|Can't open user config", "check the configuration of ssh"),
+)  # fmt: skip
+"""Patterns of the client's messages, first match first, and what to do."""
+
+_ADVICE = tuple((re.compile(pattern), advice) for pattern, advice in ADVICE)
+_CHATTER = re.compile(r"^(Warning: Permanently added|debug\d:|@+\s*$|Pseudo-terminal|\*\* )|^\s*$")
+
+
+def explanation(host: str, exit_code: int, errors: str) -> str | None:
+    """One line on a client that has ended with `exit_code` after printing `errors`; None if there is nothing to say."""
+    lines = [" ".join(line.split()) for line in errors.splitlines() if not _CHATTER.match(line)]
+    if exit_code == CONNECTION_FAILED:
+        for pattern, advice in _ADVICE:
+            # the lines from the end: the first ones may be a banner of the host
+            line = next((line for line in reversed(lines) if pattern.search(line)), None)
+            if line is not None:
+                return f"{line[:MAX_CHARACTERS].rstrip('.')}: {advice.format(host=host)}"
+        return f"{lines[-1][:MAX_CHARACTERS]} (ssh, exit status 255)" if lines else "ssh ended with exit status 255"
+    if exit_code in (NOT_FOUND, NOT_EXECUTABLE) and lines:
+        return (
+            f"{lines[-1][:MAX_CHARACTERS]}: install llmperf on the host under the same path as here, or name its Python"
+            " with --python"
+        )
+    return None

@@ -1,0 +1,107 @@
+"""The launcher `ssh`: one OpenSSH client for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.types import Node, NodeCommand, NodeRequest
+
+from llmperf_ssh.client import resolved_name, ssh_argv, ssh_client
+from llmperf_ssh.failures import explanation
+from llmperf_ssh.hostfile import HostFile, read_host_file
+from llmperf_ssh.hosts import parse_host
+from llmperf_ssh.options import WHERE, Options, checked_options
+from llmperf_ssh.quoting import command_line
+
+CLIENTS_AT_ONCE = 16
+"""Clients that resolve names at the same time."""
+
+
+class SshLauncher:
+    """Brings commands to hosts that the user can log in to without a password."""
+
+    name = "ssh"
+
+    def __init__(self) -> None:
+        self._options = Options()
+
+    def nodes(self, request: NodeRequest) -> Sequence[Node]:
+        """The hosts of `--hosts`, or else of the host file; UserError for one that is misspelt or has too few slots."""
+        options = checked_options(request.options)
+        file = None if options.hostfile is None else read_host_file(Path(options.hostfile).expanduser())
+        if not request.hosts and file is None:
+            raise UserError("launcher 'ssh': expected hosts, as --hosts a,b or launchers.ssh.hostfile in llmperf.toml")
+        hosts = [*(request.hosts or (file.slots if file else ()))][: request.nodes]
+        parsed = [parse_host(host, "--hosts" if request.hosts else str(options.hostfile)) for host in hosts]
+        if file is not None:
+            _check_slots(file, hosts, request.devices)
+        client = ssh_client()
+        with ThreadPoolExecutor(CLIENTS_AT_ONCE) as clients:
+            names = list(clients.map(lambda host: resolved_name(client, host, options), parsed))
+        addresses = [_address(options, text, host.name, name)
+                     for text, host, name in zip(hosts, parsed, names, strict=True)]  # fmt: skip
+        _check_addresses(hosts, addresses)
+        self._options = options
+        return [
+            Node(host=host, address=address, interface=options.interface)
+            for host, address in zip(hosts, addresses, strict=True)
+        ]
+
+    def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
+        """An ssh client for each node, in the user's environment; the remote command gets its variables from `env`."""
+        client = ssh_client()
+        return [
+            NodeCommand(
+                node_rank=node.node_rank,
+                host=node.host,
+                argv=ssh_argv(
+                    client, parse_host(node.host, "host"), self._options, [command_line(node.argv, node.env)]
+                ),
+                env={},
+            )
+            for node in nodes
+        ]
+
+    def explain(self, host: str, exit_code: int, errors: str) -> str | None:
+        """Why the client of a host has ended, and what to do about it."""
+        return explanation(host, exit_code, errors)
+
+
+def _address(options: Options, text: str, name: str, resolved: str) -> str:
+    """The address for the other nodes: as the user says, otherwise as the ssh configuration resolves the name."""
+    address = options.addresses.get(text, options.addresses.get(name, resolved))
+    if parse_host(address, f"{WHERE}.addresses: {text}").name != address:
+        raise UserError(f"{WHERE}.addresses: {text}: expected a name or an address, found {address!r}")
+    return address
+
+
+def _check_addresses(hosts: Sequence[str], addresses: Sequence[str]) -> None:
+    """UserError if one host's address means every host itself, while others have an address of their own."""
+    local = [host for host, address in zip(hosts, addresses, strict=True) if _loopback(address)]
+    if local and len(local) < len(hosts):
+        raise UserError(
+            f"host {local[0]}: the other hosts cannot reach it by a loopback address; add to llmperf.toml:"
+            f' [launchers.ssh.addresses] "{local[0]}" = "ADDRESS"'
+        )
+
+
+def _loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost" or address.endswith(".localhost")
+
+
+def _check_slots(file: HostFile, hosts: Sequence[str], devices: int | None) -> None:
+    """UserError for a host with fewer slots than the run uses devices, or if only the file says how many."""
+    slots = {host: file.slots[host] for host in hosts if file.slots.get(host) is not None}
+    if devices is None and slots:
+        least = min(slot for slot in slots.values() if slot is not None)
+        raise UserError(f"{file.path}: the hosts have slots={least}; add --devices {least} (as many on each host)")
+    for host, slot in slots.items():
+        if slot is not None and devices is not None and slot < devices:
+            raise UserError(f"{file.path}: host {host}: expected at least {devices} slots (--devices), found {slot}")

@@ -1,0 +1,54 @@
+"""What llmperf says when an ssh client fails; the messages are those of OpenSSH 9.2."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf_ssh.failures import explanation
+
+CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+Host key verification failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("errors", "advice"),
+    [
+        ("ssh: connect to host node1 port 22: Connection refused\n", "nothing listens there; start sshd"),
+        ("ssh: connect to host node1 port 22: No route to host\n", "the host does not answer"),
+        ("ssh: connect to host node1 port 22: Connection timed out\n", "the host does not answer"),
+        ("ssh: Could not resolve hostname node1: Name or service not known\n", "the name is not known here"),
+        ("Welcome\nroot@node1: Permission denied (publickey).\n", "`ssh node1 true` must work without a password"),
+        ("No ED25519 host key is known for node1 and you have requested strict checking.\n"
+         "Host key verification failed.\n", "run `ssh node1` once"),
+        (CHANGED, "ssh-keygen -R node1"),
+        ("Timeout, server node1 not responding.\n", "the host or its link is down"),
+        ("client_loop: send disconnect: Broken pipe\n", "the connection was lost"),
+        ("Connection to node1 closed by remote host.\n", "the connection was lost"),
+        ("/c: line 1: Bad configuration option: hst\n/c: terminating, 1 bad configuration options\n", "check the conf"),
+    ],
+)  # fmt: skip
+def test_a_failed_connection_has_a_reason_and_advice(errors, advice):
+    line = explanation("node1", 255, errors)
+    assert line is not None
+    assert advice in line
+    assert "\n" not in line
+
+
+def test_other_failures_of_the_client_keep_their_last_line():
+    assert explanation("a", 255, "mux: odd\n\n") == "mux: odd (ssh, exit status 255)"
+    assert explanation("a", 255, "") == "ssh ended with exit status 255"
+
+
+def test_a_missing_python_on_the_host_is_named():
+    line = explanation("a", 127, "env: '/opt/py': No such file or directory\n")
+    assert line == (
+        "env: '/opt/py': No such file or directory: install llmperf on the host under the same path as here, or name"
+        " its Python with --python"
+    )
+
+
+def test_the_exit_status_of_a_remote_command_is_left_to_the_caller():
+    assert explanation("a", 1, "llmperf-core is not installed\n") is None

@@ -1,0 +1,150 @@
+"""Hosts as users write them: in `--hosts`, in host files, in the options."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from llmperf.errors import UserError
+from llmperf.types import NodeCommand, NodeRequest
+from llmperf_ssh.hostfile import read_host_file
+from llmperf_ssh.hosts import Host, parse_host
+from llmperf_ssh.launcher import SshLauncher
+
+needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs an ssh client")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("node1", ("node1", None, None)),
+        ("me@node1:2222", ("node1", "me", 2222)),
+        ("10.0.0.1", ("10.0.0.1", None, None)),
+        ("fe80::1%eth0", ("fe80::1%eth0", None, None)),
+        ("me@[fe80::1]:22", ("fe80::1", "me", 22)),
+        ("[::1]", ("::1", None, None)),
+    ],
+)
+def test_a_host_has_a_user_and_a_port(text, expected):
+    name, user, port = expected
+    assert parse_host(text, "--hosts") == Host(name=name, user=user, port=port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-oProxyCommand=touch x", "a b", "a;b", "-l@a", "@a", "a:", "a:0", "a:65536", "a:x", "a:1:b", "[::1", "[a]x",
+     "$(id)", "a\n", "ssh://a", "a/b", "ä", "a" * 256, "me@-p", "a:9999999999"],
+)  # fmt: skip
+def test_what_is_no_host_is_refused(text):
+    with pytest.raises(UserError, match=r"^--hosts: "):
+        parse_host(text, "--hosts")
+
+
+def test_host_files_of_open_mpi_and_deepspeed(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("# cluster\nnode1 slots=8   # rack 1\n\nme@node2 slots = 8 max-slots=16\nnode3\n")
+    assert dict(read_host_file(path).slots) == {"node1": 8, "me@node2": 8, "node3": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line"),
+        ("node1 slot=8\n", "line 1: unknown key 'slot'; did you mean 'slots'?"),
+        ("\nnode1 slots=0\n", "line 2: slots: expected a number from 1 to 4096, found '0'"),
+        ("node1 8\n", "line 1: expected 'slots=N' after the host, found '8'"),
+        ("node1\nnode1\n", "line 2: 'node1' is in line 1 already"),
+        ("-oX slots=1\n", "line 1: expected a host"),
+        ("node1 slots=\xb2\n", "expected a number"),
+    ],
+)
+def test_mistakes_in_host_files_have_their_line(tmp_path, text, message):
+    path = tmp_path / "hosts"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"hosts: ") as error:
+        read_host_file(path)
+    assert message in str(error.value)
+
+
+def request(hosts=(), nodes=None, devices=None, **options):
+    return NodeRequest(nodes=nodes or len(hosts) or 1, devices=devices, hosts=tuple(hosts), options=options)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A configuration of ssh with an alias."""
+    path = tmp_path / "config"
+    path.write_text("Host big\n  HostName 10.1.2.3\n  Port 2022\n  RequestTTY force\n")
+    return str(path)
+
+
+@needs_ssh
+def test_aliases_of_the_ssh_configuration_become_addresses(config):
+    nodes = SshLauncher().nodes(request(["big", "me@node2:22"], config=config, interface="eth7"))
+    assert [(node.host, node.address, node.interface) for node in nodes] == [
+        ("big", "10.1.2.3", "eth7"),
+        ("me@node2:22", "node2", "eth7"),
+    ]
+
+
+@needs_ssh
+def test_addresses_can_be_given(config):
+    options = {"config": config, "addresses": {"big": "192.168.0.1"}}
+    (node,) = SshLauncher().nodes(request(["big"], **options))
+    assert node.address == "192.168.0.1"
+
+
+@needs_ssh
+def test_the_command_has_no_word_that_the_user_did_not_choose(config):
+    launcher = SshLauncher()
+    launcher.nodes(request(["me@big:7"], config=config, options=["ProxyJump=gate"], connect_timeout_seconds=3))
+    given = NodeCommand(node_rank=0, host="me@big:7", argv=("python", "-c", "a; b"), env={"LLMPERF_NODE_RANK": "0"})
+    (command,) = launcher.commands([given])
+    assert command.argv[-3:] == ("--", "me@big", "exec env 'LLMPERF_NODE_RANK=0' python -c 'a; b'")
+    options = [value for word, value in zip(command.argv, command.argv[1:], strict=False) if word == "-o"]
+    assert {"BatchMode=yes", "ProxyJump=gate", "ConnectTimeout=3", "ServerAliveInterval=5"} <= set(options)
+    assert ("-p", "7") in zip(command.argv, command.argv[1:], strict=False)
+    assert not command.env
+
+
+@needs_ssh
+def test_hosts_and_slots_come_from_the_host_file(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("node1 slots=2\nnode2 slots=4\n")
+    options = {"hostfile": str(path)}
+    launcher = SshLauncher()
+    assert [node.host for node in launcher.nodes(request(nodes=2, devices=2, **options))] == ["node1", "node2"]
+    assert [node.host for node in launcher.nodes(request(["node2"], devices=4, **options))] == ["node2"]
+    with pytest.raises(UserError, match=r"host node1: expected at least 4 slots \(--devices\), found 2"):
+        launcher.nodes(request(nodes=2, devices=4, **options))
+    with pytest.raises(UserError, match="add --devices 2"):
+        launcher.nodes(request(nodes=2, **options))
+
+
+@needs_ssh
+@pytest.mark.parametrize(
+    ("hosts", "options", "message"),
+    [
+        ((), {}, "expected hosts, as --hosts a,b or launchers.ssh.hostfile"),
+        (["a"], {"hostfil": "x"}, "launchers.ssh: unknown key 'hostfil'; did you mean 'hostfile'?"),
+        (["a"], {"identity": "/nowhere"}, "launchers.ssh.identity: expected a file, found no /nowhere"),
+        (["a"], {"connect_timeout_seconds": 0}, "launchers.ssh: connect_timeout_seconds: expected at least 1, found 0"),
+        (["a"], {"interface": "-x"}, "launchers.ssh.interface: expected a network interface"),
+        (["a"], {"options": ["-oX"]}, "launchers.ssh.options: expected options such as"),
+        (["a"], {"addresses": {"a": "b c"}}, "launchers.ssh.addresses: a: expected"),
+        (["localhost", "node2"], {}, "host localhost: the other hosts cannot reach it by a loopback address"),
+        (["-F/tmp/x"], {}, "--hosts: expected a host as [USER@]HOST[:PORT], found '-F/tmp/x'"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(hosts, options, message):
+    with pytest.raises(UserError) as error:
+        SshLauncher().nodes(request(hosts, **options))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_client_is_named(monkeypatch):
+    monkeypatch.setattr(os, "environ", {**os.environ, "PATH": "/nowhere"})
+    with pytest.raises(UserError, match="found no ssh client; install OpenSSH"):
+        SshLauncher().nodes(request(["a"]))
