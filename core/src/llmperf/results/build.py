@@ -62,7 +62,7 @@ def result_of(records: RunRecords) -> Result:
 
 def hardware(records: RunRecords) -> Hardware:
     """The machine as probed, and the controller's host."""
-    plan, host = records.plan, records.host
+    plan, host = records.plan, records.hosts.get(0)
     device = plan.probe.devices[0]
     return Hardware(
         vendor=plan.vendor,
@@ -81,7 +81,7 @@ def hardware(records: RunRecords) -> Hardware:
 
 def software(records: RunRecords) -> Software:
     """What the ranks ran on; the controller's Python where no rank got to say its own."""
-    host, interpreter = records.host, records.plan.interpreter
+    host, interpreter = records.hosts.get(0), records.plan.interpreter
     packages = dict(records.ranks[0].packages) if records.ranks else {}
     python = packages.pop("python", None) or (host.python if host else "unknown")
     return Software(

@@ -1,9 +1,12 @@
-"""What the sampler read in the measured window: means, energy, throttling, and other processes on the host."""
+"""What the samplers of all nodes read in the measured window: means, energy, throttling, other processes on the hosts.
+
+Each node has a sampler and a clock of its own: its readings are compared only with the phases of its own ranks.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +20,9 @@ if TYPE_CHECKING:
     from llmperf.types.records import MemorySample
 
 Span = tuple[float, float]
-"""Begin and end, seconds of the monotonic clock of the sampler's host."""
+"""Begin and end, seconds of the monotonic clock of one node."""
+DeviceKey = tuple[int, int]
+"""Node, and index of a device on it."""
 Source = Literal["counter", "power readings"]
 Curve = list[tuple[float, float]]
 """Time and joules drawn until then, both rising."""
@@ -38,18 +43,29 @@ class Energy:
     source: Source
 
 
-def window(records: RunRecords) -> Span | None:
-    """When every rank of the first node, where the sampler runs, was in its measured window; None if never."""
-    ours = [phase for phase in records.phases if phase.rank < records.plan.layout.devices_per_node]
-    begins = [phase.monotonic for phase in ours if phase.phase == "measuring"]
-    ends = [phase.monotonic for phase in ours if phase.phase in ("evaluating", "done")]
-    return (max(begins), min(ends)) if begins and ends and max(begins) < min(ends) else None
+def windows(records: RunRecords) -> dict[int, Span]:
+    """When every rank of a node was in its measured window, for each node where that was ever so."""
+    layout = records.plan.layout
+    begins: dict[int, list[float]] = defaultdict(list)
+    ends: dict[int, list[float]] = defaultdict(list)
+    for phase in records.phases:
+        node = layout.node_of(phase.rank)
+        if phase.phase == "measuring":
+            begins[node].append(phase.monotonic)
+        elif phase.phase in ("evaluating", "done"):
+            ends[node].append(phase.monotonic)
+    spans = {node: (max(begins[node]), min(ends[node])) for node in sorted(begins) if node in ends}
+    return {node: span for node, span in spans.items() if span[0] < span[1]}
 
 
 def readings(records: RunRecords) -> list[MemorySample]:
-    """The samples that were taken in the measured window."""
-    span = window(records)
-    return [] if span is None else [sample for sample in records.samples if span[0] <= sample.monotonic <= span[1]]
+    """The samples that were taken in the measured windows of their nodes."""
+    return [
+        sample
+        for node, (begin, end) in windows(records).items()
+        for sample in records.samples_by_node.get(node, ())
+        if begin <= sample.monotonic <= end
+    ]
 
 
 def mean(records: RunRecords, name: str) -> float | None:
@@ -77,28 +93,36 @@ def partly_shown(records: RunRecords) -> dict[str, int]:
     return {name: len(known) for name, known in shown.items() if 0 < len(known) < devices(records)}
 
 
-def _known(samples: Iterable[MemorySample], name: str) -> dict[int, list[Any]]:
-    """The known values of a figure by the index of the device."""
-    by_device: dict[int, list[Any]] = defaultdict(list)
+def _known(samples: Iterable[MemorySample], name: str) -> dict[DeviceKey, list[Any]]:
+    """The known values of a figure by device."""
+    by_device: dict[DeviceKey, list[Any]] = defaultdict(list)
     for sample in samples:
         for device in sample.devices:
             if (value := getattr(device, name)) is not None:
-                by_device[device.index].append(value)
+                by_device[sample.node_rank, device.index].append(value)
     return by_device
 
 
 def unread(records: RunRecords) -> tuple[float, float] | None:
     """Seconds of the measured window in which not every device was read, and the length of the window.
 
-    None if no device was ever read.
+    Of several nodes, those of the node where the most was missed. None if no device was ever read.
     """
-    span = window(records)
+    missed = [
+        missing
+        for node, span in windows(records).items()
+        if (missing := _unread(records.samples_by_node.get(node, ()), span)) is not None
+    ]
+    return max(missed, default=None)
+
+
+def _unread(samples: Iterable[MemorySample], span: Span) -> tuple[float, float] | None:
     known: dict[int, list[float]] = defaultdict(list)
-    for sample in records.samples:
+    for sample in samples:
         for device in sample.devices:
             if device.memory_used_bytes is not None or device.power_watts is not None:
                 known[device.index].append(sample.monotonic)
-    if span is None or not known:
+    if not known:
         return None
     begin, end = max(span[0], *map(min, known.values())), min(span[1], *map(max, known.values()))
     whole = span[1] - span[0]
@@ -106,33 +130,42 @@ def unread(records: RunRecords) -> tuple[float, float] | None:
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
-    """For each reason, the share of the window's samples in which any device was slowed; None where unknown, also of
-    one device alone.
+    """For each reason, the share of the window's samples in which any device of a node was slowed; of several nodes the
+    largest share. None where unknown, also of one device alone.
     """
-    if len(_known(readings(records), "throttle_reasons")) != devices(records):
+    samples = readings(records)
+    if len(_known(samples, "throttle_reasons")) != devices(records):
         return None
-    seen = [
-        {reason for device in sample.devices for reason in device.throttle_reasons or ()}
-        for sample in readings(records)
-        if any(device.throttle_reasons is not None for device in sample.devices)
-    ]
-    if not seen:
+    by_node: dict[int, list[set[str]]] = defaultdict(list)
+    for sample in samples:
+        if any(device.throttle_reasons is not None for device in sample.devices):
+            reasons: set[str] = {reason for device in sample.devices for reason in device.throttle_reasons or ()}
+            by_node[sample.node_rank].append(reasons)
+    if not by_node:
         return None
-    return {reason: sum(reason in reasons for reasons in seen) / len(seen) for reason in sorted(set().union(*seen))}
+    shares: dict[str, float] = {}
+    for seen in by_node.values():
+        for reason in set().union(*seen):
+            share = sum(reason in reasons for reasons in seen) / len(seen)
+            shares[reason] = max(share, shares.get(reason, 0.0))
+    return dict(sorted(shares.items()))
 
 
 def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
-    """Mean power of all devices in the common window x the seconds of the slowest rank's window.
+    """Mean power of all devices in the common window of their node's ranks x the seconds of the slowest rank's window.
 
-    None unless the readings are of every device, at least three of them in the window and over 90 % of it.
+    None unless the readings are of every device, at least three of them in each node's window and over 90 % of it.
     """
-    span = window(records)
-    if span is None or window_seconds is None or len(readings(records)) < FEWEST_READINGS:
+    spans = windows(records)
+    if window_seconds is None or not spans:
         return None
-    ways: tuple[tuple[Source, list[Curve]], ...]
+    read = Counter(sample.node_rank for sample in readings(records))
+    if any(read[node] < FEWEST_READINGS for node in spans):
+        return None
+    ways: tuple[tuple[Source, dict[DeviceKey, Curve]], ...]
     ways = (("counter", _counted(records)), ("power readings", _integrated(records)))
     for source, curves in ways:
-        watts = [_mean_watts(curve, span) for curve in curves]
+        watts = [_mean_watts(curve, spans[node]) for (node, _), curve in curves.items() if node in spans]
         known = [power for power in watts if power is not None]
         if len(known) == devices(records):
             return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
@@ -146,15 +179,15 @@ def devices(records: RunRecords) -> int:
     return plan.layout.nodes * each
 
 
-def _counted(records: RunRecords) -> list[Curve]:
+def _counted(records: RunRecords) -> dict[DeviceKey, Curve]:
     """The energy counter of each device, except counters that went back."""
     curves = _curves(records, "energy_joules")
-    return [curve for curve in curves if all(before[1] <= after[1] for before, after in pairwise(curve))]
+    return {key: curve for key, curve in curves.items() if all(a[1] <= b[1] for a, b in pairwise(curve))}
 
 
-def _integrated(records: RunRecords) -> list[Curve]:
+def _integrated(records: RunRecords) -> dict[DeviceKey, Curve]:
     """Each device's power added up over time, by trapezoids."""
-    return [_integral(curve) for curve in _curves(records, "power_watts")]
+    return {key: _integral(curve) for key, curve in _curves(records, "power_watts").items()}
 
 
 def _integral(powers: Curve) -> Curve:
@@ -165,13 +198,14 @@ def _integral(powers: Curve) -> Curve:
     return curve
 
 
-def _curves(records: RunRecords, name: str) -> list[Curve]:
-    by_device: dict[int, Curve] = defaultdict(list)
-    for sample in sorted(records.samples, key=lambda sample: sample.monotonic):
-        for device in sample.devices:
-            if (value := getattr(device, name)) is not None:
-                by_device[device.index].append((sample.monotonic, value))
-    return list(by_device.values())
+def _curves(records: RunRecords, name: str) -> dict[DeviceKey, Curve]:
+    by_device: dict[DeviceKey, Curve] = defaultdict(list)
+    for node, samples in records.samples_by_node.items():
+        for sample in samples:
+            for device in sample.devices:
+                if (value := getattr(device, name)) is not None:
+                    by_device[node, device.index].append((sample.monotonic, value))
+    return by_device
 
 
 def _mean_watts(curve: Curve, span: Span) -> float | None:
@@ -189,16 +223,19 @@ def _until(curve: Curve, at: float) -> float:
 
 
 def other_cpu_share(records: RunRecords) -> float | None:
-    """Share of the cores that other processes used in the measured window; None with fewer than two samples near it.
+    """Share of the cores that other processes used in the measured window, on the node where it was largest.
 
-    If the samples inside cover less than half of it, the last one before and the first one after it count too.
+    None with fewer than two samples near it on every node.
     """
-    if (span := window(records)) is None:
-        return None
+    samples = records.samples_by_node
+    shares = [_other_cpu_share(samples.get(node, ()), span) for node, span in windows(records).items()]
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _other_cpu_share(samples: Iterable[MemorySample], span: Span) -> float | None:
+    """Of one node. If the samples inside cover less than half of the window, those before and after it count too."""
     begin, end = span
-    hosts = [
-        (sample.monotonic + sample.query_seconds, sample.host) for sample in records.samples if sample.host is not None
-    ]
+    hosts = [(sample.monotonic + sample.query_seconds, sample.host) for sample in samples if sample.host is not None]
     inside = [host for host in hosts if begin <= host[0] <= end]
     if not inside or inside[-1][0] - inside[0][0] < (end - begin) / 2:
         before, after = [host for host in hosts if host[0] < begin], [host for host in hosts if host[0] > end]
@@ -206,7 +243,19 @@ def other_cpu_share(records: RunRecords) -> float | None:
     return other_share(inside)
 
 
+def other_cpu_share_before(records: RunRecords) -> float | None:
+    """The same just before the start."""
+    shares = (host.other_cpu_share for host in records.hosts.values())
+    return max((share for share in shares if share is not None), default=None)
+
+
 def other_processes(records: RunRecords) -> int | None:
-    """Largest number of processes of others on the devices, in any sample of the window; None if unknown."""
+    """Largest number of processes of others on the devices of a node, in any sample of the window; None if unknown."""
     counts = [sample.host.other_processes for sample in readings(records) if sample.host is not None]
+    return max((count for count in counts if count is not None), default=None)
+
+
+def other_processes_before(records: RunRecords) -> int | None:
+    """The same just before the start."""
+    counts = (host.other_processes for host in records.hosts.values())
     return max((count for count in counts if count is not None), default=None)

@@ -24,7 +24,7 @@ SIGNAL_LAG_SECONDS = 0.25
 """Largest delay until an agent sees that a rank was killed; errors of the other ranks may come in between."""
 
 Status = Literal["complete", "failed", "aborted"]
-Reason = Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
+Reason = Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class _Cause:
     """How one rank ended, and when that began."""
 
     at: float
+    """Seconds since the epoch by the clock of the rank's node."""
     rank: int
     reason: Reason
     exception: str | None
@@ -49,7 +50,13 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         return "failed", _failure(records, ending.rank, "hung", None, ending.message)
     if ending.cause == "controller":
         return "failed", _failure(records, None, "controller", ending.exception, ending.message)
-    failure = _of_ranks(records) or _of_agents(records, ending) or _unfinished(records) or _miscounted(records)
+    failure = (
+        _of_lost_nodes(records)
+        or _of_ranks(records)
+        or _of_agents(records, ending)
+        or _unfinished(records)
+        or _miscounted(records)
+    )
     return ("failed", failure) if failure else ("complete", None)
 
 
@@ -63,8 +70,46 @@ def _of_ranks(records: RunRecords) -> Failure | None:
         causes += [_left(rank_exit) for rank_exit in _leavers(records)]
     if not causes:
         return None
-    first = min(causes, key=lambda cause: (cause.at, cause.rank))
+    first = _first(records, causes)
     return _failure(records, first.rank, first.reason, first.exception, first.message)
+
+
+def _first(records: RunRecords, causes: list[_Cause]) -> _Cause:
+    """The cause that came first by the controller's clock.
+
+    Of causes on several nodes whose order is within the errors of their clocks, one that is not an exception comes
+    first: a rank that ends by itself makes the collectives of others fail.
+    """
+
+    def moment(cause: _Cause) -> tuple[float, float]:
+        offset, error = records.clock_offset(records.plan.layout.node_of(cause.rank))
+        return cause.at - offset, error
+
+    def order(cause: _Cause) -> tuple[float, int]:
+        return moment(cause)[0], cause.rank
+
+    earliest = min(causes, key=order)
+    at, error = moment(earliest)
+    node_of = records.plan.layout.node_of
+    perhaps = [
+        cause for cause in causes
+        if node_of(cause.rank) != node_of(earliest.rank) and moment(cause)[0] - at <= error + moment(cause)[1]
+    ]  # fmt: skip
+    by_themselves = [cause for cause in perhaps if cause.exception is None]
+    if earliest.exception is None or not by_themselves:
+        return earliest
+    return min(by_themselves, key=order)
+
+
+def _of_lost_nodes(records: RunRecords) -> Failure | None:
+    """The node that was silent longest when the controller gave it up; errors of other nodes may be due to it."""
+    lost = [(node.lost_seconds, node) for node in records.nodes.values() if node.lost_seconds is not None]
+    if not lost:
+        return None
+    seconds, node = max(lost, key=lambda known: known[0])
+    message = f"node {node.node_rank} ({node.host}) did not answer for {seconds:.0f} s"
+    tail = log_tail(filenames.agent_log_path(records.run, node.node_rank), LOG_LINES, records.secrets)
+    return Failure(rank=None, node_rank=node.node_rank, reason="lost", exception=None, message=message, log_tail=tail)
 
 
 def _leavers(records: RunRecords) -> Iterator[RankExit]:
@@ -113,11 +158,12 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
         if code == 0:
             continue
         if code is not None and code > 0:
-            message, reason = f"the agent of node {node} ended with status {code}", "exited"
+            message, reason = f"the agent of {_node(records, node)} ended with status {code}", "exited"
         else:
-            message, reason = f"the agent of node {node} was killed{_by_signal(code)}", "killed"
+            message, reason = f"the agent of {_node(records, node)} was killed{_by_signal(code)}", "killed"
         tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
-        return Failure(rank=None, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
+        place = node if records.plan.layout.nodes > 1 else None
+        return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
     return None
 
 
@@ -164,7 +210,18 @@ def _framework(plan: Plan) -> str:
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
     lines = STACK_LINES if reason == "hung" else LOG_LINES
     tail = () if rank is None else log_tail(filenames.log_path(records.run, rank), lines, records.secrets)
-    return Failure(rank=rank, reason=reason, exception=exception, message=message, log_tail=tail)
+    layout = records.plan.layout
+    node = None if rank is None or layout.nodes == 1 else layout.node_of(rank)
+    if node is not None:
+        place = _node(records, node) if message.startswith("rank ") else f"{_node(records, node)}, rank {rank}"
+        message = f"{place}: {message}"
+    return Failure(rank=rank, node_rank=node, reason=reason, exception=exception, message=message, log_tail=tail)
+
+
+def _node(records: RunRecords, node: int) -> str:
+    """A node as messages name it, such as `node 1 (gpu-17)`."""
+    nodes = records.plan.nodes
+    return f"node {node} ({nodes[node].host})" if len(nodes) > 1 and node < len(nodes) else f"node {node}"
 
 
 def how_far(folder: Path) -> str | None:

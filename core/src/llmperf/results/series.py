@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from llmperf.errors import UserError
-from llmperf.results.device_readings import window
+from llmperf.results.device_readings import windows
 from llmperf.results.statistics import quantile
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
@@ -48,28 +48,29 @@ def read_curves(folder: Path, result: Result) -> Curves | None:
 def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
     """The curves in the records of a run folder; UserError if its plan or records cannot be read.
 
-    Seconds are since the measured window began, or since the first sample if it never began.
+    Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
     """
     records = read_run(folder)
     by_step = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in records.by_step.items())
-    span = window(records)
+    spans = windows(records)
     curves = {
         "step_seconds": curve_of(by_step, points),
         "memory_bytes": _sampled(records, lambda sample: sample.memory_used_bytes, points),
         "power_watts": _sampled(records, lambda sample: sample.power_watts, points),
         "utilisation_percent": _sampled(records, lambda sample: sample.utilisation_percent, points),
     }
-    return Curves(by_name=curves, window_seconds=None if span is None else span[1] - span[0])
+    return Curves(by_name=curves, window_seconds=max((end - begin for begin, end in spans.values()), default=None))
 
 
 def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Curve:
-    span = window(records)
-    start = span[0] if span else records.samples[0].monotonic if records.samples else 0.0
-    values = (
+    spans = windows(records)
+    values = [
         (sample.monotonic - start, [value for device in sample.devices if (value := figure(device)) is not None])
-        for sample in records.samples
-    )
-    return curve_of(values, points)
+        for node, samples in records.samples_by_node.items()
+        for start in [spans[node][0] if node in spans else samples[0].monotonic]
+        for sample in samples
+    ]
+    return curve_of(sorted(values), points)
 
 
 def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Curve:

@@ -44,8 +44,8 @@ def metrics(records: RunRecords) -> Metrics:
         tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
         throttling=device_readings.throttling(records),
         other_cpu_share=device_readings.other_cpu_share(records),
-        other_cpu_share_before=records.host.other_cpu_share if records.host else None,
-        other_processes_before=records.host.other_processes if records.host else None,
+        other_cpu_share_before=device_readings.other_cpu_share_before(records),
+        other_processes_before=device_readings.other_processes_before(records),
         other_processes=device_readings.other_processes(records),
         evaluation=evaluation(records),
     )

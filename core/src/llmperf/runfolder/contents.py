@@ -9,7 +9,16 @@ from pathlib import Path
 
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import AgentReport, Ending, Host, read_ending, read_host, read_reports
+from llmperf.runfolder.endings import (
+    AgentReport,
+    Ending,
+    Host,
+    ReachedNode,
+    read_ending,
+    read_hosts,
+    read_nodes,
+    read_reports,
+)
 from llmperf.runfolder.reader import read_records
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, StepRecord
@@ -28,11 +37,29 @@ class RunRecords:
     samples: list[MemorySample]
     reports: list[AgentReport]
     ending: Ending | None
-    host: Host | None
+    hosts: dict[int, Host]
+    """By node."""
+    nodes: dict[int, ReachedNode]
+    """The nodes of a run through a launcher, as the controller reached them."""
     files: dict[str, str]
     """SHA-256 by name."""
     secrets: tuple[str, ...] = ()
     """Texts that are hidden in log tails."""
+
+    def clock_offset(self, node: int) -> tuple[float, float]:
+        """A node's wall clock minus the controller's, and its largest error, in seconds; zeros on this machine."""
+        reached = self.nodes.get(node)
+        if reached is None or reached.clock_offset_seconds is None:
+            return 0.0, 0.0
+        return reached.clock_offset_seconds, reached.clock_error_seconds or 0.0
+
+    @cached_property
+    def samples_by_node(self) -> dict[int, list[MemorySample]]:
+        """The readings of each node in the order of time."""
+        by_node: dict[int, list[MemorySample]] = defaultdict(list)
+        for sample in self.samples:
+            by_node[sample.node_rank].append(sample)
+        return {node: sorted(samples, key=lambda sample: sample.monotonic) for node, samples in by_node.items()}
 
     @cached_property
     def by_step(self) -> dict[int, list[StepRecord]]:
@@ -51,24 +78,27 @@ class RunRecords:
 
 def read_run(run: Path) -> RunRecords:
     """Read a run folder; UserError if the plan or a record is unreadable."""
+    plan = json_files.load(run / filenames.PLAN, Plan)
+    nodes = plan.layout.nodes
     records = [record for path in filenames.record_files(run) for record in read_records(path)]
+    readings = [run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))]
     return RunRecords(
         run=run,
-        plan=json_files.load(run / filenames.PLAN, Plan),
+        plan=plan,
         phases=[record for record in records if isinstance(record, PhaseRecord)],
         steps=[record for record in records if isinstance(record, StepRecord)],
         ranks=[record for record in records if isinstance(record, RankRecord)],
         failures=[record for record in records if isinstance(record, FailureRecord)],
-        samples=[record for record in read_records(run / filenames.MEMORY) if isinstance(record, MemorySample)],
+        samples=[sample for path in readings for sample in read_records(path) if isinstance(sample, MemorySample)],
         reports=read_reports(run),
         ending=read_ending(run),
-        host=read_host(run),
+        hosts=read_hosts(run, nodes),
+        nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
         files=file_hashes(run),
     )
 
 
 def file_hashes(run: Path) -> dict[str, str]:
     """SHA-256 of all files that a result is computed from, by name inside the folder."""
-    single = [run / name for name in (filenames.PLAN, filenames.MEMORY, filenames.ENDING, filenames.MACHINE)]
-    paths = [path for path in [*single, *sorted((run / filenames.RECORDS).glob("*"))] if path.is_file()]
-    return {path.relative_to(run).as_posix(): json_files.sha256(path) for path in paths}
+    sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
+    return {path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()}

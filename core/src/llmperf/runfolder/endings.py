@@ -66,7 +66,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`machine.json`: the host of the controller."""
+    """`machine.json`: this host; `records/host-NNN.json`: the host of a node of a run through a launcher."""
 
     os: str
     kernel: str
@@ -128,7 +128,9 @@ def read_ending(run: Path) -> Ending | None:
     return json_files.load(path, Ending) if path.exists() else None
 
 
-def read_host(run: Path) -> Host | None:
-    """The host; None if the run ended before it was recorded."""
-    path = run / filenames.MACHINE
-    return json_files.load(path, Host) if path.exists() else None
+def read_hosts(run: Path, nodes: int) -> dict[int, Host]:
+    """The hosts of a run on `nodes` nodes, by node; without those that were never recorded."""
+    paths = {node: filenames.host_path(run, node) for node in range(nodes)}
+    hosts = {node: json_files.load(path, Host) for node, path in paths.items() if path.exists()}
+    machine = run / filenames.MACHINE
+    return {0: json_files.load(machine, Host)} if not hosts and machine.exists() else hosts

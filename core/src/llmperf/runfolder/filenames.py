@@ -18,6 +18,8 @@ MACHINE = "machine.json"
 """The host of a run on this machine."""
 NODES = "nodes.json"
 """The nodes of a run through a launcher, as the controller reached them."""
+SOURCES = (PLAN, MEMORY, ENDING, MACHINE, NODES)
+"""Files from which a result is computed, besides those in `RECORDS`."""
 RANK_RESERVE = ".reserve-ranks"
 """Reserved space: a rank on a full disk can still record its failure."""
 RESULT_RESERVE = ".reserve-result"

@@ -13,8 +13,8 @@ from llmperf.validation.reading import parse_json
 
 README = "README.md"
 MANIFEST = "manifest.json"
-SINGLE = (filenames.PLAN, filenames.RESULT, filenames.REPORT, filenames.MEMORY, filenames.ENDING, filenames.MACHINE)
-_RECORD = re.compile(r"rank-[0-9]{5,9}\.jsonl|agent-[0-9]{3,9}\.json")
+SINGLE = (*filenames.SOURCES, filenames.RESULT, filenames.REPORT)
+_RECORD = re.compile(r"rank-[0-9]{5,9}\.jsonl|memory-[0-9]{3,9}\.jsonl|(?:agent|host)-[0-9]{3,9}\.json")
 _LOG = re.compile(r"(?:rank-[0-9]{5,9}|agent-[0-9]{3,9})\.log")
 
 

@@ -54,6 +54,10 @@ class Layout:
             "pipeline": self.pipeline_parallel,
         }
 
+    def node_of(self, rank: int) -> int:
+        """The node that a rank runs on: each has `devices_per_node` ranks that follow one another."""
+        return rank // self.devices_per_node
+
     def coordinate(self, rank: int, dimension: RankDimension) -> int:
         """The index of a rank in one dimension, from 0; `rank_order` says how ranks are numbered."""
         degrees = self.degrees

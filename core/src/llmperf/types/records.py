@@ -217,7 +217,7 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """One reading of the controller's host; counters, of which only differences count."""
+    """One reading of a node's host; counters, of which only differences count."""
 
     cores: Positive
     """Cores that the run may use."""
@@ -231,7 +231,7 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySample:
-    """One reading of a node's devices by the controller's sampler."""
+    """One reading of a node's devices by the sampler of the node."""
 
     kind: Literal["memory"] = "memory"
     """Which record this is."""

@@ -34,8 +34,10 @@ class Failure:
 
     rank: Count | None
     """The rank that failed first; None if unknown."""
-    reason: Literal["exception", "killed", "exited", "hung", "nonfinite loss", "interrupted", "controller"]
-    """How the run ended."""
+    node_rank: Count | None = None
+    """The node where that was; None if unknown, and on a single node."""
+    reason: Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
+    """How the run ended; `lost`: a node did not answer any more."""
     exception: str | None
     """Name of the exception's type; None without an exception."""
     message: str
@@ -200,17 +202,19 @@ class Metrics:
     tokens_per_joule: NonNegative | None = None
     """measured_tokens / energy_joules."""
     throttling: Mapping[str, NonNegative] | None = None
-    """For each reason why a device ran slower than it could: the share of the readings in the measured window in which
-    any device did. Empty when none did; None where unknown, also of one device alone."""
+    """For each reason why a device ran slower than it could: the share of the readings of a node in the measured window
+    in which any device did, on the node where it was largest. Empty when none did; None where unknown, also of one
+    device alone."""
     other_cpu_share: NonNegative | None = None
-    """Share of the host's cores that processes other than the run's own had in the measured window; None if unknown.
-    """
+    """Share of a host's cores that processes other than the run's own had in the measured window, on the node where it
+    was largest; None if unknown."""
     other_cpu_share_before: NonNegative | None = None
     """The same just before the ranks were started."""
     other_processes: Count | None = None
-    """Most processes that computed on the devices in the measured window and were not the run's; None if unknown."""
+    """Most processes that computed on the devices of one node in the measured window and were not the run's; None if
+    unknown."""
     other_processes_before: Count | None = None
-    """Processes that computed on the devices just before the ranks were started; None if unknown."""
+    """Processes that computed on the devices of one node just before the ranks were started; None if unknown."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
     """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
 

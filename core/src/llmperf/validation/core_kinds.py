@@ -97,8 +97,8 @@ def _is_json(name: str, file: str, path: Path, beginning: Beginning, _: bool) ->
 
 def _is_record(path: Path, _: Beginning, named: bool) -> bool:
     """Many programs write lines of JSON: in a folder, only files with the names that a run gives are records."""
-    by_rank = path.parent.name == filenames.RECORDS and path.name.startswith("rank-")
-    return named or path.name == filenames.MEMORY or by_rank
+    recorded = path.parent.name == filenames.RECORDS and path.name.startswith(("rank-", "memory-"))
+    return named or path.name == filenames.MEMORY or recorded
 
 
 def _is_case(path: Path, beginning: Beginning, _: bool) -> bool:

@@ -96,7 +96,7 @@ def _is_link(path: Path) -> bool:
 
 
 def _sources(folder: Path) -> list[Path]:
-    single = [folder / name for name in (filenames.PLAN, filenames.MEMORY, filenames.ENDING, filenames.MACHINE)]
+    single = [folder / name for name in filenames.SOURCES]
     records = folder / filenames.RECORDS
     # a folder that is a link is itself among them, so that it is seen and not entered
     return [*single, records] if records.is_symlink() else [*single, *sorted(records.glob("*"))]

@@ -1,0 +1,171 @@
+"""Results of runs on two nodes, whose clocks have nothing in common, on folders made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from llmperf.files import json_files
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import AgentReport, Ending, Host, RankExit, ReachedNode
+from llmperf.runfolder.recorder import Recorder
+from llmperf.types import (
+    DeviceSample,
+    FailureRecord,
+    Layout,
+    MemorySample,
+    Node,
+    PhaseRecord,
+    RankRecord,
+    StepRecord,
+)
+from llmperf.validation.run_folder import recorded_findings, run_folder_findings
+
+SKEW = 3600.0
+"""Seconds by which the wall clock of node 1 is ahead."""
+BOOTED = (100.0, 90000.0)
+"""CLOCK_MONOTONIC of each node when the window begins."""
+
+
+class TwoNodes:
+    """A run folder of two nodes with two ranks each; what a test changes, it changes before `build`."""
+
+    def __init__(self, run, plan):
+        layout = Layout(nodes=2, devices_per_node=2, tensor_parallel=1, pipeline_parallel=1, data_parallel=4)
+        nodes = tuple(Node(host=f"host-{name}", address=f"10.0.0.{i}") for i, name in enumerate("ab", start=1))
+        self.run = run
+        self.plan = replace(plan, worker=replace(plan.worker, layout=layout), nodes=nodes, launcher="ssh")
+        self.hosts = [Host(os="Linux", kernel="6.1", python="3.12.1", cpu="x", memory_bytes=2**34, environment={})] * 2
+        self.reached = [
+            ReachedNode(
+                node_rank=node,
+                host=f"host-{'ab'[node]}",
+                address=f"10.0.0.{node + 1}",
+                interface="eth0",
+                clock_offset_seconds=node * SKEW,
+                clock_error_seconds=0.002,
+            )
+            for node in range(2)
+        ]
+        self.failures, self.exits, self.codes = {}, {}, (0, 0)
+        self.samples = {0: [], 1: []}
+
+    def build(self):
+        for name in (filenames.RECORDS, filenames.LOGS):
+            (self.run / name).mkdir(parents=True)
+        json_files.save(self.run / filenames.PLAN, self.plan)
+        json_files.save(self.run / filenames.NODES, tuple(self.reached))
+        ending = Ending(cause="ended", at="2026-01-01T00:01:00+00:00", agents=self.codes)
+        json_files.save(self.run / filenames.ENDING, ending)
+        for node, host in enumerate(self.hosts):
+            json_files.save(filenames.host_path(self.run, node), host)
+            ranks = tuple(self.exits.get(rank, RankExit(rank=rank, pid=1, exit_code=0, at=1.0))
+                          for rank in (2 * node, 2 * node + 1))  # fmt: skip
+            json_files.save(
+                filenames.agent_report_path(self.run, node), AgentReport(node_rank=node, pid=1, ranks=ranks)
+            )
+            with Recorder(filenames.memory_path(self.run, node)) as recorder:
+                for sample in self.samples[node]:
+                    recorder.write(sample)
+        for rank in range(4):
+            with Recorder(filenames.records_path(self.run, rank)) as recorder:
+                for record in self.of(rank):
+                    recorder.write(record)
+        return build_result(self.run)
+
+    def of(self, rank):
+        node, contract = rank // 2, self.plan.spec.contract
+        wall, clock = 1e9 + node * SKEW, BOOTED[node]
+        measured = contract.steps - contract.warmup_steps
+        tokens = self.plan.batch.tokens_per_step // 4
+        for step in range(1, contract.steps + 1):
+            at = float(step - contract.warmup_steps)
+            if step == contract.warmup_steps + 1:
+                yield PhaseRecord(rank=rank, phase="measuring", at=wall, monotonic=clock)
+            yield StepRecord(rank=rank, step=step, measured=step > contract.warmup_steps, at=wall + at,
+                             monotonic=clock + at, step_seconds=1.0 + 1e-6 * (rank + 7 * step), tokens=tokens,
+                             loss=9.0 - step)  # fmt: skip
+        if rank in self.failures:
+            yield self.failures[rank]
+            return
+        end = measured + 0.001 * measured
+        yield PhaseRecord(rank=rank, phase="evaluating", at=wall + end, monotonic=clock + end)
+        yield RankRecord(rank=rank, measured_steps=measured, measured_tokens=measured * tokens, window_seconds=end,
+                         peak_memory_bytes=1000 + rank, evaluation={}, packages={"python": "3.12.1"})  # fmt: skip
+        yield PhaseRecord(rank=rank, phase="done", at=wall + end, monotonic=clock + end)
+
+
+@pytest.fixture
+def folder(tmp_path, stub_plan):
+    return TwoNodes(tmp_path / "run", stub_plan(steps=6, warmup_steps=1))
+
+
+def sample(node, at, **known):
+    """One reading of the only device of a node, `at` seconds after its window began."""
+    device = DeviceSample(index=0, memory_used_bytes=None, memory_total_bytes=None, **known)
+    return MemorySample(at=1e9 + node * SKEW + at, monotonic=BOOTED[node] + at, query_seconds=0.0, devices=(device,),
+                        node_rank=node)  # fmt: skip
+
+
+def test_a_clock_that_is_an_hour_ahead_changes_nothing(folder):
+    result = folder.build()
+    assert result.status == "complete"
+    assert result.metrics.window_seconds == pytest.approx(5.005)
+    assert recorded_findings(folder.run) == ()
+    codes = [finding.code for finding in run_folder_findings(result, folder.run)]
+    assert codes == []
+
+
+def test_the_files_of_all_nodes_are_hashed(folder):
+    names = set(folder.build().files)
+    assert {"nodes.json", "records/host-001.json", "records/memory-001.jsonl", "records/agent-001.json"} <= names
+    assert "machine.json" not in names
+
+
+def test_each_node_is_read_by_its_own_clock(folder):
+    """Node 0 draws 100 W in its window and node 1 draws 300 W; outside of it both draw nothing."""
+    for node, watts in ((0, 100.0), (1, 300.0)):
+        folder.samples[node] = [
+            sample(node, at, power_watts=watts if -1 < at < 6 else 0.0, energy_joules=7e6 + watts * at)
+            for at in (-1.5, -0.5, 1.0, 2.0, 3.0, 4.0, 5.5, 7.0)
+        ]
+    figures = folder.build().metrics
+    assert figures.power_watts == pytest.approx(200.0)
+    assert figures.energy_joules == pytest.approx(400 * figures.window_seconds)
+
+
+def test_a_device_of_a_node_that_was_not_read_makes_the_energy_unknown(folder):
+    folder.samples[0] = [sample(0, at, power_watts=100.0, energy_joules=100 * at + 7e6) for at in range(-1, 7)]
+    assert folder.build().metrics.energy_joules is None
+
+
+def failure(rank, after, message="peer closed the connection"):
+    return FailureRecord(rank=rank, at=1e9 + rank // 2 * SKEW + after, exception="RuntimeError", message=message,
+                         traceback="")  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "later"), [(1, 2), (2, 1)])
+def test_the_first_failure_is_found_between_nodes_with_different_clocks(folder, first, later):
+    folder.failures = {first: failure(first, 3.0, "out of memory"), later: failure(later, 3.5)}
+    failed = folder.build().failure
+    assert (failed.rank, failed.node_rank) == (first, first // 2)
+    assert failed.message == f"node {first // 2} (host-{'ab'[first // 2]}), rank {first}: out of memory"
+
+
+def test_a_killed_rank_goes_before_an_error_that_may_have_come_just_before_it(folder):
+    folder.reached[1] = replace(folder.reached[1], clock_error_seconds=0.5)
+    folder.failures = {0: failure(0, 3.0)}
+    killed = 1e9 + SKEW + 3.6
+    folder.exits = {2: RankExit(rank=2, pid=1, signal="SIGKILL", at=killed)}
+    folder.codes = (1, 1)
+    failed = folder.build().failure
+    assert (failed.rank, failed.reason) == (2, "killed")
+
+
+def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
+    folder.reached[1] = replace(folder.reached[1], lost_seconds=20.4)
+    folder.failures = {0: failure(0, 3.0)}
+    failed = folder.build().failure
+    assert (failed.reason, failed.node_rank) == ("lost", 1)
+    assert failed.message == "node 1 (host-b) did not answer for 20 s"
