@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
     from llmperf.planning.plugin_checks import family_problem as family_problem
     from llmperf.planning.plugin_checks import needed_features as needed_features
@@ -49,6 +50,7 @@ _HOMES = {
     "hookimpl": "llmperf.hookspecs",
     "cache_dir": "llmperf.files.user_files",
     "agent_argv": "llmperf.launching.agent",
+    "interface_variables": "llmperf.planning.interfaces",
     "OptionCheck": "llmperf.planning.plugin_checks",
     "family_problem": "llmperf.planning.plugin_checks",
     "needed_features": "llmperf.planning.plugin_checks",

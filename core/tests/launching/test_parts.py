@@ -12,9 +12,10 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.host import recorded_environment, this_host
+from llmperf.launching.host import this_host
 from llmperf.launching.launchers import LocalLauncher, node_commands
 from llmperf.launching.progress import Follower
+from llmperf.planning.host_facts import recorded_environment
 from llmperf.planning.launchers import find_launcher
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for

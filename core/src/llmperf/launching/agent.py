@@ -62,7 +62,10 @@ def agent_argv() -> tuple[str, ...]:
 def rank_environment(
     run: Path, plan: Plan, node_rank: int, local_rank: int, master_addr: str, master_port: int
 ) -> dict[str, str]:
-    """The variables of one rank that the agent's own environment does not have."""
+    """The variables of one rank that the agent's own environment does not have.
+
+    Variables with `{interface}` are left out on a node whose interface is unknown.
+    """
     per_node = plan.layout.devices_per_node
     values = {
         "rank": node_rank * per_node + local_rank,
@@ -75,8 +78,12 @@ def rank_environment(
     }
     standard = {name.upper(): str(value) for name, value in values.items()}
     ours = {"PYTHONUNBUFFERED": "1", "LLMPERF_RUN_DIR": str(run), "GROUP_RANK": str(node_rank)}
-    own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.worker.rank_env.items()}
-    return {**ours, **plan.env, **standard, **own}
+    node = plan.nodes[node_rank] if node_rank < len(plan.nodes) else None
+    known = {"interface": node.interface, "address": node.address} if node and node.interface else {}
+    shared = {name: fill(value, known) for name, value in plan.env.items() if known or "{interface}" not in value}
+    rank_env = {name: value for name, value in plan.worker.rank_env.items() if known or "{interface}" not in value}
+    own = {name: fill(value, {**values, **known, "run_dir": run}) for name, value in rank_env.items()}
+    return {**ours, **shared, **standard, **own}
 
 
 def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:

@@ -50,7 +50,7 @@ class WorkerPlan:
     """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
     rank_env: Mapping[str, str] = field(default_factory=dict)
     """Variables of each rank; `{rank}`, `{local_rank}`, `{world_size}`, `{local_world_size}`, `{node_rank}`,
-    `{master_addr}` and `{master_port}` are filled in by the agent."""
+    `{master_addr}`, `{master_port}`, `{interface}` and `{address}` (the node's own) are filled in by the agent."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Configuration files that the framework needs in the run folder: name to text."""
     script: Script | None = None
@@ -113,7 +113,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     """Further facts that a reader of the result should know, such as extensions that were skipped."""
     env: Mapping[str, str]
-    """Variables that all ranks share."""
+    """Variables that all ranks share. `{interface}` and `{address}` are filled in by the agent of each node; it leaves
+    variables with `{interface}` out if it does not know the interface."""
     stall_seconds: NonNegative
     """A run in which no rank finishes a step for this long has hung, unless its own steps take as long."""
     startup_seconds: NonNegative

@@ -60,8 +60,8 @@ def _update_bytes(spec: RunSpec) -> float:
 
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Nothing is fetched from a hub; where it shards, also what DeepSpeed needs."""
-    ours = {"HF_HUB_OFFLINE": "1"}
+    """Nothing is fetched from a hub; the network interface; where it shards, also what DeepSpeed needs."""
+    ours = {"HF_HUB_OFFLINE": "1", **llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")}
     if not plan.spec.tuning.sharding_stage:
         return ours
     try:

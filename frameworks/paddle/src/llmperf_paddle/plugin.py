@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
@@ -39,6 +40,12 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         notes=notes(spec, probe, layout),
         problems=tuple(problems(spec, probe, layout)),
     )
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """The network interface of the ranks, if there are several nodes."""
+    return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
 
 
 @llmperf.hookimpl

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,12 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
             *llmperf.option_problems("pytorch", spec.framework, {}),
         ),
     )
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """The network interface of the ranks, if there are several nodes."""
+    return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
 
 
 @llmperf.hookimpl

@@ -60,10 +60,11 @@ def degree_problems(layout: Layout) -> Iterator[Problem]:
 
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Where DeepSpeed compiles, and that it should look for no accelerator where there is none."""
+    """Where DeepSpeed compiles, the network interface, and no search for accelerators where there are none."""
     from llmperf_zero.extensions import extensions_dir
 
-    env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir())}
+    interface = llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
+    env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir()), **interface}
     return {**env, "DS_ACCELERATOR": "cpu"} if plan.probe.on_cpu else env
 
 

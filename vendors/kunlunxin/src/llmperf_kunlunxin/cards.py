@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf import interface_variables
 from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def worker_env(plan: Plan) -> dict[str, str]:
     for setting in read_toml(DATA / "environment.toml")["environment"]:
         if entry is not None and entry.model in setting["device"] and plan.spec.case in setting["case"]:
             published |= setting["variables"]
-    return {**ALWAYS, **published, **users, **KUNLUNXIN.worker_env(plan)}
+    interface = interface_variables(plan, "BKCL_SOCKET_IFNAME")
+    return {**ALWAYS, **published, **interface, **users, **KUNLUNXIN.worker_env(plan)}
 
 
 KUNLUNXIN = AcceleratorVendor(

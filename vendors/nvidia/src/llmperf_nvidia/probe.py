@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf import interface_variables
 from llmperf.types import DeviceInfo, Offers, Precision, Probe
 from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
 
@@ -115,9 +116,12 @@ def _no_gpu(problems: tuple[str, ...]) -> Probe:
 def worker_env(plan: Plan) -> dict[str, str]:
     """The variables of the ranks: which GPUs they see, numbered as NVML does, and how torch takes memory from them.
 
+    Ranks on several nodes also learn which network interface NCCL starts from.
+
     CUDA's own order puts the fastest GPU first, NVML's follows the bus.
     """
-    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **_allocator_settings(plan), **_visible_gpus(plan)}
+    interface = interface_variables(plan, "NCCL_SOCKET_IFNAME")
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **_allocator_settings(plan), **_visible_gpus(plan), **interface}
 
 
 def _allocator_settings(plan: Plan) -> Mapping[str, str]:

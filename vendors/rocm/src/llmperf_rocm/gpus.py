@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf import interface_variables
 from llmperf.types import DeviceInfo
 from llmperf.vendorkit import (
     AcceleratorVendor,
@@ -131,11 +132,12 @@ def allowed(devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
 
 
 def worker_env(plan: Plan) -> dict[str, str]:
-    """Both variables where the planned GPUs are not simply the first ones; else none."""
+    """Both variables where the planned GPUs are not simply the first ones; on several nodes, RCCL's interface."""
     indices = planned_indices(plan)
+    interface = interface_variables(plan, "NCCL_SOCKET_IFNAME")
     if indices == tuple(range(len(indices))):
-        return {}
-    return {ROCR: ",".join(map(str, indices)), HIP: ",".join(map(str, range(len(indices))))}
+        return interface
+    return {**interface, ROCR: ",".join(map(str, indices)), HIP: ",".join(map(str, range(len(indices))))}
 
 
 ROCM = AcceleratorVendor(
