@@ -1,0 +1,208 @@
+"""The launcher `kubernetes`: pods of a job that llmperf creates, and `kubectl exec` into them."""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from llmperf.errors import UserError
+from llmperf.types import Node, NodeCommand, NodeRequest, Submission
+
+from llmperf_kubernetes.kubectl import Kubectl, KubectlError
+from llmperf_kubernetes.manifest import CONTAINER, INSTANCE, Kind, Object, as_yaml, device_number, job_objects
+from llmperf_kubernetes.options import WHERE, Options, checked_options
+from llmperf_kubernetes.pods import Pod, job_state, read_pod
+
+SECONDS_BETWEEN_LOOKS = 2.0
+GROUPS: tuple[tuple[Kind, str], ...] = (("TrainJob", "trainer.kubeflow.org"), ("JobSet", "jobset.x-k8s.io"))
+"""Kinds of jobs with the group of their API, the preferred one first."""
+
+
+class KubernetesLauncher:
+    """Creates a job whose pods are the nodes of a run, and deletes it at the end."""
+
+    name = "kubernetes"
+
+    def __init__(self) -> None:
+        self._kubectl: Kubectl | None = None
+        self._job = ""
+        self._created: list[str] = []
+
+    def nodes(self, request: NodeRequest) -> Sequence[Node]:
+        """The pods of a new job, once all run; UserError with the state of each pod that does not.
+
+        The job is deleted if they do not run in time, and when the command is interrupted.
+        """
+        options = _checked(request)
+        devices = device_number(options, request.devices)
+        self._kubectl = Kubectl(options)
+        kind = options.kind or self._installed_kind()
+        self._job = _new_name()
+        objects = job_objects(self._job, kind, options, request.nodes, devices, _image(request, options))
+        self._created = [f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
+                         for item in reversed(objects)]  # fmt: skip
+        atexit.register(self.close)
+        try:
+            self._call("create", "--filename", "-", stdin=as_yaml(objects))
+            _say(f"kubernetes: created {kind} {self._job}; waiting for {request.nodes} pods")
+            pods = self._running(request.nodes, options.wait_minutes * 60)
+        except BaseException:
+            self.close()
+            raise
+        return [Node(host=pod.name, address=pod.address or "") for pod in pods]
+
+    def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
+        """`kubectl exec -i POD -- env NAME=VALUE ... COMMAND` for each node."""
+        if self._kubectl is None:
+            raise UserError("launcher 'kubernetes': this process has not created the pods; plan the run again")
+        exec_words = (*self._kubectl.words, "exec", "--stdin", "--container", CONTAINER)
+        return [
+            NodeCommand(
+                node_rank=node.node_rank,
+                host=node.host,
+                argv=(*exec_words, node.host, "--", "env",
+                      *(f"{name}={value}" for name, value in node.env.items()), *node.argv),
+                env={},
+            )
+            for node in nodes
+        ]  # fmt: skip
+
+    def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
+        """None: this process controls the run; only its nodes are pods."""
+        return None
+
+    def preview(self, submission: Submission) -> str | None:
+        """The manifest as YAML, which `kubectl create` takes."""
+        request = submission.request
+        options = _checked(request)
+        devices = device_number(options, request.devices)
+        kind = options.kind
+        why = f"{WHERE}.kind"
+        if kind is None:
+            try:
+                self._kubectl = Kubectl(options)
+                kind, why = self._installed_kind(), "it is installed in the cluster"
+            except UserError as error:
+                kind, why = "TrainJob", f"the default; the cluster was not asked: {error}"
+        name = _new_name()
+        namespace = f"--namespace {options.namespace} " if options.namespace else ""
+        lines = [
+            f"llmperf {' '.join(submission.command)}",
+            f"{request.nodes} pods, each a node of the run. Kind {kind}: {why}.",
+            f"The pods wait for commands of llmperf and end by themselves {options.wait_minutes + options.idle_minutes}"
+            " minutes after their start if none comes.",
+            f"By hand: kubectl {namespace}create -f FILE; "
+            f"kubectl {namespace}delete {kind.lower()}{',trainingruntime' * (kind == 'TrainJob')} {name}",
+        ]
+        objects = job_objects(name, kind, options, request.nodes, devices, _image(request, options))
+        comments = "".join(f"# {' '.join(line.split())}\n" for line in lines)
+        return comments + as_yaml(objects)
+
+    def close(self) -> None:
+        """Delete the job, whose pods get SIGTERM."""
+        created, self._created = self._created, []
+        if not created or self._kubectl is None:
+            return
+        try:
+            self._kubectl.call("delete", "--ignore-not-found", "--wait=false", *created)
+        except KubectlError as error:
+            words = " ".join([*self._kubectl.words, "delete", *created])
+            _say(f"kubernetes: job {self._job} was not deleted: {error}; delete it with: {words}")
+
+    def _installed_kind(self) -> Kind:
+        for kind, group in GROUPS:
+            names = self._call("api-resources", "--api-group", group, "--output", "name").split()
+            if f"{kind.lower()}s.{group}" in names:
+                return kind
+        raise UserError("launcher 'kubernetes': expected the kind TrainJob or JobSet in the cluster, found neither; "
+                        "install Kubeflow Trainer or JobSet there")  # fmt: skip
+
+    def _running(self, nodes: int, wait_seconds: float) -> list[Pod]:
+        deadline = time.monotonic() + wait_seconds
+        shown = ""
+        while True:
+            pods = self._pods()
+            running = sorted((pod for pod in pods if pod.running and pod.address), key=lambda pod: pod.index or 0)
+            if [pod.index for pod in running] == list(range(nodes)):
+                _say(f"kubernetes: {nodes} of {nodes} pods run")
+                return running
+            state = self._waiting_for(pods, nodes)
+            ended = next((pod for pod in pods if pod.failed), None)
+            if ended is not None:
+                raise UserError(f"launcher 'kubernetes': pod {ended.name} does not run: {ended.state}")
+            if time.monotonic() > deadline:
+                raise UserError(f"launcher 'kubernetes': expected {nodes} pods to run within {wait_seconds / 60:.0f} "
+                                f"minutes ({WHERE}.wait_minutes), found {len(running)}: {state}")  # fmt: skip
+            if state != shown:
+                _say(f"kubernetes: {len(running)} of {nodes} pods run; {state}")
+                shown = state
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+    def _pods(self) -> list[Pod]:
+        answer = self._get("pods", "--selector", f"{INSTANCE}={self._job}")
+        return [read_pod(item) for item in answer["items"]]
+
+    def _waiting_for(self, pods: Sequence[Pod], nodes: int) -> str:
+        waiting = [f"{pod.name}: {pod.state}" for pod in pods if not pod.running]
+        if len(pods) < nodes:
+            state = job_state(self._get(self._created[0]))
+            if state is not None and state.startswith("Failed"):
+                raise UserError(f"launcher 'kubernetes': job {self._job}: {state}{self._warning()}")
+            waiting.append(state or f"{nodes - len(pods)} pods are not created{self._warning()}")
+        more = f" (and {len(waiting) - 3} more)" * (len(waiting) > 3)
+        return "; ".join(waiting[:3]) + more
+
+    def _warning(self) -> str:
+        """The last warning among the events of the job, such as an exceeded quota; empty if there is none."""
+        try:
+            events = self._get("events", "--field-selector", "type=Warning", "--sort-by", ".metadata.creationTimestamp")
+        except UserError:  # events may be forbidden to the user
+            return ""
+        messages = [event.get("message", "") for event in events["items"]
+                    if event.get("involvedObject", {}).get("name", "").startswith(self._job)]  # fmt: skip
+        return f": {' '.join(messages[-1].split())[:300]}" if messages else ""
+
+    def _get(self, *arguments: str) -> Object:
+        try:
+            return self._required.get(*arguments)
+        except KubectlError as error:
+            raise UserError(f"launcher 'kubernetes': kubectl get {arguments[0]}: {error}") from None
+
+    def _call(self, *arguments: str, stdin: str | None = None) -> str:
+        try:
+            return self._required.call(*arguments, stdin=stdin)
+        except KubectlError as error:
+            raise UserError(f"launcher 'kubernetes': kubectl {arguments[0]}: {error}") from None
+
+    @property
+    def _required(self) -> Kubectl:
+        assert self._kubectl is not None
+        return self._kubectl
+
+
+def _checked(request: NodeRequest) -> Options:
+    if request.hosts:
+        raise UserError(f"--hosts {','.join(request.hosts)}: launcher 'kubernetes' lets the cluster choose; "
+                        f"use {WHERE}.node_selector")  # fmt: skip
+    options = checked_options(request.options)
+    _image(request, options)
+    return options
+
+
+def _image(request: NodeRequest, options: Options) -> str:
+    image = request.image or options.image
+    if image is None:
+        raise UserError(f"{WHERE}.image: expected a container image with llmperf, found none; "
+                        "set it in llmperf.toml or give --container-image")  # fmt: skip
+    return image
+
+
+def _new_name() -> str:
+    return f"llmperf-{secrets.token_hex(4)}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
