@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from llmperf.types.launching import Node as Node
     from llmperf.types.launching import NodeCommand as NodeCommand
     from llmperf.types.launching import NodeRequest as NodeRequest
+    from llmperf.types.launching import Submission as Submission
     from llmperf.types.layout import Batch as Batch
     from llmperf.types.layout import Layout as Layout
     from llmperf.types.observing import Observer as Observer
@@ -89,7 +90,7 @@ _NAMES = {
     "flops": "FlopCount FlopsPerToken Workload",
     "plan": "Needs Plan Script WorkerPlan",
     "problems": "Problem",
-    "launching": "Interpreter Launcher Node NodeCommand NodeRequest",
+    "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
     "result": "Finding PluginInfo Result",

@@ -27,6 +27,7 @@ def hold(wait_seconds: float, idle_seconds: float, look_seconds: float = SECONDS
 
     The first command may come `wait_seconds` later, since llmperf waits for all pods to start.
     """
+
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(ENDED)
 
