@@ -12,8 +12,8 @@ from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
 from llmperf_kubernetes.kubectl import Kubectl, KubectlError
-from llmperf_kubernetes.manifest import CONTAINER, INSTANCE, Kind, Object, as_yaml, device_number, job_objects
-from llmperf_kubernetes.options import WHERE, Options, checked_options
+from llmperf_kubernetes.manifest import CONTAINER, INSTANCE, Object, as_yaml, device_number, job_objects
+from llmperf_kubernetes.options import WHERE, Kind, Options, checked_options
 from llmperf_kubernetes.pods import Pod, job_state, read_pod
 
 SECONDS_BETWEEN_LOOKS = 2.0

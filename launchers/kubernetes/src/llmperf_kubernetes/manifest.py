@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from llmperf.errors import UserError
 
-from llmperf_kubernetes.options import WHERE, Options, Volume
+from llmperf_kubernetes.options import WHERE, Kind, Options, Volume
 
 TRAINER_API = "trainer.kubeflow.org/v1alpha1"
 JOBSET_API = "jobset.x-k8s.io/v1alpha2"
@@ -18,7 +18,6 @@ INSTANCE = "app.kubernetes.io/instance"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "llmperf"}
 
 Object: TypeAlias = dict[str, Any]
-Kind: TypeAlias = Literal["TrainJob", "JobSet"]
 
 
 def job_objects(name: str, kind: Kind, options: Options, nodes: int, devices: int | None, image: str) -> list[Object]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 from llmperf import read_options
-from llmperf.errors import UserError
+from llmperf.errors import UserError, unknown
 from llmperf.types.units import Positive
 
 WHERE = "launchers.kubernetes"
@@ -17,6 +17,14 @@ _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _RESOURCE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+Kind: TypeAlias = Literal["TrainJob", "JobSet"]
+Pull: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
+Operator: TypeAlias = Literal["Exists", "Equal"]
+Effect: TypeAlias = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+CHOICES = {"kind": get_args(Kind), "image_pull_policy": get_args(Pull), "operator": get_args(Operator),
+           "effect": get_args(Effect)}  # fmt: skip
+"""The words that an option may have, by its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +49,11 @@ class Toleration:
 
     key: str | None = None
     """Key of the taint; None for every key, with the operator `Exists`."""
-    operator: Literal["Exists", "Equal"] = "Equal"
+    operator: Operator = "Equal"
     """`Exists` accepts every value."""
     value: str | None = None
     """Value of the taint."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    effect: Effect | None = None
     """None for every effect."""
 
 
@@ -59,11 +67,11 @@ class Options:
     """Path of the kubeconfig; that of kubectl by default."""
     namespace: str | None = None
     """Namespace of the job; that of the context by default."""
-    kind: Literal["TrainJob", "JobSet"] | None = None
+    kind: Kind | None = None
     """Kind of the job; by default a TrainJob, or a JobSet where the cluster has no TrainJob."""
     image: str | None = None
     """Image with llmperf, its plugins and `llmperf-kubernetes`; `--container-image` replaces it."""
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_policy: Pull | None = None
     """When the image is pulled; as the cluster does by default."""
     image_pull_secrets: tuple[str, ...] = ()
     """Secrets with the credentials of the image's registry."""
@@ -107,6 +115,7 @@ class Options:
 
 def checked_options(table: Mapping[str, Any]) -> Options:
     """The options of a table; UserError that names the key, what was expected and what was found."""
+    _check_entries(table)
     options = read_options(table, Options, WHERE)
     if options.kubeconfig is not None and not Path(options.kubeconfig).expanduser().is_file():
         raise UserError(f"{WHERE}.kubeconfig: expected a file, found no {options.kubeconfig}")
@@ -122,6 +131,24 @@ def checked_options(table: Mapping[str, Any]) -> Options:
     if repeated := next((mount for mount in mounts if mounts.count(mount) > 1), None):
         raise UserError(f"{WHERE}.volumes: {repeated} is mounted twice")
     return options
+
+
+def _check_entries(table: Mapping[str, Any]) -> None:
+    """UserError for a wrong key in a volume or a toleration, and for a word that is not among the choices."""
+    for key, kind in (("volumes", Volume), ("tolerations", Toleration)):
+        entries = table.get(key)
+        for place, entry in enumerate(entries if isinstance(entries, Sequence) else (), 1):
+            where = f"{WHERE}.{key}, number {place}"
+            if isinstance(entry, Mapping):
+                _check_choices(entry, where)
+                read_options(entry, kind, where)
+    _check_choices(table, WHERE)
+
+
+def _check_choices(table: Mapping[str, Any], where: str) -> None:
+    for key, choices in CHOICES.items():
+        if isinstance(word := table.get(key), str) and word not in choices:
+            raise unknown(f"{where}.{key}", "choice", word, choices)
 
 
 def _check_resources(options: Options) -> None:
