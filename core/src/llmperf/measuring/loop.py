@@ -39,6 +39,8 @@ class Window:
     steps: int
     tokens: int
     seconds: float
+    communication_seconds: float | None = None
+    """Time in it in which computation waited for communication; None if the trainer does not know."""
 
 
 class _Pending(NamedTuple):
@@ -69,6 +71,7 @@ class MeasuredLoop:
         """
         self._steps(1, warmup_steps, measured=False)
         self._device.synchronize()
+        before = waited(self._trainer)
         begin = Moment.now()
         enter("measuring", begin)
         self._steps(warmup_steps + 1, steps, measured=True)
@@ -76,7 +79,11 @@ class MeasuredLoop:
         end = Moment.now()
         self._record_all()
         enter("evaluating", end)
-        return Window(steps=steps - warmup_steps, tokens=self._tokens, seconds=end.monotonic - begin.monotonic)
+        after, seconds = waited(self._trainer), end.monotonic - begin.monotonic
+        communication = None if before is None or after is None else min(seconds, max(0.0, after - before))
+        return Window(
+            steps=steps - warmup_steps, tokens=self._tokens, seconds=seconds, communication_seconds=communication
+        )
 
     def _steps(self, first: int, last: int, *, measured: bool) -> None:
         train_step, event, now = self._trainer.train_step, self._device.event, Moment.now
@@ -127,6 +134,17 @@ class MeasuredLoop:
         )
         if nonfinite is not None:
             raise NonfiniteLoss(f"the loss of step {pending.step} is {nonfinite}")
+
+
+def waited(trainer: Trainer) -> float | None:
+    """Seconds so far in which the trainer waited for communication; None if it does not know."""
+    query: Callable[[], object] | None = getattr(trainer, "communication_seconds", None)
+    seconds = None if query is None else query()
+    if seconds is None:
+        return None
+    if not isinstance(seconds, (float, int)) or not 0 <= seconds < math.inf:
+        raise wrong("seconds of at least 0 or None", "communication_seconds()", repr(seconds)[:80])
+    return float(seconds)
 
 
 def wrong(expected: str, what: str, found: str) -> PluginError:

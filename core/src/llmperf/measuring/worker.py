@@ -124,6 +124,7 @@ class Worker:
                 measured_steps=window.steps,
                 measured_tokens=window.tokens,
                 window_seconds=window.seconds,
+                communication_seconds=window.communication_seconds,
                 peak_memory_bytes=peak,
                 peak_reserved_bytes=reserved,
                 evaluation=evaluation,

@@ -10,6 +10,7 @@ from llmperf_schemas import RESULT_SCHEMA
 from llmperf.accounting.flops import utilisation
 from llmperf.results.failure import outcome
 from llmperf.results.notes import notes
+from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import loss_curve, metrics
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.result import Hardware, Result, Software
@@ -52,6 +53,7 @@ def result_of(records: RunRecords) -> Result:
         metrics=figures,
         mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
         peak_problem=plan.peak_problem,
+        waiting=waiting(records),
         loss_curve=loss_curve(records),
         plugins=plan.plugins,
         findings=(),

@@ -39,7 +39,13 @@ class StepOutput:
 
 
 class Trainer(Protocol):
-    """A model, its data and its optimiser, ready to step; a context manager."""
+    """A model, its data and its optimiser, ready to step; a context manager.
+
+    A trainer may also have a method `communication_seconds() -> float | None`: the seconds so far, in all steps, in
+    which this rank's computation waited for communication with other ranks; None if it does not know. What goes on
+    beside computation does not count. It is called at both edges of the measured window, when the device has done all
+    its work; the trainer must not make the device wait to know it.
+    """
 
     @property
     def parameter_count(self) -> int:
@@ -185,6 +191,9 @@ class RankRecord:
     """Tokens this rank trained on in the window, without those of skipped steps."""
     window_seconds: NonNegative
     """Wall time of the measured steps between two synchronised edges."""
+    communication_seconds: NonNegative | None = None
+    """Seconds of the window in which the rank's computation waited for communication with other ranks; None if the
+    framework does not measure it."""
     step_clock: StepClock = "device events"
     """Where the times of the measured steps come from."""
     peak_memory_bytes: Count | None

@@ -53,6 +53,8 @@ class BlockingEvent:
     """
 
     __slots__ = ("_at",)
+    blocks = True
+    """Trainers do not set events of their own where each of them waits."""
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
         synchronize()

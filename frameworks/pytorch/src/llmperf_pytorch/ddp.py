@@ -17,6 +17,7 @@ from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
+from llmperf_pytorch.waits import waits_of
 from llmperf_pytorch.weights import count_parameters
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class DdpTrainer(TorchTrainer):
             join_ranks(plan, device.collective_backend)
         set_matmul_precision(self._contract.precision)
         self._parameters, self._model = self._build()
+        self._waits = waits_of(device) if isinstance(self._model, DistributedDataParallel) else None
         self._optimizer = adamw(self._model, self._contract.optimizer, self._device)
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=self._contract.precision == "fp16")
         self._step = 0
@@ -86,7 +88,12 @@ class DdpTrainer(TorchTrainer):
                 logits = self._model(inputs)
             loss = mean_cross_entropy(logits, labels)
             share = loss / (self._plan.batch.gradient_accumulation / self._feed.weight)
-            self._scaler.scale(share).backward()
+            scaled = self._scaler.scale(share)
+            if last and self._waits is not None:
+                self._waits.after_gradients(scaled)
+            scaled.backward()
+            if last and self._waits is not None:
+                self._waits.end()
         sums.add(loss, self._feed.learnt, self._feed.weight)
 
     def _synchronised(self, last: bool) -> AbstractContextManager[None]:
@@ -120,6 +127,10 @@ class DdpTrainer(TorchTrainer):
             self._scaler._found_inf_per_device(self._optimizer).values()
         )  # nothing public tells, unless it waits
         return to_come(torch.stack(found).sum())
+
+    def communication_seconds(self) -> float | None:
+        """Time in which all gradients were computed and the reductions of the last of them were not done."""
+        return None if self._waits is None else self._waits.seconds()
 
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""
