@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llmperf.errors import PluginError, UserError, unknown
+from llmperf.files.text import printable
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, load_for
@@ -13,6 +14,7 @@ from llmperf.types.launching import Node, NodeCommand, NodeRequest
 
 HOOK = "llmperf_launchers"
 METHODS = ("nodes", "commands")
+MAX_REASON_CHARACTERS = 500
 
 
 class CheckedLauncher:
@@ -61,6 +63,15 @@ class CheckedLauncher:
             if name := next((name for name in command.env if not name or "=" in name), None):
                 raise PluginError(f"{at}: expected names of environment variables, found {name!r:.200}")
         return commands
+
+    def explain(self, host: str, exit_code: int, errors: str) -> str | None:
+        """Why a process to a host has ended, in one line; None if the launcher does not say."""
+        method = getattr(self._launcher, "explain", None)
+        if not callable(method):
+            return None
+        with blaming(self._owner, self._call("explain")):
+            reason = method(host, exit_code, errors)
+        return printable(reason, " ")[:MAX_REASON_CHARACTERS] or None if isinstance(reason, str) else None
 
     def _at(self, method: str) -> str:
         return f"{who(self._owner)}: {self._call(method)}"

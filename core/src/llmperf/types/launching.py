@@ -106,6 +106,10 @@ class Launcher(Protocol):
     `preview(submission: Submission) -> str | None`
         What `hand_over` would submit or `nodes` would ask the engine for, such as a batch script or a manifest, as text
         that the engine's own tools take. `llmperf run --dry-run` prints it. None if there is none.
+    `explain(host: str, exit_code: int, errors: str) -> str | None`
+        Called when a process that brings commands to `host` has ended before they did, with the end of its standard
+        error. Why, and what to do about it, in one line, such as a key that the host refuses. None if the launcher has
+        nothing to add.
     `close() -> None`
         Gives back what `nodes` has taken from the engine. Called once, after the last command has ended.
     """
