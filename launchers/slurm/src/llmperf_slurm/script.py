@@ -1,0 +1,83 @@
+"""The batch script of a submitted command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.types import Submission
+
+from llmperf_slurm.options import VALUES, SlurmOptions
+
+END_SECONDS = 60
+"""SIGTERM comes so long before the time limit: the run ends in order, with its records."""
+
+_NODE_LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-\[\],]*")
+
+
+def batch_script(submission: Submission, options: SlurmOptions) -> str:
+    """The script as text: `sbatch FILE` takes it as it is."""
+    lines = ["#!/bin/sh", "# Written by llmperf. `sbatch FILE` submits it as it is."]
+    lines += [f"#SBATCH {line}" for line in _directives(submission, options)]
+    lines += options.lines
+    lines += ["", *options.setup] if options.setup else [""]
+    return "\n".join([*lines, _command(submission), ""])
+
+
+def output_files(submission: Submission) -> tuple[str, str]:
+    """Patterns of the files for standard output and standard error, with sbatch's `%` for numbers of the job."""
+    job = "%A_%a" if submission.tasks > 1 else "%j"
+    folder = submission.out.replace("%", "%%").rstrip("/")
+    return f"{folder}/slurm-{job}.out", f"{folder}/slurm-{job}.err"
+
+
+def _directives(submission: Submission, options: SlurmOptions) -> Iterator[str]:
+    output, errors = output_files(submission)
+    yield "--job-name=llmperf"
+    yield f"--nodes={submission.request.nodes}"
+    yield "--ntasks-per-node=1"
+    for name in VALUES:
+        if (value := getattr(options, name)) is not None:
+            yield f"--{name}={value}"
+    if options.exclusive:
+        yield "--exclusive"
+        if options.mem is None:
+            yield "--mem=0"
+    if submission.request.hosts:
+        yield f"--nodelist={_node_list(submission)}"
+    if submission.tasks > 1:
+        yield f"--array=1-{submission.tasks}"
+    yield f"--chdir={_path(str(Path.cwd()))}"
+    yield f"--output={_path(output)}"
+    yield f"--error={_path(errors)}"
+    yield "--open-mode=append"
+    yield f"--signal=B:TERM@{END_SECONDS}"
+    yield "--requeue" if options.requeue else "--no-requeue"
+    if not options.requeue:
+        yield "--no-kill"  # llmperf notices the loss of a node, and writes which one
+
+
+def _command(submission: Submission) -> str:
+    beside = Path(sys.executable).with_name("llmperf")
+    llmperf = [str(beside)] if beside.exists() else [sys.executable, "-m", "llmperf"]
+    command = f"exec {shlex.join([*llmperf, *submission.command])}"
+    if submission.tasks > 1:
+        command += f' --part "$SLURM_ARRAY_TASK_ID"/{submission.tasks}'
+    return command
+
+
+def _node_list(submission: Submission) -> str:
+    for host in submission.request.hosts:
+        if not _NODE_LIST.fullmatch(host):
+            raise UserError(f"--hosts: expected names of Slurm's nodes, found {host!r}")
+    return ",".join(submission.request.hosts)
+
+
+def _path(path: str) -> str:
+    if '"' in path or "\\" in path or not path.isprintable():
+        raise UserError(f"{path!r}: expected a folder without quotes, backslashes and control characters for Slurm")
+    return f'"{path}"' if " " in path or "#" in path else path

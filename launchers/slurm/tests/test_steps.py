@@ -1,0 +1,78 @@
+"""Inside a job: its nodes, and the steps that bring commands to them."""
+
+import pytest
+from llmperf.errors import UserError
+from llmperf.types import NodeCommand, NodeRequest
+from llmperf_slurm.launcher import SlurmLauncher
+
+
+@pytest.fixture
+def job(tools, monkeypatch):
+    """Inside job 7 on four nodes, of which slurmctld knows the addresses of two."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "gpu[1-4]")
+    script = tools.folder / "scontrol"
+    script.write_text(
+        "#!/bin/sh\n"
+        '[ "$2" = hostnames ] && printf "gpu1\\ngpu2\\ngpu3\\ngpu4\\n" && exit\n'
+        'echo "NodeName=gpu1 Arch=x86_64 NodeAddr=10.0.0.1 OS=Linux 6 NodeAddr=no State=IDLE"\n'
+        'echo "NodeName=gpu3 NodeAddr=ib-gpu3 State=IDLE"\n'
+    )
+    script.chmod(0o755)
+    return tools
+
+
+def request(nodes=2, **changes):
+    return NodeRequest(**{"nodes": nodes, "devices": None, "hosts": (), "options": {}, **changes})
+
+
+def test_nodes_come_in_slurms_order_with_their_addresses(job):
+    nodes = SlurmLauncher().nodes(request(nodes=4))
+    assert [(node.host, node.address) for node in nodes] == [
+        *(("gpu1", "10.0.0.1"), ("gpu2", "gpu2"), ("gpu3", "ib-gpu3"), ("gpu4", "gpu4")),
+    ]
+    assert [node.host for node in SlurmLauncher().nodes(request(nodes=2))] == ["gpu1", "gpu2"]
+    assert len(SlurmLauncher().nodes(request(nodes=9))) == 4
+
+
+def test_hosts_choose_among_the_nodes_of_the_job(job):
+    assert [node.host for node in SlurmLauncher().nodes(request(hosts=("gpu4", "gpu1")))] == ["gpu4", "gpu1"]
+    with pytest.raises(UserError, match=r"--hosts: gpu9 is not a node of job 7; expected some of gpu\[1-4\]"):
+        SlurmLauncher().nodes(request(hosts=("gpu9",)))
+
+
+def test_outside_a_job_there_are_no_nodes(tools):
+    with pytest.raises(UserError, match="SLURM_JOB_ID is not set; expected a job"):
+        SlurmLauncher().nodes(request())
+
+
+def test_each_command_is_a_step_on_its_node(job, monkeypatch):
+    monkeypatch.setenv("SLURM_GPUS", "16")
+    launcher = SlurmLauncher()
+    launcher.nodes(request(options={"srun": ["--container-mounts=/a:/a"]}))
+    node = NodeCommand(node_rank=1, host="gpu2", argv=("python", "-c", "x y"), env={"LLMPERF_NODE_RANK": "1"})
+    (command,) = launcher.commands([node])
+    assert (command.node_rank, command.host, command.env) == (1, "gpu2", node.env)
+    assert command.argv[:3] == ("/usr/bin/env", "-u", "SLURM_GPUS")  # those of all nodes, asked of one
+    assert command.argv[-5:] == ("--container-mounts=/a:/a", "--", "python", "-c", "x y")
+    assert {"--jobid=7", "--nodelist=gpu2", "--nodes=1", "--overlap", "--mem=0", "--input=all"} <= set(command.argv)
+
+
+def test_images_are_passed_on_where_pyxis_is(job):
+    job.answer("srun", "      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH\n")
+    launcher = SlurmLauncher()
+    launcher.nodes(request(image="lab/llmperf:1"))
+    node = NodeCommand(node_rank=0, host="gpu1", argv=("true",), env={})
+    assert "--container-image=lab/llmperf:1" in launcher.commands([node])[0].argv
+
+
+def test_inside_a_job_nothing_is_submitted_and_a_requeue_is_mentioned(job, monkeypatch):
+    from llmperf.types import Submission
+
+    lines = []
+    wanted = Submission(command=("run",), request=request(), out="/runs")
+    assert SlurmLauncher().hand_over(wanted, lines.append) is None
+    assert lines == []
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    assert SlurmLauncher().hand_over(wanted, lines.append) is None
+    assert lines == ["job 7 has been requeued, restart 2: this is a run of its own"]
