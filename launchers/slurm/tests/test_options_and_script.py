@@ -22,7 +22,7 @@ def submission(*words, tasks=1, out="/data/runs", **request):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"partion": "gpu"}, "launchers.slurm: unknown key 'partion'; did you mean 'partition'?"),
+        ({"partitin": "gpu"}, "launchers.slurm: unknown key 'partitin'; did you mean 'partition'?"),
         ({"partition": 5}, "launchers.slurm: Expected"),
         ({"partition": "gpu; reboot"}, "launchers.slurm.partition: expected a value without spaces"),
         ({"time": "1:00\n#SBATCH --uid=0"}, "launchers.slurm.time: expected a value without spaces"),
