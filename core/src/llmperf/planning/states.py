@@ -41,7 +41,10 @@ class Request:
     """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
 
     def command_line(self, machine: Machine) -> list[Setting]:
-        """`--on`, `--framework`, `--devices` and `--set` as settings, in that order; UserError if one is invalid."""
+        """`--on`, the launcher's devices, `--framework`, `--devices` and `--set` as settings, in that order.
+
+        UserError if one is invalid.
+        """
         named: list[Setting] = []
         if not machine.here:
             named.append(Setting("tuning.nodes", machine.nodes, "--on"))
@@ -52,8 +55,11 @@ class Request:
             named.append(Setting("tuning.framework", self.framework, "--framework"))
         elif self.default_framework is not None:
             named.append(Setting("tuning.framework", self.default_framework, "llmperf.toml"))
+        offered = [node.devices for node in machine.node_list if node.devices is not None]
         if self.devices is not None:
             named.append(Setting("tuning.devices", self.devices, "--devices"))
+        elif offered:
+            named.append(Setting("tuning.devices", min(offered), f"--launcher {self.launcher}"))
         return named + from_command_line(self.settings)
 
 

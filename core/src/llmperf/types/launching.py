@@ -49,6 +49,9 @@ class Node:
     """Name or address under which the ranks of other nodes reach this one: the first node's is the master address."""
     interface: str | None = None
     """Network interface over which its ranks reach those of other nodes; None if it is unknown or there are none."""
+    devices: Positive | None = None
+    """Devices that the engine lets a run use there, such as slots of a host file: the run uses the fewest of all nodes
+    unless the user asks for a number. None if the engine does not say."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables of the agent and the ranks on this node, such as the interface of a collective library."""
 

@@ -47,7 +47,12 @@ class SshLauncher:
         _check_addresses(hosts, addresses)
         self._options = options
         return [
-            Node(host=host, address=address, interface=options.interface)
+            Node(
+                host=host,
+                address=address,
+                interface=options.interface,
+                devices=file.slots.get(host) if file else None,
+            )
             for host, address in zip(hosts, addresses, strict=True)
         ]
 
@@ -97,11 +102,8 @@ def _loopback(address: str) -> bool:
 
 
 def _check_slots(file: HostFile, hosts: Sequence[str], devices: int | None) -> None:
-    """UserError for a host with fewer slots than the run uses devices, or if only the file says how many."""
-    slots = {host: file.slots[host] for host in hosts if file.slots.get(host) is not None}
-    if devices is None and slots:
-        least = min(slot for slot in slots.values() if slot is not None)
-        raise UserError(f"{file.path}: the hosts have slots={least}; add --devices {least} (as many on each host)")
-    for host, slot in slots.items():
-        if slot is not None and devices is not None and slot < devices:
-            raise UserError(f"{file.path}: host {host}: expected at least {devices} slots (--devices), found {slot}")
+    """UserError for a host with fewer slots than `--devices`."""
+    for host in hosts:
+        slots = file.slots.get(host)
+        if slots is not None and devices is not None and slots < devices:
+            raise UserError(f"{file.path}: host {host}: expected at least {devices} slots (--devices), found {slots}")

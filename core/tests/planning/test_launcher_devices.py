@@ -1,0 +1,35 @@
+"""A launcher may say how many devices a run gets on each node, as host files and batch systems do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from llmperf.cli.main import call
+
+SOURCE = """
+import llmperf
+from llmperf.types import Node
+
+class Slots:
+    name = "slots"
+
+    def nodes(self, request):
+        return [Node(host=f"node{number}", address="127.0.0.1", devices=number + 1) for number in (1, 2)]
+
+    def commands(self, nodes):
+        return nodes
+
+@llmperf.hookimpl
+def llmperf_launchers():
+    return [Slots()]
+"""
+
+
+@pytest.mark.parametrize(("words", "devices"), [((), 2), (("--devices", "1"), 1), (("--set", "devices=1"), 1)])
+def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
+    install("llmperf-slots", "slots", SOURCE, role="extension")
+    options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
+    assert call(["plan", "default", *options, *words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["plan"]["layout"]["devices_per_node"] == devices
