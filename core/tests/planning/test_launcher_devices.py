@@ -32,4 +32,4 @@ def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, 
     options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
     assert call(["plan", "default", *options, *words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["plan"]["layout"]["devices_per_node"] == devices
+    assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices
