@@ -13,7 +13,7 @@ import pytest
 from llmperf.errors import RunFailed, UserError
 from llmperf.measuring.sampler import Sampler
 from llmperf.measuring.worker import loaded_packages
-from llmperf.runfolder.reader import RecordTail, read_records
+from llmperf.runfolder.reader import RecordFile, read_records
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
@@ -78,7 +78,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path, line, message):
 
 def test_following_a_file_gives_each_record_once(tmp_path):
     path = tmp_path / "r.jsonl"
-    tail = RecordTail(path)
+    tail = RecordFile(path)
     assert tail.new() == []
     with Recorder(path) as recorder:
         recorder.write(step(0))

@@ -19,7 +19,7 @@ from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.runfolder import filenames
 from llmperf.runfolder.logs import log_tail
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf.types.launching import Launcher, NodeCommand
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import LOWEST_UTILISATION, Plan
@@ -201,13 +201,15 @@ class Controller:
 def port_was_taken(run: Path, plan: Plan) -> bool:
     """Whether a rank failed before the first step because it could not listen on its port."""
     ranks = range(plan.layout.world_size)
+    failures: list[FailureRecord] = []
     try:
-        records = [record for rank in ranks for record in read_records(filenames.records_path(run, rank))]
+        for rank in ranks:
+            for block in RecordFile(filenames.records_path(run, rank)).blocks():
+                if any(isinstance(record, StepRecord) for record in block):
+                    return False
+                failures += [record for record in block if isinstance(record, FailureRecord)]
     except UserError:
         return False
-    if any(isinstance(record, StepRecord) for record in records):
-        return False
-    failures = [record for record in records if isinstance(record, FailureRecord)]
     if any(TAKEN.search(failure.message) or TAKEN.search(failure.traceback) for failure in failures):
         return True
     return any(TAKEN.search(line) for rank in ranks for line in log_tail(filenames.log_path(run, rank), LOG_LINES))

@@ -12,7 +12,7 @@ from typing import get_args
 from llmperf.accounting.flops import HEADLINE, utilisation
 from llmperf.errors import UserError
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import RecordTail
+from llmperf.runfolder.reader import RecordFile
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord
@@ -49,8 +49,8 @@ class Follower:
     def __init__(self, run: Path, plan: Plan) -> None:
         world = plan.layout.world_size
         self._plan = plan
-        self._tails = [RecordTail(filenames.records_path(run, rank)) for rank in range(world)]
-        self._memory = RecordTail(run / filenames.MEMORY)
+        self._tails = [RecordFile(filenames.records_path(run, rank)) for rank in range(world)]
+        self._memory = RecordFile(run / filenames.MEMORY)
         self._ranks = [_Rank() for _ in range(world)]
         self._open: dict[int, _Step] = {}
         self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)
@@ -73,7 +73,7 @@ class Follower:
             self.problem = str(error)
             return False
 
-    def _take(self, rank: int, tail: RecordTail) -> bool:
+    def _take(self, rank: int, tail: RecordFile) -> bool:
         records = tail.new()
         state = self._ranks[rank]
         if records:

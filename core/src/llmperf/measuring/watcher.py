@@ -26,7 +26,7 @@ from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import check_parameters, plugins_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
-from llmperf.runfolder.reader import RecordTail
+from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.plan import Plan, Script
 from llmperf.types.records import (
@@ -87,7 +87,7 @@ class Watcher:
         self._enter("building")
         steps = ScriptSteps(plan, self._rank, self._recorder, self._enter, began, parser.who)
         reports = script.step_rank == self._rank
-        reporter = None if reports else RecordTail(filenames.records_path(self._run, script.step_rank))
+        reporter = None if reports else RecordFile(filenames.records_path(self._run, script.step_rank))
         output = ScriptOutput(process, sys.stdout.fileno())
         while not output.ended:
             for line in output.lines(POLL_SECONDS):
@@ -122,14 +122,14 @@ class Watcher:
             record = failure(self._rank, line.moment.at, logged.exception, logged.message, logged.traceback)
             self._recorder.write(record)
 
-    def _take_records(self, steps: ScriptSteps, reporter: RecordTail) -> None:
+    def _take_records(self, steps: ScriptSteps, reporter: RecordFile) -> None:
         for record in reporter.new():
             if isinstance(record, StepRecord):
                 steps.take_record(record)
             elif isinstance(record, RankRecord):
                 self._last_record = record
 
-    def _await_last(self, steps: ScriptSteps, reporter: RecordTail, ran_seconds: float) -> RankRecord:
+    def _await_last(self, steps: ScriptSteps, reporter: RecordFile, ran_seconds: float) -> RankRecord:
         """The last record of the reporting rank. If that rank fails, the agent ends this one.
 
         If this rank's script ended before the last step, this rank ended the run: it fails by itself after a while.

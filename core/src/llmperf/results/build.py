@@ -11,7 +11,7 @@ from llmperf.accounting.flops import utilisation
 from llmperf.results.failure import outcome
 from llmperf.results.notes import notes
 from llmperf.results.stragglers import waiting
-from llmperf.results.throughput import loss_curve, metrics
+from llmperf.results.throughput import metrics
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.result import Hardware, Result, Software
 
@@ -54,7 +54,8 @@ def result_of(records: RunRecords) -> Result:
         mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
         peak_problem=plan.peak_problem,
         waiting=waiting(records),
-        loss_curve=loss_curve(records),
+        loss_curve=records.steps.curve.points(),
+        loss_curve_every=records.steps.curve.every,
         plugins=plan.plugins,
         findings=(),
         notes=notes(records),

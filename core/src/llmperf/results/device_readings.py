@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.measuring.host_load import other_share
-from llmperf.results.statistics import finite_mean
+from llmperf.runfolder.means import finite_mean
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords

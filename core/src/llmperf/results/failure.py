@@ -132,7 +132,7 @@ def _left(rank_exit: RankExit) -> _Cause:
 
 
 def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
-    nonfinite = any(step.rank == failure.rank and step.nonfinite is not None for step in records.steps)
+    nonfinite = failure.rank in records.by_rank and records.by_rank[failure.rank].nonfinite
     reason: Reason = "nonfinite loss" if nonfinite else "exception"
     return _Cause(failure.at, failure.rank, reason, failure.exception, failure.message)
 
@@ -187,15 +187,12 @@ def _unfinished(records: RunRecords) -> Failure | None:
 
 def _miscounted(records: RunRecords) -> Failure | None:
     """Steps with more tokens than planned, or with none: the framework counts wrongly, and no figure would be right."""
-    planned, wrong = records.plan.batch.tokens_per_step, []
-    for step, ranks in records.complete_steps.items():
-        reported = sum(rank.tokens for rank in ranks)
-        if reported > planned or reported <= 0 or any(rank.tokens < 0 for rank in ranks):
-            wrong.append((step, reported))
-    if not wrong:
+    planned, wrong = records.plan.batch.tokens_per_step, records.steps.first_miscounted
+    if wrong is None:
         return None
-    step, reported = wrong[0]
-    what = f"the ranks report {reported} tokens in step {step}, the first of {len(wrong)} such, the plan has {planned}"
+    step, reported = wrong
+    count = records.steps.miscounted
+    what = f"the ranks report {reported} tokens in step {step}, the first of {count} such, the plan has {planned}"
     message = f"{_framework(records.plan)}: {what}; each token is counted once, by one rank"
     return _failure(records, None, "exception", f"{PluginError.__module__}.{PluginError.__qualname__}", message)
 
@@ -236,4 +233,4 @@ def how_far(folder: Path) -> str | None:
         records = read_run(folder)
     except UserError:
         return None
-    return f"{len(records.complete_steps)} of {records.plan.spec.contract.steps} steps are recorded"
+    return f"{records.steps.complete} of {records.plan.spec.contract.steps} steps are recorded"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.results import device_readings
-from llmperf.results.throughput import skipped_steps
 from llmperf.runfolder.contents import RunRecords
 
 UNREAD_SECONDS = 5.0
@@ -25,7 +24,7 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     missing = sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None})
     if missing:
         known.append(f"the evaluation gave no number for {', '.join(missing)}")
-    return (*known, *_skipped(records), *_fewer_tokens(records), *_partly_read(records))
+    return (*known, *_skipped(records), *_fewer_tokens(records), *_thinned_curve(records), *_partly_read(records))
 
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
@@ -46,7 +45,7 @@ def _partly_read(records: RunRecords) -> Iterator[str]:
 
 def _skipped(records: RunRecords) -> Iterator[str]:
     """Measured steps without an update."""
-    if skipped := skipped_steps(records):
+    if skipped := records.steps.skipped:
         yield (
             f"{skipped} of the measured steps had gradients that were not finite, and no update (the loss scale was too"
             " large): their time counts in the throughput, their tokens do not; more warm-up steps leave them out"
@@ -56,26 +55,34 @@ def _skipped(records: RunRecords) -> Iterator[str]:
 def _fewer_tokens(records: RunRecords) -> Iterator[str]:
     """Steps that trained on fewer tokens than their sequences hold."""
     planned = records.plan.batch.tokens_per_step
-    tokens = {step: sum(rank.tokens for rank in ranks) for step, ranks in records.complete_steps.items()}
+    steps = records.steps
     if records.plan.spec.contract.packing == "padded":
-        if tokens:
-            share = sum(tokens.values()) / planned / len(tokens)
+        if steps.complete:
+            share = steps.tokens / planned / steps.complete
             yield (
                 f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
                 " MFU and loss count these alone, though the device computes all places"
             )
         return
-    fewer = [step for step, trained in tokens.items() if trained < planned]
-    if fewer:
+    if steps.fewer:
         yield (
-            f"{len(fewer)} of {len(tokens)} steps trained on fewer than the planned {planned} tokens,"
-            f" the first of them step {fewer[0]}; the throughput counts what was trained on"
+            f"{steps.fewer} of {steps.complete} steps trained on fewer than the planned {planned} tokens,"
+            f" the first of them step {steps.first_fewer}; the throughput counts what was trained on"
+        )
+
+
+def _thinned_curve(records: RunRecords) -> Iterator[str]:
+    """A loss curve that does not have all steps."""
+    if (every := records.steps.curve.every) > 1:
+        yield (
+            f"the loss curve has one step in {every}, the last one, and those whose loss is no number; all other"
+            " figures are of all steps"
         )
 
 
 def _printed(records: RunRecords, *more: str) -> str:
     """The kinds of figures that the script printed, and further ones, as words; empty if there are none."""
-    losses = any(step.loss is not None or step.nonfinite is not None for step in records.steps)
+    losses = any(rank.losses for rank in records.by_rank.values())
     memory = any(rank.peak_memory_bytes is not None for rank in records.ranks)
     kinds = [*more, *(["losses"] if losses else []), *(["peak memory"] if memory else [])]
     return " and ".join([", ".join(kinds[:-1]), *kinds[-1:]] if len(kinds) > 1 else kinds)
@@ -94,7 +101,8 @@ def script_notes(records: RunRecords) -> Iterator[str]:
         return
     yield f"{_printed(records, 'step times')} are what the external script printed; {WINDOW}"
     window = reporting.window_seconds if reporting is not None else 0.0
-    printed = sum(step.step_seconds for step in records.steps if step.rank == script.step_rank and step.measured)
+    printing = records.by_rank.get(script.step_rank)
+    printed = printing.measured_seconds if printing is not None else 0.0
     if window and abs(printed - window) > MAX_DISAGREEMENT * window:
         yield (
             f"the script's step times sum to {printed:.4g} s, its lines came over {window:.4g} s:"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
@@ -11,7 +12,8 @@ from llmperf.errors import UserError
 from llmperf.results.device_readings import windows
 from llmperf.results.statistics import quantile
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords, read_run
+from llmperf.runfolder.contents import RunRecords, by_step, read_run
+from llmperf.runfolder.merging import merged
 from llmperf.types.devices import DeviceSample
 from llmperf.types.result import Result
 from llmperf.types.sheet import Curve, Curves
@@ -51,15 +53,22 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
     Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
     """
     records = read_run(folder)
-    by_step = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in records.by_step.items())
     spans = windows(records)
     curves = {
-        "step_seconds": curve_of(by_step, points),
+        "step_seconds": _step_seconds(records, points),
         "memory_bytes": _sampled(records, lambda sample: sample.memory_used_bytes, points),
         "power_watts": _sampled(records, lambda sample: sample.power_watts, points),
         "utilisation_percent": _sampled(records, lambda sample: sample.utilisation_percent, points),
     }
     return Curves(by_name=curves, window_seconds=max((end - begin for begin, end in spans.values()), default=None))
+
+
+def _step_seconds(records: RunRecords, points: int) -> Curve:
+    """The step times of the ranks, in a second reading: the first one has counted the steps."""
+    parts = merged(filenames.record_files(records.run), lambda _: None)
+    steps = (step for part in parts for step in by_step(part).items())
+    times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in steps)
+    return _shared(times, records.steps.recorded, records.steps.most_ranks, points)
 
 
 def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Curve:
@@ -76,12 +85,15 @@ def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None]
 def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Curve:
     """Median and percentiles of the values at each x; with more than `points` of them, neighbours share a point."""
     known = [(x, values_here) for x, values_here in values if values_here]
-    most = max((len(values_here) for _, values_here in known), default=0)
+    return _shared(known, len(known), max((len(values_here) for _, values_here in known), default=0), points)
+
+
+def _shared(values: Iterable[tuple[float, Sequence[float]]], count: int, most: int, points: int) -> Curve:
+    """The curve of so many values with at most `most` of them at one x."""
     edge = 0.05 if most > 2 else 0.0
-    each = max(1, -(-len(known) // max(1, points)))
-    shared = [known[start : start + each] for start in range(0, len(known), each)]
+    each, remaining = max(1, -(-count // max(1, points))), iter(values)
     x, low, middle, high = [], [], [], []
-    for neighbours in shared:
+    while neighbours := list(islice(remaining, each)):
         ordered = sorted(value for _, values_here in neighbours for value in values_here)
         x.append(neighbours[0][0])
         low.append(quantile(ordered, edge))

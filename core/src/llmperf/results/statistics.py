@@ -15,20 +15,6 @@ T_QUANTILE = 2.262157
 """97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
 
 
-def finite_mean(values: Sequence[float], weights: Sequence[int] | None = None) -> float:
-    """Mean of finite values, of which there is one at least; finite itself, where their sum would be infinite too."""
-    weights = weights or [1] * len(values)
-    try:
-        mean = math.fsum(one * weight for one, weight in zip(values, weights, strict=True)) / sum(weights)
-    except (OverflowError, ValueError):  # ValueError: infinities of both signs
-        mean = math.inf
-    if math.isfinite(mean):
-        return mean
-    largest = max(abs(one) for one in values)
-    shares = (one / largest * weight for one, weight in zip(values, weights, strict=True))
-    return math.fsum(shares) / sum(weights) * largest
-
-
 def quantile(ordered: Sequence[float], part: float) -> float:
     """A quantile of values in ascending order, linear between neighbours (Hyndman and Fan 1996, type 7)."""
     position = part * (len(ordered) - 1)

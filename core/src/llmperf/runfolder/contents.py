@@ -1,12 +1,14 @@
-"""The content of a run folder, read into memory."""
+"""The content of a run folder: what its records add up to."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import (
@@ -19,19 +21,25 @@ from llmperf.runfolder.endings import (
     read_nodes,
     read_reports,
 )
+from llmperf.runfolder.merging import merged
+from llmperf.runfolder.rank_totals import RankTotals
 from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.step_totals import StepTotals
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, StepRecord
+from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, Record, StepRecord
 
 
 @dataclass(frozen=True)
 class RunRecords:
-    """A run folder in memory. Lists are ordered as the files are: by rank, then by time."""
+    """A run folder. Steps are added up as they are read, other records are lists, ordered by rank, then by time."""
 
     run: Path
     plan: Plan
     phases: list[PhaseRecord]
-    steps: list[StepRecord]
+    """Repeated `evaluating` of a long evaluation left out."""
+    steps: StepTotals
+    by_rank: dict[int, RankTotals]
+    """The totals of each rank that has recorded a step, in rank order."""
     ranks: list[RankRecord]
     failures: list[FailureRecord]
     samples: list[MemorySample]
@@ -61,34 +69,31 @@ class RunRecords:
             by_node[sample.node_rank].append(sample)
         return {node: sorted(samples, key=lambda sample: sample.monotonic) for node, samples in by_node.items()}
 
-    @cached_property
-    def by_step(self) -> dict[int, list[StepRecord]]:
-        """The records of each step, in step order."""
-        by_step: dict[int, list[StepRecord]] = defaultdict(list)
-        for record in self.steps:
-            by_step[record.step].append(record)
-        return dict(sorted(by_step.items()))
-
-    @cached_property
-    def complete_steps(self) -> dict[int, list[StepRecord]]:
-        """The steps that every rank has finished."""
-        world = self.plan.layout.world_size
-        return {step: records for step, records in self.by_step.items() if len(records) == world}
-
 
 def read_run(run: Path) -> RunRecords:
-    """Read a run folder; UserError if the plan or a record is unreadable."""
+    """Read a run folder; UserError if the plan or a record is unreadable.
+
+    The memory that this takes depends on the number of ranks, not on that of steps.
+    """
     plan = json_files.load(run / filenames.PLAN, Plan)
-    nodes = plan.layout.nodes
-    records = [record for path in filenames.record_files(run) for record in read_records(path)]
+    steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
+    by_rank: dict[int, RankTotals] = {}
+    others = _OtherRecords()
+    nodes, paths = plan.layout.nodes, filenames.record_files(run)
     readings = [run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))]
+    for part in merged(paths, others.add):
+        for path, records in zip(paths, part, strict=True):
+            _add_to_rank(path, records, by_rank)
+        for step, ranks in by_step(part).items():
+            steps.add(step, ranks)
     return RunRecords(
         run=run,
         plan=plan,
-        phases=[record for record in records if isinstance(record, PhaseRecord)],
-        steps=[record for record in records if isinstance(record, StepRecord)],
-        ranks=[record for record in records if isinstance(record, RankRecord)],
-        failures=[record for record in records if isinstance(record, FailureRecord)],
+        phases=sorted(others.phases, key=_rank),
+        steps=steps,
+        by_rank=dict(sorted(by_rank.items())),
+        ranks=sorted(others.ranks, key=_rank),
+        failures=sorted(others.failures, key=_rank),
         samples=[sample for path in readings for sample in read_records(path) if isinstance(sample, MemorySample)],
         reports=read_reports(run),
         ending=read_ending(run),
@@ -96,6 +101,53 @@ def read_run(run: Path) -> RunRecords:
         nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
         files=file_hashes(run),
     )
+
+
+def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:
+    """The records of a part of a run by step, in step order."""
+    groups: dict[int, list[StepRecord]] = defaultdict(list)
+    for records in part:
+        for record in records:
+            groups[record.step].append(record)
+    return dict(sorted(groups.items()))
+
+
+def _add_to_rank(path: Path, records: Sequence[StepRecord], by_rank: dict[int, RankTotals]) -> None:
+    if not records:
+        return
+    rank = records[0].rank
+    totals = by_rank.get(rank)
+    if totals is None:
+        if path != filenames.records_path(path.parent.parent, rank):
+            raise UserError(f"{path}: expected records of the rank in the file's name, found rank {rank}")
+        totals = by_rank[rank] = RankTotals(rank)
+    if any(record.rank != rank for record in records):
+        raise UserError(f"{path}: expected records of one rank, found several")
+    totals.add(records)
+
+
+class _OtherRecords:
+    """The records that are no steps; of the marks of a long evaluation, only the first."""
+
+    def __init__(self) -> None:
+        self.phases: list[PhaseRecord] = []
+        self.ranks: list[RankRecord] = []
+        self.failures: list[FailureRecord] = []
+        self._phase: dict[int, str] = {}
+
+    def add(self, record: Record) -> None:
+        if isinstance(record, PhaseRecord):
+            if record.phase != "evaluating" or self._phase.get(record.rank) != "evaluating":
+                self.phases.append(record)
+            self._phase[record.rank] = record.phase
+        elif isinstance(record, RankRecord):
+            self.ranks.append(record)
+        elif isinstance(record, FailureRecord):
+            self.failures.append(record)
+
+
+def _rank(record: PhaseRecord | RankRecord | FailureRecord) -> int:
+    return record.rank
 
 
 def file_hashes(run: Path) -> dict[str, str]:

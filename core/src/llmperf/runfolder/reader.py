@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+
+import msgspec
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
@@ -19,8 +21,8 @@ from llmperf.types.records import (
 )
 
 MAX_LINE_BYTES = 2**20
-MAX_FILE_BYTES = 2**30
-"""Larger record files are refused."""
+MAX_FILE_BYTES = 2**32
+"""Larger record files are refused, so that reading one ends: a step takes about 250 bytes and 2 microseconds."""
 BLOCK_BYTES = 2**20
 """Size of one read; the memory for it is allocated before the first byte is read."""
 
@@ -31,6 +33,9 @@ _KINDS: dict[str, type[Record]] = {
     "failure": FailureRecord,
     "memory": MemorySample,
 }
+_STEP = b'{"kind":"step"'
+"""How the line of a step begins."""
+_STEPS = msgspec.json.Decoder(StepRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +51,85 @@ def decode_record(line: bytes, where: str) -> Record:
     return json_files.decode(line, _KINDS[kind], where)
 
 
+def decode_records(lines: bytes, where: str, first: int = 1) -> list[Record]:
+    """Whole lines as records; UserError that names the file `where` and the line, counted from `first`."""
+    if lines.count(_STEP) == lines.count(b"\n"):  # nearly all of a file: in one go
+        try:
+            steps: list[Record] = list(_STEPS.decode_lines(lines))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            steps = []
+        if len(steps) == lines.count(b"\n"):
+            return steps
+    return [_decoded(line, f"{where}:{number}") for number, line in enumerate(lines.splitlines(), start=first)]
+
+
+def _decoded(line: bytes, where: str) -> Record:
+    if len(line) > MAX_LINE_BYTES:
+        raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
+    if line.startswith(_STEP):
+        return json_files.decode(line, StepRecord, where)
+    return decode_record(line, where)
+
+
 def read_records(path: Path) -> list[Record]:
     """All records in a file, without an incomplete last line; empty if there is no file.
 
     UserError for a file that cannot be read, is too large, or has a line that is not a record.
     """
-    if not path.exists():
-        return []
-    return list(_records(json_files.read_bytes(path, MAX_FILE_BYTES), path))
+    return RecordFile(path).new()
 
 
-def _records(data: bytes, path: Path) -> Iterator[Record]:
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), start=1):
-        if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes")
-        yield decode_record(line, f"{path}:{number}")
+def read_steps(path: Path) -> Iterator[StepRecord]:
+    """The steps in a file one by one, for files of any length; errors as those of `read_records`."""
+    for block in RecordFile(path).blocks():
+        yield from (record for record in block if isinstance(record, StepRecord))
 
 
-class RecordTail:
-    """Follows a file that is being written: each call returns the records added since the last call."""
+class RecordFile:
+    """Reads a file of records block by block, so that its size does not matter; the file is open during a read only."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
         self.path = path
+        self._block_bytes = block_bytes
         self._offset = 0
+        self._line = 1
+
+    def blocks(self) -> Iterator[list[Record]]:
+        """The records that were added since the last call, block by block; UserError as `next_block` raises."""
+        while block := self.next_block():
+            yield block
 
     def new(self) -> list[Record]:
-        """Records added since the last call; empty while there is no file."""
+        """All records that were added since the last call."""
+        return [record for block in self.blocks() for record in block]
+
+    def next_block(self) -> list[Record]:
+        """The next records, without an incomplete last line; empty where there are none, or no file.
+
+        UserError for a file that cannot be read, is too large, or has a line that is not a record.
+        """
         try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                return list(self._read(file))
+            if self._offset and os.stat(self.path).st_size <= self._offset:
+                return []
+            lines = self._whole_lines()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UserError(f"{self.path}: {error.strerror or error}") from None
+        records = decode_records(lines, str(self.path), self._line)
+        self._offset += len(lines)
+        self._line += len(records)
+        return records
 
-    def _read(self, file: IO[bytes]) -> Iterator[Record]:
-        rest = b""
-        while block := file.read(BLOCK_BYTES):
-            data = rest + block
-            whole, rest = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
-            self._offset += len(whole)
-            yield from _records(whole, self.path)
-            if len(rest) > MAX_LINE_BYTES:
-                raise UserError(f"{self.path}: a line longer than {MAX_LINE_BYTES} bytes")
+    def _whole_lines(self) -> bytes:
+        with json_files.open_regular(self.path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+                raise UserError(f"{self.path}: larger than the {MAX_FILE_BYTES // 2**20} MiB that are read")
+            file.seek(self._offset)
+            data = file.read(self._block_bytes)
+            while b"\n" not in data and len(data) <= MAX_LINE_BYTES and (more := file.read(self._block_bytes)):
+                data += more
+        whole = data[: data.rfind(b"\n") + 1]
+        if not whole and len(data) > MAX_LINE_BYTES:
+            raise UserError(f"{self.path}:{self._line}: a line longer than {MAX_LINE_BYTES} bytes")
+        return whole

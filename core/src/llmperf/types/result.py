@@ -359,7 +359,10 @@ class Result:
     waiting: Waiting | None = None
     """Time that ranks waited for communication, and stragglers; None unless the framework shows it of every rank."""
     loss_curve: tuple[LossPoint, ...]
-    """One point for each step."""
+    """One point for each step of a run of at most 10,000 steps; otherwise every 2nd, 4th, 8th ... step, the last one,
+    and those whose loss is no number (the first 1,000 of them)."""
+    loss_curve_every: Positive = 1
+    """Steps from one point of the loss curve to the next: 1 if it has all steps."""
     plugins: tuple[PluginInfo, ...]
     """The plugins that were loaded."""
     findings: tuple[Finding, ...]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.runfolder import filenames
+from llmperf.runfolder.rank_totals import RankTotals
+from llmperf.runfolder.reader import read_steps
 from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.reading import pointer
 from llmperf.validation.rules.reading import (
@@ -42,76 +45,80 @@ SAME_SHARE = 0.8
 """Of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
     """What one rank recorded."""
 
     rank: RankRecord
-    steps: list[StepRecord]
+    totals: RankTotals
     phases: list[PhaseRecord]
+    path: Path
+    """Its file, which is read again only where the totals show that a step is wrong."""
 
-    @property
-    def measured(self) -> list[StepRecord]:
-        """Its steps, warm-up left out."""
-        return [one for one in self.steps if one.measured]
+    def steps(self) -> Iterator[StepRecord]:
+        """Its steps, from the file."""
+        return read_steps(self.path)
 
     @property
     def edges(self) -> tuple[float, float] | None:
         """Where its window begins and ends, by its phases; None unless it has exactly one begin, and an end."""
-        begins = [one.monotonic for one in self.phases if one.phase == "measuring"]
-        ends = [one.monotonic for one in self.phases if one.phase == "evaluating"]
+        begins = [phase.monotonic for phase in self.phases if phase.phase == "measuring"]
+        ends = [phase.monotonic for phase in self.phases if phase.phase == "evaluating"]
         return (begins[0], ends[0]) if len(begins) == 1 and ends else None
 
 
 def record_findings(records: RunRecords) -> Iterator[Finding]:
     """What the records of each finished rank say against one another."""
-    steps: dict[int, list[StepRecord]] = defaultdict(list)
     phases: dict[int, list[PhaseRecord]] = defaultdict(list)
-    for step in records.steps:
-        steps[step.rank].append(step)
     for phase in records.phases:
         phases[phase.rank].append(phase)
     script = records.plan.worker.script
-    teller = next((one for one in records.ranks if script is not None and one.rank == script.step_rank), None)
+    teller = next((rank for rank in records.ranks if script is not None and rank.rank == script.step_rank), None)
     for rank in records.ranks:
-        path = pointer(["files", f"{filenames.RECORDS}/rank-{rank.rank:05d}.jsonl"])
-        own = Own(rank, steps[rank.rank], phases[rank.rank])
-        yield from (STEP_TOKENS.finding(path, one) for one in _miscounted(own))
-        yield from (OTHER_WINDOW.finding(path, one) for one in _other_window(own, teller))
-        yield from (OUTSIDE.finding(path, one) for one in _outside(own, rank is teller))
-        yield from (SHORT_WINDOW.finding(path, one) for one in _short_window(own, script is not None))
+        path = _pointer(rank.rank)
+        totals = records.by_rank.get(rank.rank) or RankTotals(rank.rank)
+        file = filenames.records_path(records.run, rank.rank)
+        own = Own(rank=rank, totals=totals, phases=phases[rank.rank], path=file)
+        yield from (STEP_TOKENS.finding(path, message) for message in _miscounted(own))
+        yield from (OTHER_WINDOW.finding(path, message) for message in _other_window(own, teller))
+        yield from (OUTSIDE.finding(path, message) for message in _outside(own, rank is teller))
+        yield from (SHORT_WINDOW.finding(path, message) for message in _short_window(own, script is not None))
         if script is None:
-            yield from (SHORT_STEPS.finding(path, one) for one in _short_steps(own))
-            yield from (SAME_STEPS.finding(path, one) for one in _same_steps(own))
+            yield from (SHORT_STEPS.finding(path, message) for message in _short_steps(own))
+            yield from (SAME_STEPS.finding(path, message) for message in _same_steps(own))
     if script is None:
-        yield from _same_ranks(records, steps)
+        yield from _same_ranks(records)
+
+
+def _pointer(rank: int) -> str:
+    return pointer(["files", f"{filenames.RECORDS}/rank-{rank:05d}.jsonl"])
 
 
 def _same_steps(own: Own) -> Iterator[str]:
-    times = [one.step_seconds for one in own.measured]
-    if len(times) < FEWEST_STEPS:
+    steps = own.totals.measured_steps
+    if steps < FEWEST_STEPS or not own.totals.may_repeat(SAME_SHARE):
         return
-    seconds, count = Counter(times).most_common(1)[0]
-    if count >= SAME_SHARE * len(times):
-        yield f"expected step_seconds that differ, found {seconds!r} in {count} of {len(times)} measured steps"
+    times = Counter(step.step_seconds for step in own.steps() if step.measured)
+    seconds, count = times.most_common(1)[0]
+    if count >= SAME_SHARE * steps:
+        yield f"expected step_seconds that differ, found {seconds!r} in {count} of {steps} measured steps"
 
 
-def _same_ranks(records: RunRecords, steps: dict[int, list[StepRecord]]) -> Iterator[Finding]:
+def _same_ranks(records: RunRecords) -> Iterator[Finding]:
     """Two processes never take the same time to the nanosecond, step after step."""
-    seen: dict[tuple[float, ...], int] = {}
+    seen: dict[bytes, int] = {}
     for rank in records.ranks:
-        times = tuple(one.step_seconds for one in steps[rank.rank] if one.measured)
-        first = seen.setdefault(times, rank.rank)
-        if len(times) >= FEWEST_STEPS and first != rank.rank:
-            path = pointer(["files", f"{filenames.RECORDS}/rank-{rank.rank:05d}.jsonl"])
-            yield SAME_RANKS.finding(
-                path, f"expected step_seconds of rank {rank.rank}'s own, found those of rank {first}"
-            )
+        totals = records.by_rank.get(rank.rank)
+        if totals is None or totals.measured_steps < FEWEST_STEPS:
+            continue
+        first = seen.setdefault(totals.times_digest, rank.rank)
+        if first != rank.rank:
+            message = f"expected step_seconds of rank {rank.rank}'s own, found those of rank {first}"
+            yield SAME_RANKS.finding(_pointer(rank.rank), message)
 
 
 def _miscounted(own: Own) -> Iterator[str]:
-    rank, count = own.rank, len(own.measured)
-    tokens = sum(one.tokens for one in own.measured if not one.skipped)
+    rank, count, tokens = own.rank, own.totals.measured_steps, own.totals.measured_tokens
     because = f"counted in the step records of rank {rank.rank}"
     if rank.measured_steps != count:
         yield f"expected measured_steps {count} ({because}), found {rank.measured_steps}"
@@ -138,31 +145,47 @@ def _outside(own: Own, tells: bool) -> Iterator[str]:
         return
     who = f"of rank {own.rank.rank}"
     begin, end = own.edges
-    for before, after in pairwise(own.steps):
-        if after.step <= before.step or after.monotonic < before.monotonic:
-            yield f"expected steps {who} in rising order by step and time, found step {after.step} after {before.step}"
-            return
-    for one in own.steps:
-        first, last = (begin, end) if one.measured else (0.0, begin)
-        if not first - EDGE_SECONDS <= one.monotonic <= last + EDGE_SECONDS:
-            what = f"{figure(first)} to {figure(last)} ({'measuring' if one.measured else 'warm-up'} {who})"
-            yield f"expected step {one.step} handed over within {what}, found {figure(one.monotonic)}"
-            return
-    last_step = own.steps[-1].monotonic if own.steps else end
+    if not (own.totals.rising and _all_inside(own.totals, begin, end)):
+        yield from islice(_wrong_steps(own, begin, end), 1)
+        return
+    last_step = own.totals.last.monotonic if own.totals.last is not None else end
     if tells and abs(end - last_step) > EDGE_SECONDS:
         yield f"expected evaluating at {figure(last_step)}, when the last line {who} came, found {figure(end)}"
 
 
+def _all_inside(totals: RankTotals, begin: float, end: float) -> bool:
+    """Whether every step was handed over in its part of the run, by the earliest and the latest of them."""
+    warmup = all(_inside(moment, 0.0, begin) for moment in totals.warmup_moments or ())
+    return warmup and all(_inside(moment, begin, end) for moment in totals.measured_moments or ())
+
+
+def _inside(moment: float, begin: float, end: float) -> bool:
+    return begin - EDGE_SECONDS <= moment <= end + EDGE_SECONDS
+
+
+def _wrong_steps(own: Own, begin: float, end: float) -> Iterator[str]:
+    """The steps out of order, then those outside their part of the run."""
+    who = f"of rank {own.rank.rank}"
+    for before, after in pairwise(own.steps()):
+        if after.step <= before.step or after.monotonic < before.monotonic:
+            yield f"expected steps {who} in rising order by step and time, found step {after.step} after {before.step}"
+    for step in own.steps():
+        first, last = (begin, end) if step.measured else (0.0, begin)
+        if not _inside(step.monotonic, first, last):
+            what = f"{figure(first)} to {figure(last)} ({'measuring' if step.measured else 'warm-up'} {who})"
+            yield f"expected step {step.step} handed over within {what}, found {figure(step.monotonic)}"
+
+
 def _short_window(own: Own, watched: bool) -> Iterator[str]:
-    window, seconds = own.rank.window_seconds, sum(one.step_seconds for one in own.measured)
+    window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     share, more = (SCRIPT_SLACK, SCRIPT_SLACK_SECONDS) if watched else (SLACK, SLACK_SECONDS)
     if window < seconds * (1 - share) - more:
-        because = f"the sum of {len(own.measured)} measured steps of rank {own.rank.rank}"
+        because = f"the sum of {own.totals.measured_steps} measured steps of rank {own.rank.rank}"
         yield f"expected window_seconds of at least {figure(seconds)} ({because}), found {figure(window)}"
 
 
 def _short_steps(own: Own) -> Iterator[str]:
-    window, seconds = own.rank.window_seconds, sum(one.step_seconds for one in own.measured)
+    window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     if seconds < window * (1 - SLACK) - SLACK_SECONDS:
         because = f"the window of rank {own.rank.rank}, in which they follow one another"
         yield f"expected step_seconds that sum up to {figure(window)} ({because}), found {figure(seconds)}"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import RecordTail
+from llmperf.runfolder.reader import RecordFile
 from llmperf.types import StepRecord
 
 STEPS = 2
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     if fault != "killed" or rank != faulty_rank:
         os.execvp(command[0], command)
     process = subprocess.Popen(command)
-    records = RecordTail(filenames.records_path(Path(run), int(rank)))
+    records = RecordFile(filenames.records_path(Path(run), int(rank)))
     steps = 0
     while process.poll() is None and steps < STEPS:
         time.sleep(0.02)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from llmperf.accounting.optimiser_step import learning_rate
+from llmperf.runfolder.loss_curve import distance
 from llmperf.types import Model, Result
 from llmperf.types.documents import Violation
 from llmperf.validation.violations import deviates, figure, rule
@@ -133,8 +134,28 @@ def every_step(result: Result) -> Iterator[Violation]:
             expected = f"steps from 1 to {steps} in rising order"
             yield f"/loss_curve/{index}/step", f"expected {expected}, found {point.step} after {before}"
             return
-    if result.status == "complete" and len(curve) != steps:
+    if result.status == "complete" and result.loss_curve_every == distance(steps) == 1 and len(curve) != steps:
         yield "/loss_curve", f"expected {steps} points (contract.steps), found {len(curve)}"
+    elif result.status == "complete":
+        yield from _thinned(result, distance(steps))
+
+
+def _thinned(result: Result, every: int) -> Iterator[Violation]:
+    """A complete run of more steps than a curve has points: the even ones, the last one, and those without a number."""
+    steps, curve = result.contract.steps, result.loss_curve
+    if result.loss_curve_every != every:
+        yield "/loss_curve_every", f"expected {every} (of {steps} steps), found {result.loss_curve_every}"
+        return
+    even = {*range(1, steps + 1, every), steps}
+    if missing := even - {point.step for point in curve}:
+        yield (
+            "/loss_curve",
+            f"expected a point for every {every} steps and the last, found none for step {min(missing)}",
+        )
+    for index, point in enumerate(curve):
+        if point.step not in even and point.nonfinite is None:
+            yield f"/loss_curve/{index}/step", f"expected one step in {every}, found step {point.step}"
+            return
 
 
 def _losses(result: Result) -> list[float]:
@@ -187,12 +208,13 @@ def learns(result: Result) -> Iterator[Violation]:
     losses, contract = _losses(result), result.contract
     if result.status != "complete" or len(losses) < FEWEST_POINTS or contract.lora is not None:
         return
-    rates = sum(learning_rate(contract.optimizer, step, contract.steps) for step in range(1, len(losses) + 1))
+    known = [point.step for point in result.loss_curve if point.loss is not None]
+    rates = sum(learning_rate(contract.optimizer, step, contract.steps) for step in known) * result.loss_curve_every
     last = losses[-max(1, len(losses) // 4) :]
     found, began = sum(last) / len(last), losses[0]
     if rates >= LEARNING_RATES and began - LEARNT_NATS < found <= began + RISE_NATS:
         expected = f"at most {figure(began - LEARNT_NATS)} (first loss {figure(began)} less {LEARNT_NATS:g})"
-        because = f"after {len(losses)} steps whose learning rates sum to {figure(rates)}"
+        because = f"after {known[-1]} steps whose learning rates sum to {figure(rates)}"
         yield (
             "/loss_curve",
             f"expected a mean of the last {len(last)} losses of {expected} {because}, found {figure(found)}",
