@@ -29,7 +29,18 @@ def llmperf_launchers():
 @pytest.mark.parametrize(("words", "devices"), [((), 2), (("--devices", "1"), 1), (("--set", "devices=1"), 1)])
 def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
     install("llmperf-slots", "slots", SOURCE, role="extension")
-    options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
+    options = [
+        "--vendor",
+        "stub",
+        "--framework",
+        "stub",
+        "--launcher",
+        "slots",
+        "--set",
+        "nodes=2",
+        "--set",
+        "micro_batch=1",
+    ]
     assert call(["plan", "default", *options, *words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices
