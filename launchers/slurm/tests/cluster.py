@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
-PREFIX = "lpsl"
 SUBNET = "10.77.13"
-NODES = ("lpsl1", "lpsl2")
-CONTROL = "lpslc"
+NODES = ("node1", "node2")
+CONTROL = "login"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "ip", "unshare")
 UP_SECONDS = 30.0
 
 CONFIG = """\
-ClusterName=lpsl
+ClusterName=llmperf
 SlurmctldHost={control}({subnet}.1)
 SlurmctldPort=26817
 SlurmdPort=26818
@@ -37,6 +39,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 MpiDefault=none
+GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=10
@@ -73,10 +76,11 @@ def missing() -> str | None:
 
 
 class Cluster:
-    """Two nodes `lpsl1` and `lpsl2`, and the namespace `lpslc` of slurmctld, from which users submit."""
+    """Nodes `node1` and `node2`, and `login`, where slurmctld runs and users submit."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._prefix = f"lpsl{os.getpid()}-"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.env = {"SLURM_CONF": str(folder / "slurm.conf")}
 
@@ -88,7 +92,7 @@ class Cluster:
         self._network()
         cpus = os.cpu_count() or 1
         nodes = "\n".join(
-            f"NodeName={node} NodeHostname={node} NodeAddr={SUBNET}.1{number} CPUs={cpus} RealMemory=4000 State=UNKNOWN"
+            f"NodeName={node} NodeHostname={node} NodeAddr={SUBNET}.1{number} CPUs={cpus} RealMemory=4000 Gres=gpu:2"
             for number, node in enumerate(NODES, 1)
         )
         config = CONFIG.format(control=CONTROL, subnet=SUBNET, folder=self.folder, nodes=nodes, min_job_age=min_job_age)
@@ -96,6 +100,9 @@ class Cluster:
         (self.folder / "cgroup.conf").write_text(
             "CgroupPlugin=cgroup/v1\n"
         )  # not used: spares slurmd the search for it
+        for device in range(2):
+            os.mknod(self.folder / f"gpu{device}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # like /dev/null
+        (self.folder / "gres.conf").write_text(f"NodeName={','.join(NODES)} Name=gpu File={self.folder}/gpu[0-1]\n")
         self._daemon(CONTROL, "slurmctld", "-D", "-i", "-f", str(self.folder / "slurm.conf"))
         for node in NODES:
             self.start_node(node)
@@ -112,45 +119,64 @@ class Cluster:
                 raise RuntimeError(f"nodes are not idle after {UP_SECONDS:g} s: {state}")
             time.sleep(0.2)
 
+    def reset(self) -> None:
+        """Cancel all jobs and bring all nodes back."""
+        for node in NODES:
+            self.link(node, "up")
+            if self._daemons[node].poll() is not None:
+                self.start_node(node)
+        self.call("scancel", "-u", "root")
+        self.call("scontrol", "update", f"NodeName={','.join(NODES)}", "State=RESUME")
+        self.wait_until_idle()
+
+    def namespace(self, place: str) -> str:
+        """The name of the network namespace of a node or of `login`."""
+        return self._prefix + place
+
     def within(self, *argv: str, place: str = CONTROL) -> list[str]:
         """The command that runs another in a namespace of the cluster."""
-        return ["ip", "netns", "exec", place, *argv]
+        return ["ip", "netns", "exec", self.namespace(place), *argv]
 
-    def call(self, *argv: str, seconds: float = 60) -> str:
-        """What a command prints in the controller's namespace."""
-        ended = subprocess.run(
+    def run(self, *argv: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a command on the login node."""
+        return subprocess.run(
             self.within(*argv), env={**os.environ, **self.env}, capture_output=True, text=True, timeout=seconds
         )
-        return ended.stdout + ended.stderr
 
-    def processes(self, node: str) -> list[int]:
-        """Process ids in a node's namespace, its slurmd left out."""
-        listed = subprocess.run(["ip", "netns", "pids", node], capture_output=True, text=True).stdout.split()
-        return [int(pid) for pid in listed if int(pid) != self._daemons[node].pid]
+    def call(self, *argv: str) -> str:
+        """What a command prints on the login node."""
+        return self.run(*argv).stdout
+
+    def processes(self, place: str) -> list[int]:
+        """Process ids on a node, its slurmd among them."""
+        listed = subprocess.run(["ip", "netns", "pids", self.namespace(place)], capture_output=True, text=True)
+        return [int(pid) for pid in listed.stdout.split()]
 
     def kill_node(self, node: str) -> None:
         """End everything on a node at once, as a power cut does."""
-        for pid in [self._daemons[node].pid, *self.processes(node)]:
-            subprocess.run(["kill", "-9", str(pid)], capture_output=True)
+        for pid in self.processes(node):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._daemons[node].wait()
 
     def link(self, node: str, state: str) -> None:
         """Set a node's link `up` or `down`."""
-        subprocess.run(["ip", "-n", node, "link", "set", "veth0", state], check=True)
+        subprocess.run(["ip", "-n", self.namespace(node), "link", "set", "veth0", state], check=True)
 
     def stop(self) -> None:
         """End all processes of the cluster and remove its namespaces."""
         for place in (*NODES, CONTROL):
-            listed = subprocess.run(["ip", "netns", "pids", place], capture_output=True, text=True).stdout.split()
+            listed = subprocess.run(
+                ["ip", "netns", "pids", self.namespace(place)], capture_output=True, text=True
+            ).stdout.split()
             for pid in listed:
                 subprocess.run(["kill", "-9", pid], capture_output=True)
         for daemon in self._daemons.values():
-            if daemon.poll() is None:
-                daemon.kill()
+            daemon.kill()
             daemon.wait()
         for place in (*NODES, CONTROL):
-            subprocess.run(["ip", "netns", "del", place], capture_output=True)
-            shutil.rmtree(f"/etc/netns/{place}", ignore_errors=True)
+            subprocess.run(["ip", "netns", "del", self.namespace(place)], capture_output=True)
+            shutil.rmtree(f"/etc/netns/{self.namespace(place)}", ignore_errors=True)
 
     def _munge(self) -> None:
         munge = self.folder / "munge"
@@ -173,19 +199,21 @@ class Cluster:
         hosts = "".join(f"{SUBNET}.1{number} {node}\n" for number, node in enumerate(NODES, 1))
         hosts = f"127.0.0.1 localhost\n{SUBNET}.1 {CONTROL}\n{hosts}"
         for place in (CONTROL, *NODES):
-            ip("netns", "add", place)
-            ip("-n", place, "link", "set", "lo", "up")
-            Path(f"/etc/netns/{place}").mkdir(parents=True, exist_ok=True)
-            Path(f"/etc/netns/{place}/hosts").write_text(hosts)
-        ip("-n", CONTROL, "link", "add", "br0", "type", "bridge")
-        ip("-n", CONTROL, "addr", "add", f"{SUBNET}.1/24", "dev", "br0")
-        ip("-n", CONTROL, "link", "set", "br0", "up")
+            space = self.namespace(place)
+            ip("netns", "add", space)
+            ip("-n", space, "link", "set", "lo", "up")
+            Path(f"/etc/netns/{space}").mkdir(parents=True)
+            Path(f"/etc/netns/{space}/hosts").write_text(hosts)
+        control = self.namespace(CONTROL)
+        ip("-n", control, "link", "add", "br0", "type", "bridge")
+        ip("-n", control, "addr", "add", f"{SUBNET}.1/24", "dev", "br0")
+        ip("-n", control, "link", "set", "br0", "up")
         for number, node in enumerate(NODES, 1):
-            port = f"{PREFIX}p{number}"
-            ip("link", "add", "veth0", "netns", node, "type", "veth", "peer", "name", port, "netns", CONTROL)
-            ip("-n", node, "addr", "add", f"{SUBNET}.1{number}/24", "dev", "veth0")
-            ip("-n", node, "link", "set", "veth0", "up")
-            ip("-n", CONTROL, "link", "set", port, "master", "br0", "up")
+            space, port = self.namespace(node), f"port{number}"
+            ip("link", "add", "veth0", "netns", space, "type", "veth", "peer", "name", port, "netns", control)
+            ip("-n", space, "addr", "add", f"{SUBNET}.1{number}/24", "dev", "veth0")
+            ip("-n", space, "link", "set", "veth0", "up")
+            ip("-n", control, "link", "set", port, "master", "br0", "up")
 
     def _daemon(self, place: str, *argv: str) -> None:
         script = 'hostname "$0"; exec "$@"'
@@ -201,9 +229,10 @@ class Cluster:
 
 if __name__ == "__main__":
     cluster = Cluster(Path(sys.argv[1]).absolute())
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     try:
         cluster.start()
-        print(f"SLURM_CONF={cluster.env['SLURM_CONF']} ip netns exec {CONTROL} sinfo", flush=True)
+        print(f"SLURM_CONF={cluster.env['SLURM_CONF']} ip netns exec {cluster.namespace(CONTROL)} sinfo", flush=True)
         sys.stdin.read()
     finally:
         cluster.stop()

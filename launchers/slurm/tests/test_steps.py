@@ -4,6 +4,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest
 from llmperf_slurm.launcher import SlurmLauncher
+from llmperf_slurm.tools import gpus_of_nodes
 
 
 @pytest.fixture
@@ -56,6 +57,17 @@ def test_each_command_is_a_step_on_its_node(job, monkeypatch):
     assert command.argv[:3] == ("/usr/bin/env", "-u", "SLURM_GPUS")  # those of all nodes, asked of one
     assert command.argv[-5:] == ("--container-mounts=/a:/a", "--", "python", "-c", "x y")
     assert {"--jobid=7", "--nodelist=gpu2", "--nodes=1", "--overlap", "--mem=0", "--input=all"} <= set(command.argv)
+
+
+def test_a_job_with_gpus_in_total_asks_for_those_of_each_node(tools):
+    tools.answer(
+        "scontrol",
+        "JobId=7 NodeList=gpu[1-2] Nodes=gpu1 CPU_IDs=0-1 Mem=4000 GRES=gpu:h800:8(IDX:0-7),nic:2(CNT:2)"
+        " Nodes=gpu2 CPU_IDs=0-1 Mem=4000 GRES=gpu:4(IDX:0-3) MinCPUsNode=1\n",
+    )
+    hosts = tools.folder / "scontrol"
+    hosts.write_text(hosts.read_text().replace("#!/bin/sh\n", '#!/bin/sh\n[ "$2" = hostnames ] && echo $3 && exit\n'))
+    assert gpus_of_nodes("7") == {"gpu1": 8, "gpu2": 4}
 
 
 def test_images_are_passed_on_where_pyxis_is(job):

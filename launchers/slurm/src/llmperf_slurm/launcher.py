@@ -9,10 +9,12 @@ from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
 from llmperf_slurm.options import SlurmOptions, slurm_options
-from llmperf_slurm.tools import addresses, has_container_images, hostnames, require
+from llmperf_slurm.tools import addresses, gpus_of_nodes, has_container_images, hostnames, require
 
 JOB = "SLURM_JOB_ID"
 JOB_NODES = "SLURM_JOB_NODELIST"
+JOB_GPUS = "SLURM_GPUS"
+"""Set in a job that asked for GPUs in total (`--gpus`): its steps get none unless they ask for those of their node."""
 RESTARTS = "SLURM_RESTART_COUNT"
 
 STEP = (
@@ -67,15 +69,14 @@ class SlurmLauncher:
         image = () if self._image is None else (f"--container-image={self._image}",)
         unset = tuple(word for name in ASKS_FOR_MORE if name in os.environ for word in ("-u", name))
         start = ("/usr/bin/env", *unset, require("srun")) if unset else (require("srun"),)
-        return tuple(
-            NodeCommand(
-                node_rank=node.node_rank,
-                host=node.host,
-                argv=(*start, job, f"--nodelist={node.host}", *STEP, *image, *self._options.srun, "--", *node.argv),
-                env=node.env,
-            )
-            for node in nodes
-        )
+        gpus = gpus_of_nodes(os.environ[JOB]) if JOB_GPUS in os.environ else {}
+        commands = []
+        for node in nodes:
+            devices = (f"--gres=gpu:{gpus[node.host]}",) if gpus.get(node.host) else ()
+            step = (*start, job, f"--nodelist={node.host}", *STEP, *devices, *image, *self._options.srun)
+            argv = (*step, "--", *node.argv)
+            commands.append(NodeCommand(node_rank=node.node_rank, host=node.host, argv=argv, env=node.env))
+        return commands
 
     def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
         """Inside a job None; outside, submits the command as a job and follows it to its end."""

@@ -15,6 +15,9 @@ SECONDS = 60.0
 MAX_NODES = 100_000
 
 _FIELD = re.compile(r"(?:^| )([A-Za-z][A-Za-z0-9/:_]*)=")
+_ALLOCATED = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)(?![^(,])")
+"""In `gpu:h800:8(IDX:0-7),nic:2`."""
 
 
 class SlurmError(Exception):
@@ -67,6 +70,19 @@ def addresses(names: Sequence[str]) -> dict[str, str]:
         return {}
     nodes = [fields(line) for line in listed.splitlines()]
     return {node["NodeName"]: node["NodeAddr"] for node in nodes if "NodeName" in node and node.get("NodeAddr")}
+
+
+def gpus_of_nodes(job: str) -> dict[str, int]:
+    """How many GPUs a job has on each of its nodes, as `scontrol show job --details` lists them."""
+    try:
+        listed = call("scontrol", "show", "job", job, "--details", "--oneliner")
+    except SlurmError:
+        return {}
+    counts: dict[str, int] = {}
+    for nodes, resources in _ALLOCATED.findall(listed):
+        for host in hostnames(nodes):
+            counts[host] = sum(int(number) for number in _GPUS.findall(resources))
+    return counts
 
 
 def fields(line: str) -> dict[str, str]:
