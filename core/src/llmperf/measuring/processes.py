@@ -100,6 +100,16 @@ def tagged(tag: str) -> list[int]:
     return found
 
 
+def left_of_run(run_id: str) -> bool:
+    """Whether a process of a run still runs on this machine, such as after its controller was killed."""
+    start = f"{TAG}={run_id}-".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if any(variable.startswith(start) for variable in entry.read_bytes().split(b"\0")):
+                return True
+    return False
+
+
 def sweep(tag: str) -> list[int]:
     """Kill all processes that carry `tag`, also those that they start meanwhile, until none is left; returns their ids.
 

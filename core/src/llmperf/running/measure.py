@@ -46,28 +46,34 @@ def measure(
     each result with the findings of the core's rules, saved, before the rules of plugins are applied: one that hangs
     ends the command. Raises UserError before anything is started if the folder cannot be written.
     """
+    for number in range(repeat):
+        planned = with_peak(planned) if number else planned
+        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
+        result = measure_in(out / name, planned, warn, show)
+        yield out / name, result
+        if result.status == "aborted":
+            return
+
+
+def measure_in(
+    folder: Path, planned: Planned, warn: Callable[[str], None], show: Callable[[Path, Result], None]
+) -> Result:
+    """Run a plan once in a new folder, whose name becomes the name of the run; otherwise as `measure`."""
     from llmperf.plugins.faults import printing_aside
     from llmperf.plugins.loading import Plugins
     from llmperf.running.launched import run_plan
     from llmperf.running.observers import Observers
 
-    for number in range(repeat):
-        planned = with_peak(planned) if number else planned
-        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
-        plan = replace(planned.plan, run_id=name, created=now())
-        folder = out / plan.run_id
-        observers, result = Observers(planned.plugins, warn), None
-        with printing_aside():  # observers may print, from threads of their own
-            try:
-                result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, Plugins())
-            finally:
-                observers.ended(result, folder)
-        show(folder, result)
-        with printing_aside():
-            result = check(result, folder, planned.plugins)
-        yield folder, result
-        if result.status == "aborted":
-            return
+    plan = replace(planned.plan, run_id=folder.name, created=now())
+    observers, result = Observers(planned.plugins, warn), None
+    with printing_aside():  # observers may print, from threads of their own
+        try:
+            result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, Plugins())
+        finally:
+            observers.ended(result, folder)
+    show(folder, result)
+    with printing_aside():
+        return check(result, folder, planned.plugins)
 
 
 def check(result: Result, folder: Path, plugins: Plugins) -> Result:

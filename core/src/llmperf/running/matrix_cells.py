@@ -1,0 +1,125 @@
+"""The cells of a matrix as runs: planned beforehand, started, and recovered after a controller was killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmperf.cases.matrix import Cell
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.files.text import secret_values
+from llmperf.measuring.processes import left_of_run
+from llmperf.planning.build import plan_run
+from llmperf.planning.states import Outcome, Planned, Request
+from llmperf.plugins.loading import load_for
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.create import load_plan
+from llmperf.runfolder.endings import read_ending
+from llmperf.running.measure import check, measure_in, startable
+from llmperf.types.result import Result
+
+LEFT_SECONDS = 20.0
+"""For the processes of a run whose controller was killed to end, before another run begins on this machine."""
+
+
+def request_of(cell: Cell, common: Request, folder: Path) -> Request:
+    """The request for one run of a cell; `common` has what is the same for all cells."""
+    return replace(
+        common,
+        case=cell.case_in(folder),
+        vendor=cell.vendor or common.vendor,
+        framework=cell.framework,
+        devices=cell.devices,
+        settings=cell.options(folder),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCell:
+    """What is known of a cell before it runs."""
+
+    cost: float
+    """FLOPs of one run on each of its devices; infinite if it is refused."""
+    problems: tuple[str, ...] = ()
+    """Why it cannot run; empty if it can."""
+
+
+def planned_cell(request: Request) -> PlannedCell:
+    """Plan a cell, without its peak; a request that is not valid is a cell with a problem too."""
+    try:
+        outcome = plan_run(replace(request, skip_peak_and_env=True))
+    except UserError as error:
+        return PlannedCell(cost=float("inf"), problems=(str(error),))
+    problems = tuple(f"{problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems)
+    return PlannedCell(cost=_cost(outcome), problems=problems)
+
+
+def _cost(outcome: Outcome) -> float:
+    """FLOPs of a run on each device: FLOPs per token x tokens of all steps / devices."""
+    if not isinstance(outcome, Planned):
+        return float("inf")
+    plan = outcome.plan
+    tokens = plan.batch.tokens_per_step * plan.spec.contract.steps
+    return plan.flops.of("nominal").flops * tokens / (plan.layout.world_size * plan.device_share)
+
+
+class MeasuredRuns:
+    """Plans, starts and recovers the runs of a matrix."""
+
+    def __init__(self, requests: dict[str, Request], warn: Callable[[str], None]) -> None:
+        """`requests` has the request of each cell by its identity; `warn` gets a line for each disturbance."""
+        self._requests = requests
+        self._warn = warn
+
+    def plan(self, cell: str) -> Planned:
+        """The plan of the next run of a cell; UserError if it cannot run."""
+        return startable(plan_run(self._requests[cell]))
+
+    def run(self, planned: Planned, folder: Path) -> Result:
+        """Run a plan in a new folder; the checked result."""
+        return measure_in(folder, planned, self._warn, lambda _, __: None)
+
+    def recover(self, folder: Path) -> Result | None:
+        """The checked result of a run whose controller was killed, if the run itself had come to its end by then.
+
+        None for a run that was cut off. Returns after the processes of that run have ended.
+        """
+        self._wait_for_processes(folder.name)
+        try:
+            if not (folder / filenames.RESULT).exists():
+                ending = read_ending(folder) if folder.exists() else None
+                if ending is None or ending.cause not in ("ended", "hung"):
+                    return None
+                json_files.save(folder / filenames.RESULT, build_result(folder, secret_values(dict(os.environ))))
+            result = json_files.load(folder / filenames.RESULT, Result)
+            if result.status == "aborted":
+                return None
+            plan = load_plan(folder)
+            return check(result, folder, load_for(plan.vendor, plan.spec.tuning.framework))
+        except UserError as error:
+            self._warn(f"{folder}: cannot be used: {error}")
+            return None
+
+    def _wait_for_processes(self, run: str) -> None:
+        deadline = time.monotonic() + LEFT_SECONDS
+        while left_of_run(run):
+            if time.monotonic() > deadline:
+                self._warn(f"processes of run {run}, whose controller was killed, still run on this machine")
+                return
+            time.sleep(0.1)
+
+
+def plan_cells(
+    requests: Iterable[tuple[str, Request]], show: Callable[[int], None] = lambda count: None
+) -> dict[str, PlannedCell]:
+    """Plan all cells; `show` gets the number of those that are done."""
+    planned: dict[str, PlannedCell] = {}
+    for identity, request in requests:
+        planned[identity] = planned_cell(request)
+        show(len(planned))
+    return planned
