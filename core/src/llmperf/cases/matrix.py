@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from llmperf.cases.fields import check_table, hints
+from llmperf.cases.fields import check_bound, check_table, hints
 from llmperf.cases.library import library_with_case
 from llmperf.cases.settings import full_path, typed
 from llmperf.errors import UserError, unknown
@@ -42,8 +42,8 @@ class MatrixFile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """A value or a list of values by the path of a setting, as `--set` takes it."""
     exclude: tuple[Mapping[str, Any], ...] = ()
-    """Combinations that are left out: a table of `case`, `vendor`, `framework`, `devices` and paths of settings, each with a
-    value or a list of values. A combination is left out if it fits all entries of a table."""
+    """Combinations that are left out: tables with `case`, `vendor`, `framework`, `devices` and paths of settings, each
+    with a value or a list of values. A combination is left out if it fits all entries of a table."""
     include: tuple[Mapping[str, Any], ...] = ()
     """Further cells: a table with the same keys, one value each. What it does not name is as the case says."""
     repeats: Positive = 1
@@ -176,6 +176,8 @@ def _axes(content: MatrixFile, where: str) -> dict[str, list[Any]]:
     axes: dict[str, list[Any]] = {key: list(getattr(content, name)) or [None] for key, name in AXES.items()}
     if axes["case"] == [None]:
         raise UserError(f"{where}: cases: expected at least one, found an empty list")
+    for count in content.devices:
+        check_bound(count, Positive, f"{where}: devices")
     for given, value in _flat(content.settings):
         full = _setting_path(given, f"{where}: settings")
         if full in axes:
@@ -234,6 +236,7 @@ def _known(given: str, axes: Iterable[str], where: str) -> str:
 
 def _typed(key: str, value: Any, where: str) -> Any:
     if key in AXES:
+        check_bound(value, Positive, f"{where}: {key}")
         return convert(value, hints(Cell)[key], f"{where}: {key}")
     return typed(key, value, where)
 

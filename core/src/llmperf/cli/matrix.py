@@ -31,21 +31,6 @@ IN_THE_FILE = {
 """Options of `llmperf run` for which a matrix file has keys."""
 
 
-class Part(click.ParamType):
-    """`I/N`: a part of a matrix."""
-
-    name = "part"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Both numbers; click's error unless I is from 1 to N."""
-        if isinstance(value, tuple):
-            return value
-        part, slash, parts = str(value).partition("/")
-        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
-            self.fail(f"expected I/N with I from 1 to N, such as 2/4; found {value!r}.", param, ctx)
-        return int(part), int(parts)
-
-
 def run_matrix(ctx: click.Context, path: Path, common: Request, options: dict[str, Any]) -> int:
     """Run a matrix file; the exit code."""
     from llmperf.cases.matrix import read_matrix
@@ -127,6 +112,8 @@ def _run(
     else:
         show_table(summaries)
         click.echo(f"\nruns: {folder.path / 'runs'}")
+        if any(summary.error_findings for summary in summaries):
+            click.echo(f"findings: llmperf validate {folder.path / 'runs'}")
     if not finished:
         click.echo(f"continue with: {again}", err=True)
         return 130

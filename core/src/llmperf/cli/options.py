@@ -1,4 +1,4 @@
-"""Types of options: finite numbers, seconds, and names that plans and results can contain, which are UTF-8."""
+"""Types of options: finite numbers, seconds, parts, and names that plans and results can contain, which are UTF-8."""
 
 from __future__ import annotations
 
@@ -61,3 +61,16 @@ class Seconds(Finite):
 
     def __init__(self) -> None:
         super().__init__(min=1)
+
+
+class Part(click.types.StringParamType):
+    """`I/N`: a part of a matrix."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Both numbers; click's error unless I is from 1 to N."""
+        if isinstance(value, tuple):
+            return value
+        part, slash, parts = str(value).partition("/")
+        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
+            self.fail(f"expected I/N with I from 1 to N, such as 2/4; found {value!r}.", param, ctx)
+        return int(part), int(parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.options import Folder
+from llmperf.cli.options import Folder, Part
 from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -26,6 +26,8 @@ Examples:
   llmperf run default --vendor cpu --devices 1
   llmperf run default --set steps=50 --set micro_batch=4 --repeat 4
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
+  llmperf run --matrix micro_batches.toml
+  llmperf run --matrix micro_batches.toml --resume
 """
 
 
@@ -37,6 +39,10 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
+@click.option("--matrix", metavar="FILE", type=click.Path(path_type=Path),
+              help="Run all cells of a matrix file, in runs/<name of the file>/.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Continue a matrix: runs that have ended are not repeated.")
+@click.option("--part", metavar="I/N", type=Part(), help="Run one of N parts of a matrix; implies --resume.")
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -47,6 +53,12 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     if not dry_run:
         _check_folder(out)
+    if options["matrix"] is not None:
+        from llmperf.cli.matrix import run_matrix
+
+        ctx.exit(run_matrix(ctx, options["matrix"], request(options), {**options, "out": out, "dry_run": dry_run}))
+    if options["resume"] or options["part"]:
+        raise click.UsageError("--resume and --part belong to --matrix FILE.")
     outcome = plan_run(request(options))
     if dry_run:
         from llmperf.cli.plan import show

@@ -103,7 +103,7 @@ def rows(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iterator[list
             f"{summary.complete}/{summary.runs}",
             text.number(middle),
             text.UNKNOWN if summary.spread is None else text.percent(summary.spread),
-            summary.status,
+            f"invalid: {text.counted(summary.error_findings, 'error')}" if summary.error_findings else summary.status,
         ]
 
 

@@ -55,9 +55,9 @@ class Whole:
 class MatrixRun:
     """The runs of a matrix, or of a part of it, in its folder.
 
-    The state of a run is written before it begins and after it ends. A run that ended is never repeated: if its controller
-    was killed before the state said so, its folder does. A run that was cut off is set aside and begins anew, after those
-    that were never begun, so that a run which ends its controller does not keep the others from running.
+    The state of a run is written before it begins and after it ends. A run that ended is never repeated: if its
+    controller was killed before it could write that, its folder shows it. A run that was cut off is set aside and run
+    again, after those that were never begun: a run that ends its controller does not keep the others from running.
     """
 
     def __init__(self, folder: MatrixFolder, matrix: Matrix, planned: Mapping[str, PlannedCell], runs: Runs) -> None:

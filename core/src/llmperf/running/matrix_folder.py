@@ -1,10 +1,10 @@
 """The folder of a matrix: what it consists of, who works in it, and the state of each run.
 
-    DIR/matrix.json                 the cells, and the versions that they are measured with
-    DIR/matrix.lock, part-I-of-N.lock   held by the controllers that work here
-    DIR/cells/ID-REPEAT.json        the attempts of one run
-    DIR/runs/                       a run folder for each attempt that ended
-    DIR/unfinished/                 run folders of attempts that were cut off: they do not count
+DIR/matrix.json                 the cells, and the versions that they are measured with
+DIR/matrix.lock, part-I-of-N.lock   held by the controllers that work here
+DIR/cells/ID-REPEAT.json        the attempts of one run
+DIR/runs/                       a run folder for each attempt that ended
+DIR/unfinished/                 run folders of attempts that were cut off: they do not count
 """
 
 from __future__ import annotations
@@ -163,8 +163,10 @@ class MatrixFolder:
 
     def close(self) -> None:
         """Let other controllers work here."""
-        while self._locks:
-            os.close(self._locks.pop())
+        for lock in self._locks:
+            os.ftruncate(lock, 0)
+            os.close(lock)
+        self._locks.clear()
 
     def open(self, document: MatrixDocument) -> None:
         """Make `matrix.json`, or check that it describes the same matrix; UserError with what has changed."""
@@ -217,9 +219,9 @@ def _foreign(entry: Path, known: set[str]) -> bool:
 def _locks(path: Path, part: tuple[int, int] | None) -> Iterator[int]:
     """Descriptors of the locks that this controller holds.
 
-    The kernel gives up a lock when its process ends, so that a killed controller leaves none. Whoever works on the whole
-    matrix excludes all others; those who work on parts share the lock of the whole, exclude who has the same part, and
-    whoever divides the matrix into another number of parts.
+    The kernel gives up a lock when its process ends, so that a killed controller leaves none. A controller of the whole
+    matrix excludes all others. Controllers of parts share the lock of the whole, and exclude those of the same part and
+    those that divide the matrix into another number of parts.
     """
     yield _locked(path, LOCK, fcntl.LOCK_EX if part is None else fcntl.LOCK_SH)
     if part is None:

@@ -1,0 +1,150 @@
+"""`llmperf run --matrix`, really run, interrupted and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from llmperf.measuring.processes import left_of_run
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+KILLS = 50
+CELLS = """
+vendors = ["stub"]
+frameworks = ["stub"]
+devices = 1
+repeats = {repeats}
+retries = {retries}
+[settings]
+steps = {steps}
+warmup_steps = 1
+"framework.step_seconds" = {step_seconds}
+seq_len = 32
+{more}
+"""
+
+
+@pytest.fixture
+def matrix(stub_site, tmp_path, monkeypatch):
+    """A function that writes a matrix file with one cell, or with further settings."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(repeats=1, retries=0, steps=3, step_seconds=0.01, more=""):
+        values = {"repeats": repeats, "retries": retries, "steps": steps, "step_seconds": step_seconds, "more": more}
+        (tmp_path / "sweep.toml").write_text(CELLS.format(**values))
+        return tmp_path / "runs" / "sweep"
+
+    return write
+
+
+def started(*options):
+    command = [sys.executable, "-P", "-m", "llmperf", "run", "--matrix", "sweep.toml", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ran(*options):
+    process = started(*options)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def states(folder):
+    return [json.loads(path.read_text()) for path in sorted((folder / "cells").glob("*.json"))]
+
+
+def result_of(folder, run):
+    return json.loads((folder / "runs" / run / "result.json").read_text())
+
+
+@pytest.mark.slow
+def test_a_matrix_from_its_file_to_its_table(matrix):
+    more = 'micro_batch = [2, 3]\n"framework.fault_rank" = 0\n"framework.fault" = ["none", "raise at build"]'
+    folder = matrix(retries=1, more=more)
+    code, out, err = ran()
+    assert code == 1
+    endings = [line.split()[-1] for line in out.splitlines()[2:6]]
+    assert Counter(endings) == {"refused": 2, "failed": 1, "complete": 1}, out
+    assert "failed: raise at build micro_batch=2: rank 0: RuntimeError: no such layer" in out.replace("fault=", "")
+    assert "is not a multiple of micro batch 3" in out
+    assert "[2/2]" in err
+    failed = [state for state in states(folder) if len(state["attempts"]) == 2]
+    assert [[attempt["state"] for attempt in state["attempts"]] for state in failed] == [["failed", "failed"]]
+    code, out, err = ran()
+    assert (code, out) == (2, "")
+    assert "there is a matrix already: continue it with --resume" in err
+    code, out, _ = ran("--resume", "--json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["whole"] == {"runs": 4, "complete": 1, "failed": 1, "refused": 2, "seconds_left": 0}
+
+
+@pytest.mark.slow
+def test_an_interrupted_matrix_continues(matrix):
+    folder = matrix(repeats=2, steps=18, step_seconds=0.1)
+    process = started()
+    wait_for(lambda: any(path.stat().st_size for path in (folder / "runs").glob("*/records/rank-00000.jsonl")))
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "continue with: llmperf run --matrix sweep.toml --out runs/sweep --resume" in err
+    assert list((folder / "runs").iterdir()) == []
+    (cut_off,) = (folder / "unfinished").iterdir()
+    assert json.loads((cut_off / "result.json").read_text())["status"] == "aborted"
+    assert ran("--resume")[0] == 0
+    assert sorted(len(state["attempts"]) for state in states(folder)) == [1, 2]
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_nothing_is_lost_and_nothing_runs_twice(matrix):
+    """Either the command or the process above it is killed, after its start or after that of a run of half a second."""
+    draws, repeats = random.Random(20), 24
+    folder = matrix(repeats=repeats)
+    kept = {}
+    for number in range(KILLS):
+        process, before = started("--resume"), set((folder / "runs").glob("*"))
+        if number % 4 == 0:
+            time.sleep(draws.uniform(0.0, 1.0))
+        else:
+            wait_for(lambda before=before: set((folder / "runs").glob("*")) - before)
+            time.sleep(draws.uniform(0.0, 0.8))
+        os.kill(process.pid if number % 2 else child_of(process.pid), signal.SIGKILL)
+        process.communicate(timeout=30)
+        now = {
+            path.parent.name: path.stat().st_ino
+            for path in (folder / "runs").glob("*/ending.json")
+            if json.loads(path.read_text())["cause"] == "ended"
+        }
+        assert kept.items() <= now.items(), "a run that had ended is gone"
+        kept = now
+    code, _, err = ran("--resume")
+    assert code == 0, err
+    attempts = [attempt for state in states(folder) for attempt in state["attempts"]]
+    counts = Counter(attempt["state"] for attempt in attempts)
+    complete = {attempt["run"] for attempt in attempts if attempt["state"] == "complete"}
+    assert counts["complete"] == len(complete) == repeats == len(states(folder))
+    assert set(counts) <= {"complete", "unfinished"}
+    assert kept.keys() <= complete == {path.name for path in (folder / "runs").iterdir()}
+    assert {result_of(folder, run)["status"] for run in complete} == {"complete"}
+    assert counts["unfinished"] > 0, "no kill hit a run"
+    assert not any(left_of_run(attempt["run"]) for attempt in attempts)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def child_of(pid):
+    """The command's own process, or the one above it if there is none yet."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return int((file.read().split() or [pid])[0])
