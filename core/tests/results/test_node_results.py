@@ -49,7 +49,7 @@ class TwoNodes:
             for node in range(2)
         ]
         self.failures, self.exits, self.codes = {}, {}, (0, 0)
-        self.samples = {0: [], 1: []}
+        self.samples = {}
 
     def build(self):
         for name in (filenames.RECORDS, filenames.LOGS):
@@ -66,7 +66,7 @@ class TwoNodes:
                 filenames.agent_report_path(self.run, node), AgentReport(node_rank=node, pid=1, ranks=ranks)
             )
             with Recorder(filenames.memory_path(self.run, node)) as recorder:
-                for sample in self.samples[node]:
+                for sample in self.samples.get(node, ()):
                     recorder.write(sample)
         for rank in range(4):
             with Recorder(filenames.records_path(self.run, rank)) as recorder:
@@ -75,8 +75,8 @@ class TwoNodes:
         return build_result(self.run)
 
     def of(self, rank):
-        node, contract = rank // 2, self.plan.spec.contract
-        wall, clock = 1e9 + node * SKEW, BOOTED[node]
+        node, contract = self.plan.layout.node_of(rank), self.plan.spec.contract
+        wall, clock = 1e9 + node * SKEW, BOOTED[node % 2]
         measured = contract.steps - contract.warmup_steps
         tokens = self.plan.batch.tokens_per_step // 4
         for step in range(1, contract.steps + 1):
@@ -169,3 +169,72 @@ def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
     failed = folder.build().failure
     assert (failed.reason, failed.node_rank) == ("lost", 1)
     assert failed.message == "node 1 (host-b) did not answer for 20 s"
+
+
+def test_nodes_list_their_ranks_and_clocks(folder):
+    first, second = folder.build().nodes
+    assert (first.first_rank, first.last_rank, second.first_rank, second.last_rank) == (0, 1, 2, 3)
+    assert (first.host, second.host, second.interface) == ("host-a", "host-b", "eth0")
+    assert (first.coordinates, second.coordinates) == ({"data": (0, 1)}, {"data": (2, 3)})
+    assert (second.clock_offset_seconds, second.clock_error_seconds) == (SKEW, 0.002)
+    assert first.differs == second.differs == {}
+
+
+def test_what_is_different_on_a_node_is_listed_there_and_the_rest_once(folder):
+    """Of three alike nodes and one that is not, the first."""
+    layout = Layout(nodes=4, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=4)
+    nodes = tuple(Node(host=f"n{i}", address=f"10.0.0.{i}") for i in range(4))
+    folder.plan = replace(folder.plan, worker=replace(folder.plan.worker, layout=layout), nodes=nodes)
+    usual = replace(folder.hosts[0], environment={"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"})
+    odd = replace(usual, kernel="5.4", memory_bytes=2**33, environment={"OMP_NUM_THREADS": "1"})
+    folder.hosts = [odd, usual, replace(usual, memory_bytes=usual.memory_bytes - 2**20), usual]
+    folder.reached = [replace(folder.reached[0], node_rank=node) for node in range(4)]
+    folder.build()
+    packages = {"python": "3.12.1", "torch": "2.15.0"}
+    for rank in range(4):
+        path = filenames.records_path(folder.run, rank)
+        versions = packages if rank != 3 else {**packages, "torch": "2.14.0"}
+        line = json_files.encode(versions)
+        path.write_bytes(path.read_bytes().replace(b'"packages":{"python":"3.12.1"}', b'"packages":' + line))
+    result = build_result(folder.run)
+    assert (result.software.kernel, result.hardware.host_memory_bytes) == ("6.1", 2**34)
+    assert result.software.environment == {"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"}
+    assert result.software.packages == {"torch": "2.15.0"}
+    changed = {"environment.OMP_NUM_THREADS": "1", "environment.NCCL_DEBUG": None}
+    assert [node.differs for node in result.nodes] == [
+        {"kernel": "5.4", "host_memory_bytes": 2**33, **changed},
+        {},
+        {},
+        {"packages.torch": "2.14.0"},
+    ]
+
+
+def test_a_node_that_recorded_nothing_is_still_listed(folder):
+    folder.build()
+    filenames.host_path(folder.run, 1).unlink()
+    for rank in (2, 3):
+        filenames.records_path(folder.run, rank).unlink()
+    assert [(node.host, node.differs) for node in build_result(folder.run).nodes] == [("host-a", {}), ("host-b", {})]
+
+
+def test_a_result_of_2048_nodes_stays_small(folder):
+    from types import SimpleNamespace
+
+    from llmperf.results.nodes import node_results
+
+    count = 2048
+    layout = Layout(nodes=count, devices_per_node=8, tensor_parallel=8, pipeline_parallel=8, data_parallel=256)
+    nodes = tuple(Node(host=f"gpu-{node:04d}.cluster.example", address=f"10.0.{node // 256}.{node % 256}")
+                  for node in range(count))  # fmt: skip
+    variables = {f"NCCL_{number}": "x" * 100 for number in range(50)}
+    records = SimpleNamespace(
+        plan=SimpleNamespace(layout=layout, nodes=nodes),
+        ranks=[SimpleNamespace(rank=8 * node, packages={f"package{i}": "1.0" for i in range(100)})
+               for node in range(count)],
+        hosts={node: replace(folder.hosts[0], environment={**variables, "RANK_HOST": str(node)})
+               for node in range(count)},
+        nodes={node: replace(folder.reached[0], node_rank=node) for node in range(count)},
+    )  # fmt: skip
+    results = node_results(records)
+    assert results[2047].coordinates == {"tensor": (0, 7), "data": (255, 255), "pipeline": (7, 7)}
+    assert len(json_files.encode(results)) < 2**20

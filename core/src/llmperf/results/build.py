@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
 from llmperf.results.failure import outcome
+from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
@@ -29,6 +31,7 @@ def result_of(records: RunRecords) -> Result:
     plan, spec = records.plan, records.plan.spec
     status, failure = outcome(records)
     figures = metrics(records)
+    common = common_facts(node_facts(records))
     return Result(
         schema=RESULT_SCHEMA,
         run_id=plan.run_id,
@@ -46,13 +49,14 @@ def result_of(records: RunRecords) -> Result:
         contract=spec.contract,
         tuning=spec.tuning,
         framework=spec.framework,
-        hardware=hardware(records),
-        software=software(records),
+        hardware=hardware(records, common),
+        software=software(records, common),
         parallelism=plan.layout,
         batch=plan.batch,
         metrics=figures,
         mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
         peak_problem=plan.peak_problem,
+        nodes=node_results(records),
         waiting=waiting(records),
         loss_curve=records.steps.curve.points(),
         loss_curve_every=records.steps.curve.every,
@@ -63,10 +67,11 @@ def result_of(records: RunRecords) -> Result:
     )
 
 
-def hardware(records: RunRecords) -> Hardware:
-    """The machine as probed, and the controller's host."""
-    plan, host = records.plan, records.hosts.get(0)
+def hardware(records: RunRecords, common: Facts) -> Hardware:
+    """The machine as probed, and what most hosts have."""
+    plan = records.plan
     device = plan.probe.devices[0]
+    memory, cpu = common.get("host_memory_bytes"), common.get("host_cpu")
     return Hardware(
         vendor=plan.vendor,
         device_model=device.model,
@@ -76,23 +81,25 @@ def hardware(records: RunRecords) -> Hardware:
         device_memory_bytes=device.memory_bytes,
         driver=plan.probe.driver,
         interconnect=plan.probe.interconnect,
-        host_cpu=host.cpu if host else None,
-        host_memory_bytes=host.memory_bytes if host else None,
+        host_cpu=None if cpu is None else str(cpu),
+        host_memory_bytes=None if memory is None else int(memory),
         simulated=plan.probe.simulated,
     )
 
 
-def software(records: RunRecords) -> Software:
-    """What the ranks ran on; the controller's Python where no rank got to say its own."""
-    host, interpreter = records.hosts.get(0), records.plan.interpreter
-    packages = dict(records.ranks[0].packages) if records.ranks else {}
-    python = packages.pop("python", None) or (host.python if host else "unknown")
+def software(records: RunRecords, common: Facts) -> Software:
+    """What the ranks of most nodes ran on; a host's own Python where no rank got to say its own."""
+    interpreter = records.plan.interpreter
     return Software(
-        os=host.os if host else "unknown",
-        kernel=host.kernel if host else "unknown",
-        python=python,
+        os=str(common.get("os", "unknown")),
+        kernel=str(common.get("kernel", "unknown")),
+        python=str(common.get("python", "unknown")),
         worker_environment=None if interpreter is None else interpreter.environment or interpreter.path,
-        packages=packages,
-        notable_packages=host.notable_packages if host else (),
-        environment=host.environment if host else {},
+        packages=dict(_named("packages.", common)),
+        notable_packages=next((host.notable_packages for host in records.hosts.values()), ()),
+        environment=dict(_named("environment.", common)),
     )
+
+
+def _named(prefix: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    return ((name.removeprefix(prefix), str(value)) for name, value in facts.items() if name.startswith(prefix))

@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from llmperf.runfolder.means import finite_mean
-from llmperf.types.result import MAX_STRAGGLERS, STRAGGLER_SHARE, Straggler, Waiting
+from llmperf.types.node_results import MAX_STRAGGLERS, STRAGGLER_SHARE, Straggler, Waiting
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords

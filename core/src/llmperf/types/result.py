@@ -8,6 +8,7 @@ from typing import Literal
 
 from llmperf.types.devices import Confidence
 from llmperf.types.layout import Batch, Layout
+from llmperf.types.node_results import NodeResult, Waiting
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
 
@@ -67,9 +68,9 @@ class Hardware:
     interconnect: str | None
     """Between devices; None if unknown."""
     host_cpu: str | None
-    """Model of the host's processor; None if unknown."""
+    """Model of the host's processor, on most nodes; None if unknown."""
     host_memory_bytes: Positive | None
-    """Of one node; None if unknown."""
+    """Of one node, on most nodes; None if unknown."""
     simulated: bool
     """True when the devices are a stand-in."""
 
@@ -81,7 +82,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """What it ran on."""
+    """What it ran on: what most nodes have. `Result.nodes` lists what is different on the others."""
 
     os: str
     """Name and version."""
@@ -249,49 +250,6 @@ class Mfu:
     """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
 
 
-STRAGGLER_SHARE = 0.05
-"""A rank is a straggler only if it was busy for longer than its peers by more than this share."""
-MAX_STRAGGLERS = 64
-"""Stragglers that a result lists."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Straggler:
-    """A rank that the others waited for."""
-
-    rank: Count
-    """Which rank."""
-    node_rank: Count
-    """The node that it ran on."""
-    busy_seconds: NonNegative
-    """Of its measured window, without its waits for communication."""
-    lag_seconds: NonNegative
-    """By how much that is longer than the median of its peers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """Waits of computation for communication in the measured window, and the ranks that made others wait."""
-
-    share: NonNegative
-    """Mean over ranks: waits / measured window. Communication beside computation is not counted."""
-    least_share: NonNegative
-    """Of the rank that waited least."""
-    most_share: NonNegative
-    """Of the rank that waited most."""
-    stragglers: tuple[Straggler, ...]
-    """The slowest first, at most MAX_STRAGGLERS."""
-    more_stragglers: Count = 0
-    """Further ones, which are not listed."""
-    slow_nodes: tuple[Count, ...] = ()
-    """Nodes of which every rank is a straggler."""
-    cost_seconds: NonNegative
-    """How much shorter the measured window might have been if the stragglers had been as fast as the slowest of their
-    other peers; 0 without stragglers."""
-    method: str
-    """How stragglers were found."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPoint:
     """Mean loss over ranks at one step."""
@@ -356,6 +314,8 @@ class Result:
     """One entry for each convention."""
     peak_problem: str | None = None
     """Why there is no peak, and so no MFU; None where there is a peak."""
+    nodes: tuple[NodeResult, ...] = ()
+    """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     waiting: Waiting | None = None
     """Time that ranks waited for communication, and stragglers; None unless the framework shows it of every rank."""
     loss_curve: tuple[LossPoint, ...]

@@ -1,0 +1,109 @@
+"""The hosts of a run: what most of them have, and what is different on each node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+
+from llmperf.runfolder.contents import RunRecords
+from llmperf.types.layout import Layout, RankDimension
+from llmperf.types.node_results import MAX_DIFFERENCES, NodeResult
+
+Facts = Mapping[str, str | int | None]
+"""Of a host, by field of `Hardware` and `Software`; `packages.NAME` and `environment.NAME`."""
+
+PACKAGES = "packages"
+"""Among the facts of a node whose ranks have recorded their packages."""
+SAME_MEMORY = 0.01
+"""Hosts with equal memory differ by less, in what their firmware and kernels reserve."""
+
+
+def node_facts(records: RunRecords) -> dict[int, Facts]:
+    """What is recorded of each node; without nodes of which nothing is."""
+    packages: dict[int, Mapping[str, str]] = {}
+    for rank in records.ranks:
+        packages.setdefault(records.plan.layout.node_of(rank.rank), rank.packages)
+    facts: dict[int, Facts] = {}
+    for node in sorted(records.hosts.keys() | packages.keys()):
+        host, versions = records.hosts.get(node), dict(packages.get(node, {}))
+        known: dict[str, str | int | None] = {}
+        if host is not None:
+            known |= {"os": host.os, "kernel": host.kernel, "host_cpu": host.cpu}
+            known["host_memory_bytes"] = host.memory_bytes
+            known |= {f"environment.{name}": value for name, value in host.environment.items()}
+        known["python"] = versions.pop("python", None) or (None if host is None else host.python)
+        if node in packages:
+            known[PACKAGES] = None
+        facts[node] = {**known, **{f"packages.{name}": version for name, version in versions.items()}}
+    return facts
+
+
+def common_facts(facts: Mapping[int, Facts]) -> Facts:
+    """What most nodes have; of equally frequent values that of the first node. Without what most nodes do not have."""
+    names = dict.fromkeys(name for known in facts.values() for name in known)
+    common = {}
+    for name in names:
+        values = (known.get(name) for known in facts.values() if _recorded(name, known))
+        value = Counter(values).most_common(1)[0][0]
+        if value is not None:
+            common[name] = value
+    return common
+
+
+def node_results(records: RunRecords) -> tuple[NodeResult, ...]:
+    """Each node of a run through a launcher."""
+    if not records.nodes:
+        return ()
+    facts, layout = node_facts(records), records.plan.layout
+    common = common_facts(facts)
+    results = []
+    for node in range(layout.nodes):
+        reached, first = records.nodes.get(node), node * layout.devices_per_node
+        differences = _differences(facts[node], common) if node in facts else {}
+        results.append(
+            NodeResult(
+                node_rank=node,
+                host=records.plan.nodes[node].host if node < len(records.plan.nodes) else "unknown",
+                interface=reached.interface if reached else None,
+                first_rank=first,
+                last_rank=first + layout.devices_per_node - 1,
+                coordinates=coordinates(layout, node),
+                clock_offset_seconds=reached.clock_offset_seconds if reached else None,
+                clock_error_seconds=reached.clock_error_seconds if reached else None,
+                lost_seconds=reached.lost_seconds if reached else None,
+                differs=dict(islice(differences.items(), MAX_DIFFERENCES)),
+                more_differences=max(0, len(differences) - MAX_DIFFERENCES),
+            )
+        )
+    return tuple(results)
+
+
+def _differences(known: Facts, common: Facts) -> dict[str, str | int | None]:
+    return {
+        name: known.get(name)
+        for name in dict.fromkeys([*common, *known])
+        if _recorded(name, known) and not _same(name, known.get(name), common.get(name))
+    }
+
+
+def _recorded(name: str, known: Facts) -> bool:
+    """Whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
+    return PACKAGES in known if name.startswith("packages.") else name in known or "os" in known
+
+
+def _same(name: str, value: str | int | None, usual: str | int | None) -> bool:
+    if name == "host_memory_bytes" and isinstance(value, int) and isinstance(usual, int):
+        return abs(value - usual) <= SAME_MEMORY * usual
+    return value == usual
+
+
+def coordinates(layout: Layout, node: int) -> dict[RankDimension, tuple[int, int]]:
+    """Lowest and highest index of a node's ranks in each dimension of more than one rank."""
+    ranks = range(node * layout.devices_per_node, (node + 1) * layout.devices_per_node)
+    ranges: dict[RankDimension, tuple[int, int]] = {}
+    for dimension in layout.rank_order:
+        if layout.degrees[dimension] > 1:
+            indexes = [layout.coordinate(rank, dimension) for rank in ranks]
+            ranges[dimension] = (min(indexes), max(indexes))
+    return ranges
