@@ -13,8 +13,19 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
-    *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "planning"),
-    *("runfolder", "measuring", "launching", "results", "validation", "reporting", "submissions", "running", "cli"),
+    *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "links"),
+    *(
+        "planning",
+        "runfolder",
+        "measuring",
+        "launching",
+        "results",
+        "validation",
+        "reporting",
+        "submissions",
+        "running",
+        "cli",
+    ),
 )
 """The modules and packages of core, lowest first. Each may import itself and those before it."""
 

@@ -13,7 +13,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.host import this_host
-from llmperf.launching.launchers import LocalLauncher, node_commands
+from llmperf.launching.launchers import LocalLauncher, agent_command
 from llmperf.launching.progress import Follower
 from llmperf.planning.host_facts import recorded_environment
 from llmperf.planning.launchers import find_launcher
@@ -23,25 +23,22 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.recorder import Recorder
 from llmperf.running.launched import run_plan
-from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
+from llmperf.types import DeviceSample, Facts, MemorySample, NodeCommand, PhaseRecord, Result, StepRecord
 
 
 def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
-    (command,) = LocalLauncher().commands(node_commands(tmp_path, stub_plan(env={"A": "{rank}"}), "tag", 4321))
-    assert command.argv[0] == sys.executable
-    words = dict(zip(command.argv[-8::2], command.argv[-7::2], strict=True))
+    argv = agent_command(tmp_path, stub_plan(env={"A": "{rank}"}), 0, "127.0.0.1", 4321)
+    assert argv[0] == sys.executable
+    words = dict(zip(argv[-8::2], argv[-7::2], strict=True))
     assert words["--run-dir"] == str(tmp_path)
     assert (words["--node-rank"], words["--master-addr"]) == ("0", "127.0.0.1")
     assert words["--master-port"] == "4321"
-    assert command.env == {"A": "{rank}", "LLMPERF_RUN_ID": "tag"}
 
 
-def test_the_local_launcher_refuses_two_nodes(stub_plan, tmp_path):
-    plan = stub_plan()
-    layout = replace(plan.layout, nodes=2)
-    two = replace(plan, worker=replace(plan.worker, layout=layout), nodes=plan.nodes * 2)
+def test_the_local_launcher_refuses_two_nodes():
+    commands = [NodeCommand(node_rank=rank, host="localhost", argv=("true",), env={}) for rank in range(2)]
     with pytest.raises(UserError, match="runs 1 node, not 2"):
-        LocalLauncher().commands(node_commands(tmp_path, two, "tag", 4321))
+        LocalLauncher().commands(commands)
 
 
 def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):

@@ -48,15 +48,21 @@ class TwoNodes:
             )
             for node in range(2)
         ]
+<<<<<<< HEAD
         self.failures, self.exits, self.codes = {}, {}, (0, 0)
         self.samples = {}
+=======
+        self.failures, self.exits, self.codes, self.ending = {}, {}, (0, 0), {}
+        self.samples = {0: [], 1: []}
+>>>>>>> 31d9fa0 (Node program: plans go to nodes and records come back over the launcher's connections)
 
     def build(self):
         for name in (filenames.RECORDS, filenames.LOGS):
             (self.run / name).mkdir(parents=True)
         json_files.save(self.run / filenames.PLAN, self.plan)
         json_files.save(self.run / filenames.NODES, tuple(self.reached))
-        ending = Ending(cause="ended", at="2026-01-01T00:01:00+00:00", agents=self.codes)
+        known = {"cause": "ended", "agents": self.codes} | self.ending
+        ending = Ending(at="2026-01-01T00:01:00+00:00", **known)
         json_files.save(self.run / filenames.ENDING, ending)
         for node, host in enumerate(self.hosts):
             json_files.save(filenames.host_path(self.run, node), host)
@@ -164,10 +170,11 @@ def test_a_killed_rank_goes_before_an_error_that_may_have_come_just_before_it(fo
 
 
 def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
-    folder.reached[1] = replace(folder.reached[1], lost_seconds=20.4)
     folder.failures = {0: failure(0, 3.0)}
+    folder.ending = {"cause": "lost", "node": 1, "message": "node 1 (host-b): has not answered for 20 s"}
     failed = folder.build().failure
     assert (failed.reason, failed.node_rank) == ("lost", 1)
+<<<<<<< HEAD
     assert failed.message == "node 1 (host-b) did not answer for 20 s"
 
 
@@ -238,3 +245,6 @@ def test_a_result_of_2048_nodes_stays_small(folder):
     results = node_results(records)
     assert results[2047].coordinates == {"tensor": (0, 7), "data": (255, 255), "pipeline": (7, 7)}
     assert len(json_files.encode(results)) < 2**20
+=======
+    assert failed.message == "node 1 (host-b): has not answered for 20 s"
+>>>>>>> 31d9fa0 (Node program: plans go to nodes and records come back over the launcher's connections)

@@ -20,6 +20,7 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
+from llmperf.launching.launchers import of_node
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
 from llmperf.runfolder import filenames
@@ -61,10 +62,7 @@ def agent_argv() -> tuple[str, ...]:
 def rank_environment(
     run: Path, plan: Plan, node_rank: int, local_rank: int, master_addr: str, master_port: int
 ) -> dict[str, str]:
-    """The variables of one rank that the agent's own environment does not have.
-
-    Variables with `{interface}` are left out on a node whose interface is unknown.
-    """
+    """The variables of one rank that the agent's own environment does not have."""
     per_node = plan.layout.devices_per_node
     values = {
         "rank": node_rank * per_node + local_rank,
@@ -77,12 +75,8 @@ def rank_environment(
     }
     standard = {name.upper(): str(value) for name, value in values.items()}
     ours = {"PYTHONUNBUFFERED": "1", "LLMPERF_RUN_DIR": str(run), "GROUP_RANK": str(node_rank)}
-    node = plan.nodes[node_rank] if node_rank < len(plan.nodes) else None
-    known = {"interface": node.interface, "address": node.address} if node and node.interface else {}
-    shared = {name: fill(value, known) for name, value in plan.env.items() if known or "{interface}" not in value}
-    rank_env = {name: value for name, value in plan.worker.rank_env.items() if known or "{interface}" not in value}
-    own = {name: fill(value, {**values, **known, "run_dir": run}) for name, value in rank_env.items()}
-    return {**ours, **shared, **standard, **own}
+    own = {name: fill(value, {**values, "run_dir": run}) for name, value in plan.worker.rank_env.items()}
+    return {**ours, **of_node(plan.env, plan, node_rank), **standard, **of_node(own, plan, node_rank)}
 
 
 def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
@@ -137,13 +131,16 @@ class Agent:
     def _start_all(self) -> None:
         """Start each rank.
 
-        On a single node, the agent binds the socket at which the ranks meet and passes it to rank 0: no other process
-        can take its port, and other hosts cannot reach it.
+        Rank 0 gets the socket at which the ranks meet, so that no other process can take its port. On a single node
+        the agent binds it, to an address that other hosts cannot reach; of several nodes, the node program of the
+        first does, to the node's address.
         """
         with ExitStack() as stack:
             store = None
             if self._plan.layout.nodes == 1:
                 store = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=STORE_BACKLOG))
+            elif (descriptor := os.environ.get("LLMPERF_STORE_FD")) is not None:
+                store = stack.enter_context(socket.socket(fileno=int(descriptor)))
             for local_rank in range(self._plan.layout.devices_per_node):
                 self._start(local_rank, store)
         self._report()
@@ -153,7 +150,7 @@ class Agent:
         environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
         passed_fds: tuple[int, ...] = ()
         if store is not None:
-            environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname())
+            environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname()[:2])
             if rank == 0:
                 environment["LLMPERF_STORE_FD"] = str(store.fileno())
                 passed_fds = (store.fileno(),)

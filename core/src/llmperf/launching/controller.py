@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from llmperf.errors import UserError
+from llmperf.launching.agents import Agents
 from llmperf.launching.hang import find_hanging
-from llmperf.launching.launchers import free_port, node_commands
 from llmperf.launching.progress import Follower
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.processes import end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.runfolder import filenames
 from llmperf.runfolder.logs import log_tail
 from llmperf.runfolder.reader import RecordFile
-from llmperf.types.launching import Launcher, NodeCommand
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import LOWEST_UTILISATION, Plan
 from llmperf.types.records import FailureRecord, StepRecord
@@ -28,11 +24,6 @@ from llmperf.types.records import FailureRecord, StepRecord
 Observe = Callable[[Progress, Sequence[StepProgress]], None]
 
 TICK_SECONDS = 0.2
-GRACE_SECONDS = 4.0
-"""Time between asking the agents to end, which then stop their ranks, and killing them."""
-
-KILL_SECONDS = 1.0
-"""Time for the guard of an agent to kill everything below it."""
 STEPS_OF_PATIENCE = 3
 """A run has hung if it is silent for this many times its longest step, and for `Plan.stall_seconds`."""
 
@@ -41,7 +32,7 @@ LOG_LINES = 200
 FIRST_START = "first-start"
 """Folder below the logs with the logs and records of the start that failed."""
 
-Cause = Literal["ended", "hung", "interrupted"]
+Cause = Literal["ended", "lost", "hung", "interrupted"]
 
 
 class Patience(NamedTuple):
@@ -52,64 +43,48 @@ class Patience(NamedTuple):
 
 
 class Controller:
-    """The processes of one run on this machine."""
+    """One run: its agents, and what its ranks record."""
 
-    def __init__(self, run: Path, plan: Plan, launcher: Launcher, tag: str, waiting_frames: Sequence[str]) -> None:
+    def __init__(self, run: Path, plan: Plan, agents: Callable[[], Agents], waiting_frames: Sequence[str]) -> None:
+        """`agents` makes the agents of one start."""
         self._run = run
         self._plan = plan
-        self._tag = tag
-        self._launcher = launcher
+        self._make_agents = agents
+        self._agents = agents()
         self._waiting_frames = waiting_frames
-        self._port = free_port()
-        self._agents: list[subprocess.Popen[bytes]] = []
         self._follower = Follower(run, plan)
         self._notes: tuple[str, ...] = ()
         self.rank: int | None = None
+        self.node: int | None = None
         self.message = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Problems that did not end the run."""
-        return (*self._notes, *((self._follower.problem,) if self._follower.problem else ()))
+        problem = self._follower.problem
+        return (*self._notes, *self._agents.notes, *((problem,) if problem else ()))
 
-    def start_again(self) -> None:
+    def start_again(self, wakeup: Wakeup | None = None) -> None:
         """Start every agent a second time, after all have ended, with another port for the ranks to meet at."""
-        taken, self._port = self._port, free_port()
+        taken = self._agents.port
+        set_aside(self._run)
+        self._agents = self._make_agents()
+        self._follower = Follower(self._run, self._plan)
+        self.start(wakeup)
         self._notes = (
             f"a rank could not listen on its port, which was in use already: the ranks were started a second time, with"
-            f" port {self._port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
+            f" port {self._agents.port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
         )
-        set_aside(self._run)
-        self._agents = []
-        self._follower = Follower(self._run, self._plan)
-        self.start()
 
-    def start(self) -> None:
-        """Start every agent in its own session; each ends when this process ends.
-
-        UserError if the launcher gives no commands or one cannot be started.
-        """
-        for command in self._launcher.commands(node_commands(self._run, self._plan, self._tag, self._port)):
-            try:
-                self._agents.append(self._started(command))
-            except OSError as error:
-                where = f"launcher {self._plan.launcher!r}"
-                raise UserError(f"{where}: cannot start {command.argv[0]}: {error.strerror}") from None
-
-    def _started(self, command: NodeCommand) -> subprocess.Popen[bytes]:
-        with filenames.agent_log_path(self._run, command.node_rank).open("ab") as log:
-            return subprocess.Popen(
-                command.argv,
-                env={**os.environ, **command.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=end_with_parent(signal.SIGTERM),
-            )
+    def start(self, wakeup: Wakeup | None = None) -> None:
+        """Start every agent; each ends when this process ends. UserError if one cannot be started."""
+        self._agents.start(wakeup)
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
-        """Wait until the agents end, the run hangs, or the user interrupts it; `message` and `rank` say more."""
+        """Wait until the agents end, a node is lost, the run hangs, or the user interrupts it.
+
+        `message`, `rank` and `node` say more.
+        """
         moved = looked = time.monotonic()
         while True:
             wakeup.wait(TICK_SECONDS)
@@ -123,6 +98,9 @@ class Controller:
                     moved = looked
                 if observe is not None:
                     observe(*self.latest())
+            if (lost := self._agents.lost()) is not None:
+                self.node, self.message = lost
+                return "lost"
             if over:
                 return "ended"
             patience = self._patience()
@@ -136,7 +114,7 @@ class Controller:
 
     def _over(self) -> bool:
         """Whether all agents have ended, or one has failed."""
-        codes = [agent.poll() for agent in self._agents]
+        codes = self._agents.codes()
         return all(code == 0 for code in codes) or any(codes)
 
     def _patience(self) -> Patience:
@@ -152,7 +130,7 @@ class Controller:
 
     def _hung(self, seconds: float, patience: Patience) -> None:
         what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
-        self.rank, why = find_hanging(self._run, self._follower.finished_steps, self._waiting_frames)
+        self.rank, why = find_hanging(self._agents.stacks(), self._follower.finished_steps, self._waiting_frames)
         self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
@@ -160,42 +138,12 @@ class Controller:
 
         A further signal in `wakeup` skips the wait for SIGTERM.
         """
-        for agent in self._agents:
-            if agent.poll() is None:
-                send(agent.pid, signal.SIGTERM)
         heard = wakeup.count if wakeup else 0
-        deadline = time.monotonic() + GRACE_SECONDS
-        while any(agent.poll() is None for agent in self._agents) and time.monotonic() < deadline:
-            if wakeup is not None and wakeup.count > heard:
-                break
-            time.sleep(0.02)
-        codes = tuple(agent.poll() for agent in self._agents)
-        self._kill()
-        sweep(self._tag)
-        for agent in self._agents:
-            agent.wait()
+        codes = self._agents.stop(lambda: wakeup is not None and wakeup.count > heard)
+        if None in codes and (lost := self._agents.lost()) is not None and self.node is None:
+            self.node, self.message = lost
         self._follower.look()
         return codes
-
-    def _kill(self) -> None:
-        """Kill the agents that did not end: a second SIGTERM makes each guard kill everything below it."""
-        late = [agent for agent in self._agents if agent.poll() is None]
-        for agent in late:
-            send(agent.pid, signal.SIGTERM)
-        deadline = time.monotonic() + KILL_SECONDS
-        while any(agent.poll() is None for agent in late) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        for agent in late:
-            if agent.poll() is None:
-                send_group(agent.pid, signal.SIGKILL)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while self._without_guard() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    def _without_guard(self) -> bool:
-        """Whether an agent whose guard was killed still runs: it must have time to end the processes below it."""
-        groups = {agent.pid for agent in self._agents if agent.poll() == -signal.SIGKILL}
-        return bool(groups) and any(group_of(pid) in groups for pid in tagged(self._tag))
 
 
 def port_was_taken(run: Path, plan: Plan) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmperf.measuring.loop import MeasuredLoop
@@ -25,14 +25,15 @@ _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent cal
 _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
 
 
-def find_hanging(run: Path, finished_steps: Sequence[int], waiting: Sequence[str]) -> tuple[int | None, str]:
-    """The rank that hangs, or None if that is unknown, and the reason; all ranks write their stacks to their logs.
+def find_hanging(
+    dumps: Mapping[int, str], finished_steps: Sequence[int], waiting: Sequence[str]
+) -> tuple[int | None, str]:
+    """The rank that hangs, or None if that is unknown, and the reason, from what `dump_stacks` returns.
 
     It is the rank with the fewest finished steps. Among several such ranks, it is the one that does not wait for
     others, or the only one that does not answer (a stopped process, a driver call that never returns). `waiting` is
     `Facts.waiting_frames`.
     """
-    dumps = dump_stacks(run)
     fewest = min(finished_steps)
     behind = [rank for rank, steps in enumerate(finished_steps) if steps == fewest]
     if len(behind) == 1:

@@ -1,13 +1,12 @@
-"""The launcher for this machine, and the commands that a launcher brings to the nodes of a plan."""
+"""The launcher for this machine, and the command of a node's agent."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.measuring.processes import TAG
 from llmperf.runfolder.create import fill
 from llmperf.types.launching import Node, NodeCommand, NodeRequest
 from llmperf.types.plan import Plan
@@ -34,18 +33,20 @@ class LocalLauncher:
         return nodes
 
 
-def node_commands(run: Path, plan: Plan, tag: str, port: int) -> Sequence[NodeCommand]:
-    """The agent of each node as the framework planned it, with its placeholders filled in."""
-    values = {"run_dir": run, "master_addr": plan.nodes[0].address, "master_port": port}
-    return [
-        NodeCommand(
-            node_rank=rank,
-            host=node.host,
-            argv=tuple(fill(word, {**values, "node_rank": rank}) for word in plan.worker.agent),
-            env={**plan.env, **node.env, TAG: tag},
-        )
-        for rank, node in enumerate(plan.nodes[: plan.layout.nodes])
-    ]
+def of_node(variables: Mapping[str, str], plan: Plan, node_rank: int) -> dict[str, str]:
+    """Variables with `{interface}` and `{address}` filled in for one node.
+
+    Those with `{interface}` are left out on a node whose interface is unknown.
+    """
+    node = plan.nodes[node_rank] if node_rank < len(plan.nodes) else None
+    known = {"interface": node.interface, "address": node.address} if node and node.interface else {}
+    return {name: fill(value, known) for name, value in variables.items() if known or "{interface}" not in value}
+
+
+def agent_command(run: Path, plan: Plan, node_rank: int, master_address: str, master_port: int) -> tuple[str, ...]:
+    """The agent of a node as the framework planned it, with its placeholders filled in."""
+    values = {"run_dir": run, "master_addr": master_address, "master_port": master_port, "node_rank": node_rank}
+    return tuple(fill(word, values) for word in plan.worker.agent)
 
 
 def free_port() -> int:

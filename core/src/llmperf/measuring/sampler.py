@@ -1,4 +1,4 @@
-"""Reads memory, utilisation and power of the devices, and the load of the host, in a thread of the controller."""
+"""Reads memory, utilisation and power of the devices, and the load of the host, in a thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from llmperf.measuring.host_load import host_sample, other_share
+from llmperf.plugins.asking import asking
+from llmperf.plugins.faults import who
+from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
+from llmperf.types.plan import Plan
 from llmperf.types.records import MemorySample
 from llmperf.types.result import OTHER_CPU_SHARE
 
@@ -55,14 +59,21 @@ class Sampler:
     """
 
     def __init__(
-        self, path: Path, query: Query, devices: tuple[int, ...], interval: float = 1.0, host: bool = True
+        self,
+        path: Path,
+        query: Query,
+        devices: tuple[int, ...],
+        interval: float = 1.0,
+        host: bool = True,
+        node_rank: int = 0,
     ) -> None:
-        """`host`: whether the whole run is on this host, so that all its processes descend from this one."""
+        """`host`: whether all processes of the run on this host descend from this one. `node_rank`: of this host."""
         self._path = path
         self._query = query
         self._devices = devices
         self._interval = interval
         self._host = host
+        self._node_rank = node_rank
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_all, name="llmperf-sampler", daemon=True)
         self.problem: str | None = None
@@ -130,6 +141,7 @@ class Sampler:
                     query_seconds=seconds,
                     devices=devices,
                     host=host_sample(devices) if self._host else None,
+                    node_rank=self._node_rank,
                 )
             )
         except BaseException as error:  # SystemExit would end this thread silently
@@ -140,6 +152,22 @@ class Sampler:
     def _note(self, error: BaseException) -> None:
         if self.problem is None:
             self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]
+
+
+def device_sampler(
+    path: Path, plan: Plan, plugins: Plugins, interval: float, host: bool = True, node_rank: int = 0
+) -> Sampler:
+    """The sampler of the devices that a plan uses here; without an answer of the vendor it reads the host alone."""
+    hook = "llmperf_query_memory"
+    if not plugins.answers(hook):
+        return Sampler(path, lambda _: (), (), interval, host, node_rank)
+    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
+
+    def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
+        with asking(who(plugins.owner(hook)), hook):
+            return tuple(plugins.ask(hook, devices=devices))
+
+    return Sampler(path, query, tuple(device.index for device in used), interval, host, node_rank)
 
 
 def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:

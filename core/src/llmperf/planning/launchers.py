@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llmperf.errors import PluginError, UserError, unknown
@@ -10,7 +10,7 @@ from llmperf.files.text import printable
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.types.launching import Node, NodeCommand, NodeRequest
+from llmperf.types.launching import Node, NodeCommand, NodeRequest, Submission
 
 HOOK = "llmperf_launchers"
 METHODS = ("nodes", "commands")
@@ -37,13 +37,19 @@ class CheckedLauncher:
         if not isinstance(name, str) or not name:
             raise PluginError(f"{who(owner)}: {HOOK} gave {launcher!r:.200}, which has no name")
         self.name = name
+        self._close: Callable[[], object] | None = getattr(launcher, "close", None)
         if missing:
             raise PluginError(f"{who(owner)}: {HOOK}: launcher {name!r} has no method {missing[0]}")
 
     def nodes(self, request: NodeRequest) -> tuple[Node, ...]:
         """The first `request.nodes` nodes that it offers; UserError if it offers none."""
-        nodes = self._answer("nodes", Node, request)[: request.nodes]
+        try:
+            nodes = self._answer("nodes", Node, request)[: request.nodes]
+        except BaseException:
+            self.close()
+            raise
         if not nodes:
+            self.close()
             raise PluginError(f"{self._at('nodes')}: offers no node; expected 1 to {request.nodes}")
         return nodes
 
@@ -72,6 +78,33 @@ class CheckedLauncher:
         with blaming(self._owner, self._call("explain")):
             reason = method(host, exit_code, errors)
         return printable(reason, " ")[:MAX_REASON_CHARACTERS] or None if isinstance(reason, str) else None
+
+    def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
+        """The exit code of a command that the launcher has had run elsewhere; None if it is to be run here."""
+        if not hasattr(self._launcher, "hand_over"):
+            return None
+        with blaming(self._owner, self._call("hand_over")):
+            code = self._launcher.hand_over(submission, say)
+        if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
+            raise PluginError(f"{self._at('hand_over')}: expected an exit code or None, found {code!r:.200}")
+        return code
+
+    def preview(self, submission: Submission) -> str | None:
+        """What the launcher would submit to its engine, as text; None if nothing."""
+        if not hasattr(self._launcher, "preview"):
+            return None
+        with blaming(self._owner, self._call("preview")):
+            text = self._launcher.preview(submission)
+        if text is not None and not isinstance(text, str):
+            raise PluginError(f"{self._at('preview')}: expected text or None, found {text!r:.200}")
+        return text
+
+    def close(self) -> None:
+        """Give back what `nodes` has taken from the engine, once."""
+        close, self._close = self._close, None
+        if close is not None:
+            with blaming(self._owner, self._call("close")):
+                close()
 
     def _at(self, method: str) -> str:
         return f"{who(self._owner)}: {self._call(method)}"

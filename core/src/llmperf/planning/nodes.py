@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
-from llmperf.planning.launchers import installed_launcher
-from llmperf.planning.node_report import NodeReport, node_reports, this_interpreter
+from llmperf.links.link import this_interpreter
+from llmperf.planning.launchers import CheckedLauncher, installed_launcher
+from llmperf.planning.node_report import NodeReport, node_reports
 from llmperf.planning.vendors import Machine, chosen_machine, this_machine
 from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.mending import unmet_problem
@@ -29,6 +30,16 @@ def machine_of(
         return replace(this_machine(vendor), node_list=local_nodes())
     launcher = installed_launcher(launcher_name, vendor)
     nodes = launcher.nodes(request)
+    try:
+        return _reached(vendor, launcher, nodes, python)
+    except BaseException:
+        launcher.close()
+        raise
+
+
+def _reached(
+    vendor: str | None, launcher: CheckedLauncher, nodes: Sequence[Node], python: tuple[str, str | None] | None
+) -> Machine:
     path, environment = python or (this_interpreter(), None)
     reports = node_reports(launcher, nodes, path, vendor)
     machine = chosen_machine(vendor, reports[0].probes, reports[0].left_out)
@@ -36,7 +47,14 @@ def machine_of(
     interpreter = None
     if python is not None:
         interpreter = Interpreter(path=path, version=reports[0].python_version, environment=environment)
-    return replace(machine, nodes=len(nodes), node_list=nodes, report=reports[0], interpreter=interpreter)
+    return replace(
+        machine,
+        nodes=len(nodes),
+        node_list=tuple(nodes),
+        report=reports[0],
+        interpreter=interpreter,
+        launcher=launcher,
+    )
 
 
 def local_nodes() -> tuple[Node, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
@@ -18,6 +18,7 @@ from llmperf.types.launching import Interpreter, Node
 from llmperf.vendorkit.peaks import device_names, normalised
 
 if TYPE_CHECKING:
+    from llmperf.planning.launchers import CheckedLauncher
     from llmperf.planning.node_report import NodeReport
 
 
@@ -39,6 +40,13 @@ class Machine:
     """The report of the workers' environment on the first node, if it is another than this process's."""
     interpreter: Interpreter | None = None
     """The workers' Python, if it is another than this process's."""
+    launcher: CheckedLauncher | None = field(default=None, compare=False, repr=False)
+    """What reaches the nodes, with what it has taken from its engine; None for a run on this machine by this Python."""
+
+    def close(self) -> None:
+        """Give back what the launcher has taken from its engine."""
+        if self.launcher is not None:
+            self.launcher.close()
 
     @property
     def divisible(self) -> bool:

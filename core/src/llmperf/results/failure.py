@@ -48,15 +48,11 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         return "aborted", _failure(records, None, "interrupted", None, ending.message)
     if ending.cause == "hung":
         return "failed", _failure(records, ending.rank, "hung", None, ending.message)
+    if ending.cause == "lost":
+        return "failed", _lost(records, ending)
     if ending.cause == "controller":
         return "failed", _failure(records, None, "controller", ending.exception, ending.message)
-    failure = (
-        _of_lost_nodes(records)
-        or _of_ranks(records)
-        or _of_agents(records, ending)
-        or _unfinished(records)
-        or _miscounted(records)
-    )
+    failure = _of_ranks(records) or _of_agents(records, ending) or _unfinished(records) or _miscounted(records)
     return ("failed", failure) if failure else ("complete", None)
 
 
@@ -101,15 +97,11 @@ def _first(records: RunRecords, causes: list[_Cause]) -> _Cause:
     return min(by_themselves, key=order)
 
 
-def _of_lost_nodes(records: RunRecords) -> Failure | None:
-    """The node that was silent longest when the controller gave it up; errors of other nodes may be due to it."""
-    lost = [(node.lost_seconds, node) for node in records.nodes.values() if node.lost_seconds is not None]
-    if not lost:
-        return None
-    seconds, node = max(lost, key=lambda known: known[0])
-    message = f"node {node.node_rank} ({node.host}) did not answer for {seconds:.0f} s"
-    tail = log_tail(filenames.agent_log_path(records.run, node.node_rank), LOG_LINES, records.secrets)
-    return Failure(rank=None, node_rank=node.node_rank, reason="lost", exception=None, message=message, log_tail=tail)
+def _lost(records: RunRecords, ending: Ending) -> Failure:
+    """The node that could not be reached any more; errors of other nodes may be due to it."""
+    node = ending.node or 0
+    tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
+    return Failure(rank=None, node_rank=node, reason="lost", exception=None, message=ending.message, log_tail=tail)
 
 
 def _leavers(records: RunRecords) -> Iterator[RankExit]:

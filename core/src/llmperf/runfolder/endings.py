@@ -51,10 +51,13 @@ class AgentReport:
 class Ending:
     """`ending.json`: why the controller stopped watching."""
 
-    cause: Literal["ended", "hung", "interrupted", "controller"]
-    """`ended`: the agents ended by themselves, with or without success; `controller`: llmperf itself failed."""
+    cause: Literal["ended", "lost", "hung", "interrupted", "controller"]
+    """`ended`: the agents ended by themselves, with or without success; `lost`: a node could not be reached any more;
+    `controller`: llmperf itself failed."""
     rank: Count | None = None
     """The rank that hangs, if it is known."""
+    node: Count | None = None
+    """The node that was lost."""
     exception: str | None = None
     message: str = ""
     at: str

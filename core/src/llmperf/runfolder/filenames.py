@@ -46,6 +46,11 @@ def agent_log_path(run: Path, node_rank: int) -> Path:
     return run / LOGS / f"agent-{node_rank:03d}.log"
 
 
+def node_log_path(run: Path, node_rank: int) -> Path:
+    """Standard error of the process that connects the controller with a node, and of the node program there."""
+    return run / LOGS / f"node-{node_rank:03d}.log"
+
+
 def host_path(run: Path, node_rank: int) -> Path:
     """The host of one node of a run through a launcher, written by the node."""
     return run / RECORDS / f"host-{node_rank:03d}.json"

@@ -15,14 +15,14 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
+from llmperf.launching.agents import Agents, LinkedAgents, LocalAgents
 from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.sampler import Sampler
-from llmperf.planning.launchers import find_launcher
-from llmperf.plugins.asking import asking
+from llmperf.measuring.sampler import Sampler, device_sampler
+from llmperf.planning.launchers import CheckedLauncher, find_launcher
+from llmperf.planning.nodes import LOCAL
 from llmperf.plugins.facts import joined_facts
-from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -31,7 +31,7 @@ from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
 from llmperf.running.observers import Observers
-from llmperf.types.devices import DeviceSample, Facts
+from llmperf.types.devices import Facts
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
@@ -45,10 +45,12 @@ def run_plan(
     observers: Observers | None = None,
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
+    launcher: CheckedLauncher | None = None,
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
-    `observers` follow the run; its end is reported to them by the caller, who has the checked result. `warn` is called
+    `launcher` is the one that has given the plan's nodes; by default one of that name is asked. `observers` follow the
+    run; its end is reported to them by the caller, who has the checked result. `warn` is called
     before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP end the run as
     `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not installed.
     """
@@ -60,13 +62,21 @@ def run_plan(
         )
     if len(plan.nodes) < plan.layout.nodes:
         raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
-    launcher = find_launcher(plugins, plan.launcher)
+    launcher = launcher or find_launcher(plugins, plan.launcher)
     facts = joined_facts(plugins)
+    linked = plan.launcher != LOCAL
     began = Moment.now()
     run = _absolute(run_dir)
     create_run_folder(run, plan)
-    controller = Controller(run, plan, launcher, f"{plan.run_id}-{secrets.token_hex(8)}", facts.waiting_frames)
-    sampler = _sampler(run, plan, plugins, sample_seconds)
+    tag = f"{plan.run_id}-{secrets.token_hex(8)}"
+
+    def agents() -> Agents:
+        if linked:
+            return LinkedAgents(run, plan, tag, launcher, sample_seconds, warn)
+        return LocalAgents(run, plan, tag)
+
+    controller = Controller(run, plan, agents, facts.waiting_frames)
+    sampler = None if linked else device_sampler(run / filenames.MEMORY, plan, plugins, sample_seconds)
     with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
             ending = _watched(run, plan, facts, controller, sampler, wakeup, observers, warn, began)
@@ -92,36 +102,43 @@ def _watched(
     plan: Plan,
     facts: Facts,
     controller: Controller,
-    sampler: Sampler,
+    sampler: Sampler | None,
     wakeup: Wakeup,
     observers: Observers | None,
     warn: Callable[[str], None] | None,
     began: Moment,
 ) -> Ending:
-    before = sampler.look()
-    json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), **before._asdict()))
-    if warn is not None:
-        for line in before.lines:
-            warn(line)
+    """Start the ranks and wait for their end. Without a `sampler` the nodes read their devices themselves."""
+    if sampler is not None:
+        before = sampler.look()
+        json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), **before._asdict()))
+        for line in before.lines if warn is not None else ():
+            warn(line)  # type: ignore[misc]
     if observers is not None:
         observers.started(plan, run)
-    controller.start()
-    sampler.start()
+    controller.start(wakeup)
+    if sampler is not None:
+        sampler.start()
     try:
         cause = controller.watch(wakeup, observers.observe if observers else None)
         codes = controller.stop(wakeup)
         if cause == "ended" and any(codes) and port_was_taken(run, plan):
-            controller.start_again()
+            controller.start_again(wakeup)
             cause = controller.watch(wakeup, observers.observe if observers else None)
             codes = controller.stop(wakeup)
+        if cause == "ended" and controller.node is not None:
+            cause = "lost"
     finally:
-        sampler.stop()
+        if sampler is not None:
+            sampler.stop()
     if observers is not None:
         observers.observe(*controller.latest())
     notes = controller.notes
-    if sampler.problem:
+    if sampler is not None and sampler.problem:
         notes += (sampler.problem,)
-    return _ending(cause, began, rank=controller.rank, message=controller.message, agents=codes, notes=notes)
+    return _ending(
+        cause, began, rank=controller.rank, node=controller.node, message=controller.message, agents=codes, notes=notes
+    )
 
 
 def _ending(cause: str, began: Moment, **known: object) -> Ending:
@@ -139,17 +156,3 @@ def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
     result = build_result(run, secret_values({**os.environ, **plan.env}))
     json_files.save(run / filenames.RESULT, result)
     return result
-
-
-def _sampler(run: Path, plan: Plan, plugins: Plugins, interval: float) -> Sampler:
-    here = plan.launcher == "local" and plan.layout.nodes == 1
-    if not plugins.answers("llmperf_query_memory"):
-        return Sampler(run / filenames.MEMORY, lambda _: (), (), interval, here)
-    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
-    hook = "llmperf_query_memory"
-
-    def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-        with asking(who(plugins.owner(hook)), hook):
-            return tuple(plugins.ask(hook, devices=devices))
-
-    return Sampler(run / filenames.MEMORY, query, tuple(device.index for device in used), interval, here)

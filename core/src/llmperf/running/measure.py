@@ -68,7 +68,9 @@ def measure_in(
     observers, result = Observers(planned.plugins, warn), None
     with printing_aside():  # observers may print, from threads of their own
         try:
-            result = check(run_plan(plan, folder, planned.plugins, observers, warn), folder, Plugins())
+            launcher = planned.machine.launcher
+            result = run_plan(plan, folder, planned.plugins, observers, warn, launcher=launcher)
+            result = check(result, folder, Plugins())
         finally:
             observers.ended(result, folder)
     show(folder, result)

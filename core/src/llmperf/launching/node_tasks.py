@@ -1,0 +1,50 @@
+"""The tasks that the controller can give to a node program, by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmperf.errors import UserError
+
+if TYPE_CHECKING:
+    from llmperf.launching.node import Program
+
+
+def report(program: Program, arguments: Mapping[str, Any]) -> object:
+    """What this node has: versions, plugins, devices. `vendor` names the only vendor to ask, if it is not None."""
+    from llmperf.planning.node_report import node_report
+
+    return node_report(arguments.get("vendor"))
+
+
+def stacks(program: Program, arguments: Mapping[str, Any]) -> object:
+    """What each rank that runs here writes to its log when it is asked for its stacks, by rank."""
+    from llmperf.launching.hang import dump_stacks
+
+    run = program.run_folder
+    return {} if run is None else {str(rank): text for rank, text in dump_stacks(run).items()}
+
+
+def collect(program: Program, arguments: Mapping[str, Any]) -> object:
+    """End what a lost connection has left of a run, and send the files in its `folder`.
+
+    `tag` marks the processes of the run; `sizes` has the bytes of each file that the controller has.
+    """
+    from llmperf.launching.run_on_node import node_folder, node_tag
+    from llmperf.launching.shipping import Shipper
+    from llmperf.measuring.processes import sweep
+
+    folder = Path(str(arguments["folder"]))
+    if folder.parent != node_folder() or folder.name in (".", ".."):
+        raise UserError(f"{folder}: expected a folder in {node_folder()}")
+    swept = sweep(node_tag(str(arguments["tag"]), program.node))
+    if folder.is_dir():
+        Shipper(folder, program.node, program.send, arguments["sizes"]).ship(final=True)
+    program.delete_when_done(folder)
+    return {"ended": len(swept), "pid": os.getpid()}
+
+
+TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {"report": report, "stacks": stacks, "collect": collect}

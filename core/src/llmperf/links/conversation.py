@@ -1,0 +1,110 @@
+"""Tasks that the controller gives to the node programs, with their answers."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+from llmperf import __version__
+from llmperf.errors import UserError
+from llmperf.links.link import Links, NodeState, python_argv
+from llmperf.links.messages import SILENT_SECONDS, Answer, AnyMessage, Done, Failed, Task
+from llmperf.types.launching import Launcher, Node
+
+TICK_SECONDS = 0.02
+
+
+class Conversation:
+    """Node programs that do tasks, from entering to leaving the `with` block."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        nodes: Sequence[tuple[int, Node]],
+        python: str,
+        receive: Callable[[AnyMessage], None] | None = None,
+    ) -> None:
+        """`nodes` with their ranks; `python` is the path of the interpreter on each of them.
+
+        `receive` gets the messages that are no answers.
+        """
+        self._python = python
+        self._others = receive
+        self._answers: dict[tuple[int, int], Answer] = {}
+        self._failures: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._number = 0
+        self.links = Links(launcher, nodes, python_argv(python), self._receive, _temporary_file)
+
+    def _receive(self, message: AnyMessage) -> None:
+        with self._lock:
+            if isinstance(message, Answer):
+                self._answers[message.number, message.node] = message
+            elif isinstance(message, Failed):
+                self._failures[message.node] = message.message
+            elif self._others is not None:
+                self._others(message)
+
+    def __enter__(self) -> Conversation:
+        self.links.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.links.send(Done())
+        self.links.close()
+
+    def ask(self, name: str, arguments: Mapping[str, object], seconds: float) -> dict[int, msgspec.Raw | UserError]:
+        """The answer of every node, by rank, in their order: a result, or the error of one line that names the node.
+
+        A node that does not answer within `seconds`, or cannot be reached, has an error too.
+        """
+        self._number += 1
+        number = self._number
+        self.links.send(Task(number=number, name=name, arguments=arguments))
+        deadline = time.monotonic() + seconds
+        outcomes: dict[int, msgspec.Raw | UserError] = {}
+        while len(outcomes) < len(self.links.states):
+            for rank, state in self.links.states.items():
+                if rank not in outcomes:
+                    outcome = self._outcome(number, state, deadline, seconds)
+                    if outcome is not None:
+                        outcomes[rank] = outcome
+            time.sleep(TICK_SECONDS)
+        return {rank: outcomes[rank] for rank in self.links.states}
+
+    def _outcome(
+        self, number: int, state: NodeState, deadline: float, seconds: float
+    ) -> msgspec.Raw | UserError | None:
+        where = f"node {state.node.host}: {self._python}"
+        with self._lock:
+            answer, failure = self._answers.get((number, state.rank)), self._failures.get(state.rank)
+        if state.hello is not None and state.hello.version != __version__:
+            return UserError(
+                f"{where}: has llmperf-core {state.hello.version}, expected {__version__} as here; install the same on"
+                " both"
+            )
+        if answer is not None:
+            return answer.result if answer.error is None else UserError(f"{where}: {answer.error}")
+        if failure is not None:
+            return UserError(f"{where}: {failure}")
+        if state.gone is not None:
+            return UserError(f"{where}: {state.gone}")
+        if time.monotonic() > deadline:
+            return UserError(f"{where}: did not answer within {seconds:g} s")
+        if state.hello is not None and state.silent_seconds > SILENT_SECONDS:
+            return UserError(f"{where}: the connection was silent for {SILENT_SECONDS:g} s")
+        return None
+
+
+def _temporary_file(rank: int) -> IO[bytes]:
+    """The file for the standard error of a node; `Links` closes it."""
+    return tempfile.TemporaryFile(buffering=0)

@@ -1,0 +1,356 @@
+"""The controller's side: starts the processes of a launcher, and exchanges lines with the node programs behind them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from llmperf.errors import LlmperfError, UserError
+from llmperf.files.text import printable
+from llmperf.links.messages import (
+    BEAT_SECONDS,
+    MAX_LINE_BYTES,
+    START,
+    AnyMessage,
+    Beat,
+    Echo,
+    Ended,
+    Hello,
+    Request,
+    line_of,
+    message_of,
+)
+from llmperf.types.launching import NODE_RANK, Launcher, Node, NodeCommand
+
+PROGRAM = (
+    "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
+    "sys.version_info >= (3, 10) "
+    "or sys.exit('Python %d.%d is too old; expected 3.10 or newer' % sys.version_info[:2]); "
+    "from importlib.util import find_spec; find_spec('llmperf') or sys.exit('llmperf-core is not installed'); "
+    "from llmperf.launching.node import main; main()"
+)
+"""The node program. It runs on any Python, and imports nothing from the current folder."""
+MAX_STDERR_BYTES = 64 * 1024
+CLOSE_SECONDS = 3.0
+"""Time for a process to end after its standard input was closed."""
+TICK_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class NodeState:
+    """What is known of one node program."""
+
+    node: Node
+    rank: int
+    hello: Hello | None = None
+    """None until it has answered."""
+    ended: int | None = None
+    """Exit code of its agent."""
+    heard: float = field(default_factory=time.monotonic)
+    """When its last line came, by the controller's monotonic clock."""
+    clock_offset_seconds: float | None = None
+    """The node's wall clock minus the controller's, from the exchange with the shortest round trip."""
+    clock_error_seconds: float | None = None
+    """Half of that round trip."""
+    gone: str | None = None
+    """Why the connection has ended, if it has, in one line."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago its last line came."""
+        return time.monotonic() - self.heard
+
+
+class _Process:
+    """A process that a launcher has given, with the lines that wait to be written to it."""
+
+    def __init__(self, command: NodeCommand, errors: IO[bytes], launcher: str) -> None:
+        self.command = command
+        self.errors = errors
+        self.ranks: set[int] = set()
+        """Nodes whose lines have come from it."""
+        self.buffer = bytearray()
+        self.waiting: deque[bytes] = deque()
+        self.finished = False
+        try:
+            self.popen = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise UserError(f"launcher {launcher!r}: cannot start {command.argv[0]}: {error.strerror}") from None
+        assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
+        self.input, self.output = self.popen.stdin, self.popen.stdout
+        os.set_blocking(self.input.fileno(), False)
+        os.set_blocking(self.output.fileno(), False)
+
+    def write_waiting(self) -> None:
+        """Write as much as the process takes."""
+        while self.waiting and not self.input.closed:
+            data = self.waiting[0]
+            try:
+                written = os.write(self.input.fileno(), data)
+            except BlockingIOError:
+                return
+            except OSError:  # it has ended
+                self.waiting.clear()
+                return
+            if written == len(data):
+                self.waiting.popleft()
+            else:
+                self.waiting[0] = data[written:]
+
+    def close_input(self) -> None:
+        with suppress(OSError):
+            self.input.close()
+
+    def errors_text(self) -> str:
+        """The end of its standard error; empty if it cannot be read."""
+        with suppress(OSError, ValueError):
+            size = os.fstat(self.errors.fileno()).st_size
+            return os.pread(self.errors.fileno(), MAX_STDERR_BYTES, max(0, size - MAX_STDERR_BYTES)).decode(
+                errors="replace"
+            )
+        return ""
+
+
+class Links:
+    """The node programs of some nodes, reached through the processes of a launcher.
+
+    A thread writes requests and beats and reads messages; `receive` is called in that thread. It must not raise.
+    """
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        nodes: Sequence[tuple[int, Node]],
+        python: Sequence[str],
+        receive: Callable[[AnyMessage], None],
+        errors: Callable[[int], IO[bytes]],
+    ) -> None:
+        """`nodes` with their ranks; `python` is the argv of the interpreter on the nodes.
+
+        `errors` opens the file for the standard error and stray prints of the process that carries a node, by rank.
+        """
+        self.states = {rank: NodeState(node=node, rank=rank) for rank, node in nodes}
+        self._launcher = launcher
+        self._python = tuple(python)
+        self._receive = receive
+        self._errors = errors
+        self._processes: list[_Process] = []
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._beats: dict[int, tuple[float, float]] = {}
+        self._beat = 0
+        self._thread = threading.Thread(target=self._exchange, name="llmperf-links", daemon=True)
+
+    def start(self) -> None:
+        """Start the processes; UserError if one cannot be started."""
+        commands = [
+            NodeCommand(
+                node_rank=rank,
+                host=state.node.host,
+                argv=(*self._python, "-c", PROGRAM),
+                env={**state.node.env, NODE_RANK: str(rank)},
+            )
+            for rank, state in self.states.items()
+        ]
+        try:
+            for command in self._launcher.commands(commands):
+                errors = self._errors(command.node_rank)
+                self._processes.append(_Process(command, errors, self._launcher.name))
+            if len(self._processes) == len(commands):
+                for process in self._processes:
+                    process.ranks.add(process.command.node_rank)
+        except BaseException:
+            self._end_processes()
+            raise
+        self._thread.start()
+
+    def send(self, request: Request) -> None:
+        """Send a request to every node, at once and in order."""
+        line = line_of(request)
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(f"{type(request).__name__}: a line of {len(line)} bytes")
+        with self._lock:
+            for process in self._processes:
+                process.waiting.append(line)
+
+    def close(self) -> None:
+        """Close the standard input of every process, so that the node programs end, and end those that do not."""
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while any(process.waiting for process in self._processes) and time.monotonic() < deadline:
+            if all(process.popen.poll() is not None for process in self._processes):
+                break
+            time.sleep(0.02)
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_SECONDS)
+        self._end_processes()
+
+    def _end_processes(self) -> None:
+        for process in self._processes:
+            process.close_input()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for process in self._processes:
+            self._drain_until_end(process, deadline)
+            if process.popen.poll() is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.popen.pid, signal.SIGKILL)
+            process.popen.wait()
+            process.output.close()
+            process.errors.close()
+
+    @staticmethod
+    def _drain_until_end(process: _Process, deadline: float) -> None:
+        """Wait for the end of a process, and read its output, so that it does not block."""
+        while process.popen.poll() is None and time.monotonic() < deadline:
+            with suppress(OSError):
+                os.read(process.output.fileno(), MAX_LINE_BYTES)
+            time.sleep(0.01)
+
+    def _exchange(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for process in self._processes:
+                selector.register(process.output, selectors.EVENT_READ, process)
+            due = time.monotonic()
+            while not self._stopping.is_set():
+                if time.monotonic() >= due:
+                    due = time.monotonic() + BEAT_SECONDS
+                    self._send_beat()
+                with self._lock:
+                    for process in self._processes:
+                        process.write_waiting()
+                for key, _ in selector.select(TICK_SECONDS):
+                    if not self._read(key.data):
+                        selector.unregister(key.fileobj)
+                if not selector.get_map():
+                    self._stopping.wait(TICK_SECONDS)
+
+    def _send_beat(self) -> None:
+        self._beat += 1
+        self._beats[self._beat] = (time.time(), time.monotonic())
+        self._beats.pop(self._beat - 100, None)
+        with self._lock:
+            for process in self._processes:
+                if not process.waiting:  # a beat that waits would only tell that a connection is slow
+                    process.waiting.append(line_of(Beat(number=self._beat)))
+
+    def _read(self, process: _Process) -> bool:
+        """Handle what has come from a process; returns whether more may come."""
+        try:
+            data = os.read(process.output.fileno(), MAX_LINE_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if not data:
+            self._finish(process)
+            return False
+        process.buffer += data
+        end = process.buffer.rfind(b"\n") + 1
+        if end == 0 and len(process.buffer) > 2 * MAX_LINE_BYTES:
+            self._stray(process, bytes(process.buffer))
+            process.buffer.clear()
+        if end:
+            lines, rest = bytes(process.buffer[:end]), process.buffer[end:]
+            process.buffer = rest
+            for line in lines.splitlines():
+                self._take(process, line)
+        return True
+
+    def _take(self, process: _Process, line: bytes) -> None:
+        if not line.startswith(START):
+            self._stray(process, line + b"\n")
+            return
+        try:
+            message = message_of(line, f"launcher {self._launcher.name!r}")
+        except UserError as error:
+            self._stray(process, f"{error}\n".encode())
+            return
+        state = self.states.get(message.node)
+        if state is None or (process.ranks and len(self._processes) > 1 and message.node not in process.ranks):
+            self._stray(process, b"a line of another node was left out\n")
+            return
+        process.ranks.add(message.node)
+        state.heard = time.monotonic()
+        if isinstance(message, Hello):
+            state.hello = message
+        elif isinstance(message, Echo):
+            self._compare_clocks(state, message)
+            return
+        self._receive(message)
+        if isinstance(message, Ended):
+            state.ended = message.code
+
+    def _compare_clocks(self, state: NodeState, echo: Echo) -> None:
+        """The offset of a node's clock: its reading lies between the sending of a beat and the coming of its answer."""
+        sent = self._beats.get(echo.number)
+        if sent is None:
+            return
+        error = (time.monotonic() - sent[1]) / 2
+        if state.clock_error_seconds is None or error < state.clock_error_seconds:
+            state.clock_error_seconds = error
+            state.clock_offset_seconds = echo.at - (sent[0] + error)
+
+    @staticmethod
+    def _stray(process: _Process, data: bytes) -> None:
+        """Keep what a login shell or a library printed in the log of the node."""
+        with suppress(OSError, ValueError):
+            if process.errors.tell() < MAX_LINE_BYTES:
+                process.errors.write(data)
+                process.errors.flush()
+
+    def _finish(self, process: _Process) -> None:
+        """Note that a process has closed its output, for every node that it carried."""
+        with suppress(subprocess.TimeoutExpired):
+            process.popen.wait(CLOSE_SECONDS)
+        process.finished = True
+        ranks = process.ranks if len(self._processes) > 1 else set(self.states)
+        if all(other.finished for other in self._processes):
+            ranks = set(self.states)
+        for rank in ranks:
+            if self.states[rank].gone is None:
+                self.states[rank].gone = self._why(process, self.states[rank].node.host)
+
+    def _why(self, process: _Process, host: str) -> str:
+        """Why a process has ended, in one line."""
+        code, errors = process.popen.poll(), process.errors_text()
+        explain = getattr(self._launcher, "explain", None)
+        if code is not None and explain is not None:
+            try:
+                reason = explain(host, code, errors)
+            except LlmperfError as error:
+                reason = str(error)
+            if reason:
+                return str(reason)
+        lines = [line for line in errors.splitlines() if line.strip()]
+        last = " ".join(printable(lines[-1], " ").split())[:500] if lines else "no output"
+        return f"{last} (exit status {code})"
+
+
+def python_argv(path: str) -> tuple[str, ...]:
+    """The argv of an interpreter on the nodes. Python's own output is not buffered there."""
+    return (path, "-u")
+
+
+def this_interpreter() -> str:
+    """The Python that runs llmperf."""
+    return str(Path(sys.executable))

@@ -1,0 +1,237 @@
+"""The lines between the controller and a node program.
+
+Requests go to every node on standard input; messages come back on standard output with the number of their node. Each
+is one line of JSON, shorter than MAX_LINE_BYTES.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from llmperf.errors import UserError
+
+MAX_LINE_BYTES = 2**20
+"""Longer lines are refused."""
+PIECE_BYTES = 256 * 1024
+"""Bytes of a file in one line, before compression."""
+BEAT_SECONDS = 2.0
+"""How often the controller lets the nodes know that it is there, and they answer."""
+SILENT_SECONDS = 20.0
+"""A side that hears nothing of the other for this long ends what it has started."""
+START = b'{"llmperf":'
+"""Lines that begin otherwise are prints of other programs, such as a login banner."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="llmperf"):
+    """One line."""
+
+
+class Task(Line, frozen=True, kw_only=True, tag="task"):
+    """Do something by name and answer, such as report what is installed."""
+
+    number: int
+    """Of the answer to it."""
+    name: str
+    """A key of `node_tasks.TASKS`."""
+    arguments: Mapping[str, object] = {}
+    """Arguments by name."""
+
+
+class Bundle(Line, frozen=True, kw_only=True, tag="bundle"):
+    """One of the pieces of what a node needs for a run, all of which together are a `RunOrder`."""
+
+    piece: int
+    """From 0."""
+    pieces: int
+    """How many there are."""
+    data: str
+    """As `packed` makes it."""
+
+
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs for a run."""
+
+    run_id: str
+    """Name of the run's folder."""
+    plan: bytes
+    """Text of `plan.json`."""
+    env: Mapping[str, str]
+    """Variables of the agent and its ranks that are not in the plan: the tag of the run, and secrets."""
+    sample_seconds: float
+    """How often the devices of the node are read."""
+
+
+class Start(Line, frozen=True, kw_only=True, tag="start"):
+    """Start the agents: every node has prepared its folder."""
+
+    master_address: str
+    """Where the ranks meet."""
+    master_port: int
+    """A port that was free there, for frameworks that listen themselves."""
+    store_address: str
+    """`host:port` where the first node listens for the ranks, for frameworks that take a socket."""
+
+
+class Beat(Line, frozen=True, kw_only=True, tag="beat"):
+    """The controller is there."""
+
+    number: int
+    """Counts from 1."""
+
+
+class Stop(Line, frozen=True, kw_only=True, tag="stop"):
+    """End the ranks."""
+
+
+class Done(Line, frozen=True, kw_only=True, tag="done"):
+    """Everything has arrived: delete the node's folder and end."""
+
+
+Request = Task | Bundle | Start | Beat | Stop | Done
+
+
+class Message(Line, frozen=True, kw_only=True):
+    """A line of a node."""
+
+    node: int
+    """Its rank among the nodes."""
+
+
+class Hello(Message, frozen=True, kw_only=True, tag="hello"):
+    """The node program runs."""
+
+    version: str
+    """Of llmperf-core there."""
+    python: str
+    """Version of the Python that runs it, such as `3.12.3`."""
+
+
+class Answer(Message, frozen=True, kw_only=True, tag="answer"):
+    """The end of a task, with a result or an error."""
+
+    number: int
+    """Of the task."""
+    result: msgspec.Raw = msgspec.Raw()
+    """As the task defines it; empty after an error."""
+    error: str | None = None
+    """One line."""
+
+
+class Prepared(Message, frozen=True, kw_only=True, tag="prepared"):
+    """The node has its folder and may start its ranks."""
+
+    folder: str
+    """The run folder on the node."""
+    port: int
+    """On the first node: a free port, otherwise 0."""
+    store_port: int
+    """On the first node: the port of the socket at which the ranks meet, otherwise 0."""
+    warnings: tuple[str, ...] = ()
+    """What disturbs the run."""
+
+
+class Echo(Message, frozen=True, kw_only=True, tag="echo"):
+    """The answer to a beat."""
+
+    number: int
+    """Of the beat."""
+    at: float
+    """The node's wall clock, in seconds since the epoch."""
+
+
+class Piece(Message, frozen=True, kw_only=True, tag="piece"):
+    """Bytes of a file in the run folder."""
+
+    file: str
+    """Its name inside the folder."""
+    offset: int
+    """Where the bytes begin. 0 replaces the file."""
+    data: str
+    """As `packed` makes it."""
+
+
+class Note(Message, frozen=True, kw_only=True, tag="note"):
+    """Something that a reader of the result should know; it does not end the run."""
+
+    text: str
+    """One line."""
+
+
+class Failed(Message, frozen=True, kw_only=True, tag="failed"):
+    """The node cannot do what it was asked for."""
+
+    message: str
+    """One line."""
+
+
+class Ended(Message, frozen=True, kw_only=True, tag="ended"):
+    """The agent has ended, and all that it has written was sent."""
+
+    code: int
+    """Its exit code, negative for signals."""
+
+
+AnyMessage = Hello | Answer | Prepared | Echo | Piece | Note | Failed | Ended
+
+_encode = msgspec.json.Encoder().encode
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_messages: msgspec.json.Decoder[AnyMessage] = msgspec.json.Decoder(AnyMessage)
+
+
+def line_of(line: Line) -> bytes:
+    """The bytes of a line."""
+    return _encode(line) + b"\n"
+
+
+def request_of(line: bytes) -> Request:
+    """A line as a request; UserError if it is none."""
+    try:
+        return _requests.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"request of the controller: {error}") from None
+
+
+def message_of(line: bytes, where: str) -> AnyMessage:
+    """A line as a message; UserError that names `where` if it is none."""
+    try:
+        return _messages.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def packed(data: bytes) -> str:
+    """Compressed bytes as text for `Piece.data` and `Bundle.data`."""
+    return base64.b64encode(zlib.compress(data, 1)).decode()
+
+
+def unpacked(text: str, where: str) -> bytes:
+    """The bytes that `packed` has compressed, at most PIECE_BYTES; UserError that names `where` for anything else."""
+    try:
+        decoder = zlib.decompressobj()
+        data = decoder.decompress(base64.b64decode(text, validate=True), PIECE_BYTES)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise UserError(f"{where}: {error}") from None
+    if not decoder.eof:
+        raise UserError(f"{where}: expected at most {PIECE_BYTES} bytes")
+    return data
+
+
+def bundles(order: RunOrder) -> Iterator[Bundle]:
+    """An order as lines."""
+    data = _encode(order)
+    pieces = [data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)]
+    for number, piece in enumerate(pieces):
+        yield Bundle(piece=number, pieces=len(pieces), data=packed(piece))
+
+
+def order_of(pieces: bytes) -> RunOrder:
+    """The order that the unpacked bundles hold together; UserError if it is none."""
+    try:
+        return msgspec.json.decode(pieces, type=RunOrder)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"request of the controller: {error}") from None
