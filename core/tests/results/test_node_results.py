@@ -48,13 +48,8 @@ class TwoNodes:
             )
             for node in range(2)
         ]
-<<<<<<< HEAD
-        self.failures, self.exits, self.codes = {}, {}, (0, 0)
-        self.samples = {}
-=======
         self.failures, self.exits, self.codes, self.ending = {}, {}, (0, 0), {}
-        self.samples = {0: [], 1: []}
->>>>>>> 31d9fa0 (Node program: plans go to nodes and records come back over the launcher's connections)
+        self.samples = {}
 
     def build(self):
         for name in (filenames.RECORDS, filenames.LOGS):
@@ -174,8 +169,7 @@ def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
     folder.ending = {"cause": "lost", "node": 1, "message": "node 1 (host-b): has not answered for 20 s"}
     failed = folder.build().failure
     assert (failed.reason, failed.node_rank) == ("lost", 1)
-<<<<<<< HEAD
-    assert failed.message == "node 1 (host-b) did not answer for 20 s"
+    assert failed.message == "node 1 (host-b): has not answered for 20 s"
 
 
 def test_nodes_list_their_ranks_and_clocks(folder):
@@ -245,6 +239,3 @@ def test_a_result_of_2048_nodes_stays_small(folder):
     results = node_results(records)
     assert results[2047].coordinates == {"tensor": (0, 7), "data": (255, 255), "pipeline": (7, 7)}
     assert len(json_files.encode(results)) < 2**20
-=======
-    assert failed.message == "node 1 (host-b): has not answered for 20 s"
->>>>>>> 31d9fa0 (Node program: plans go to nodes and records come back over the launcher's connections)
