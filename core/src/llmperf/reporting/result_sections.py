@@ -7,10 +7,13 @@ from dataclasses import replace
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, significant, text_row
+from llmperf.reporting.node_sections import node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section
 from llmperf.types.result import Failure
 
+MAX_RANKS = 256
+"""Ranks whose memory a table lists."""
 LOG_LINES = 50
 """Last lines of the log of a failed run."""
 
@@ -24,13 +27,14 @@ def document_sections(result: Result, figures: Mapping[str, Row], setup: Setup) 
     yield from _evaluation(result)
     yield _utilisation(result)
     yield setup.changes
+    yield from node_sections(result)
     yield from _rank_memory(result)
     yield Section(key="notes", title="How the figures were made", rows=tuple(_making(result, figures)))
 
 
 def _failure(result: Result, failure: Failure) -> Section:
-    rank = cells.text(failure.rank)
-    text = f"{result.status}: {failure.reason}, rank {rank}: {cells.failure_text(failure)}"
+    rank = "" if failure.node_rank is not None else f", rank {cells.text(failure.rank)}"
+    text = f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
     return Section(key="failure", title="Failure", rows=(text_row("", text),), lines=failure.log_tail[-LOG_LINES:])
 
 
@@ -80,6 +84,14 @@ def _utilisation(result: Result) -> Section:
 
 
 def _rank_memory(result: Result) -> Iterator[Section]:
+    ranks = result.metrics.rank_memory
+    lines: tuple[str, ...] = ()
+    if len(ranks) > MAX_RANKS:
+        largest = {rank.pipeline_stage: rank for rank in sorted(ranks, key=lambda rank: rank.peak_bytes or 0)}
+        ranks = tuple(largest[stage] for stage in sorted(largest))
+        lines = (
+            f"of each stage the rank with the highest peak; result.json has all {len(result.metrics.rank_memory)}",
+        )
     records = tuple(
         (
             Row(key="rank", label="rank", value=rank.rank),
@@ -87,10 +99,10 @@ def _rank_memory(result: Result) -> Iterator[Section]:
             Row(key="peak_bytes", label="peak, GiB", value=rank.peak_bytes, rounding=cells.RANK_GIB),
             Row(key="reserved_bytes", label="reserved, GiB", value=rank.reserved_bytes, rounding=cells.RANK_GIB),
         )
-        for rank in result.metrics.rank_memory
+        for rank in ranks
     )
     if records:
-        yield Section(key="rank_memory", title="Memory of each rank", records=records)
+        yield Section(key="rank_memory", title="Memory of each rank", records=records, lines=lines)
 
 
 def _making(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
+from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.groups import device_throughput, kind_of
@@ -123,9 +124,9 @@ def _status(result: Result) -> str:
     if result.failure is None:
         return result.status
     failure = result.failure
-    if failure.reason in ("killed", "interrupted"):  # the message names the reason and the rank
+    if failure.reason in ("killed", "lost", "interrupted"):  # the message names the reason and the rank
         return f"{result.status}: {failure.message}"
-    rank = "" if failure.rank is None else f", rank {failure.rank}"
+    rank = "" if failure.rank is None or failure.node_rank is not None else f", rank {failure.rank}"
     return f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
 
 
@@ -155,6 +156,7 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
     seconds = "" if window.value is None else f" in {shown(window)} s"
     yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
               parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance))  # fmt: skip
+    yield from node_rows(result)
     yield _loss(figures)
     rank = figures["rank_peak_bytes"]
     yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,))

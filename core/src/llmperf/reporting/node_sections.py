@@ -1,0 +1,133 @@
+"""The rows and sections of a result about its nodes, and about ranks that made others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.reporting import cells
+from llmperf.reporting.cells import joined, number, shown, text_row
+from llmperf.types import Result, Row, Section
+from llmperf.types.node_results import NodeResult, Straggler, Waiting
+
+MAX_NODES = 64
+"""Nodes that a table lists. Of more, it lists those that differ, were lost or were slow."""
+HOSTS_SHOWN = 3
+DIMENSIONS = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}
+
+
+def node_rows(result: Result) -> Iterator[Row]:
+    """Of the card: the nodes, waits for communication, and stragglers; nothing where there are none."""
+    if result.nodes:
+        hosts = [node.host for node in result.nodes[:HOSTS_SHOWN]]
+        more = [f"{len(result.nodes) - HOSTS_SHOWN} more"] if len(result.nodes) > HOSTS_SHOWN else []
+        different = sum(bool(node.differs) for node in result.nodes)
+        but = f"; {different} differ from the others" if different else ""
+        yield Row(key="hosts", label="hosts", value=len(result.nodes), text=joined([*hosts, *more]) + but)
+    if result.waiting is not None:
+        yield from _waiting_rows(result, result.waiting)
+
+
+def _waiting_rows(result: Result, waiting: Waiting) -> Iterator[Row]:
+    share = Row(key="communication_share", label="waits for communication", value=waiting.share,
+                rounding=cells.PERCENT)  # fmt: skip
+    text = f"{shown(share)} of the window; by rank {cells.percent(waiting.least_share)} to"
+    yield Row(key="communication", label="waits for communication", value=waiting.share, parts=(share,),
+              text=f"{text} {cells.percent(waiting.most_share)}")  # fmt: skip
+    if waiting.stragglers:
+        yield Row(key="stragglers", label="stragglers", value=len(waiting.stragglers) + waiting.more_stragglers,
+                  text=straggler_text(result, waiting), parts=(_cost(waiting),))  # fmt: skip
+
+
+def _cost(waiting: Waiting) -> Row:
+    return Row(key="straggler_cost_seconds", label="cost, s", value=waiting.cost_seconds, unit="s",
+               rounding=cells.WINDOW_SECONDS)  # fmt: skip
+
+
+def straggler_text(result: Result, waiting: Waiting) -> str:
+    """Such as `rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`."""
+    window = result.metrics.window_seconds
+    of = "" if window is None else f", of {window:.2f} s"
+    return f"{_who(result, waiting)}; without that the window might be {shown(_cost(waiting))} s shorter{of}"
+
+
+def _who(result: Result, waiting: Waiting) -> str:
+    """Whole nodes by number, other ranks with their nodes."""
+    nodes = [_node(result, node) for node in waiting.slow_nodes[:HOSTS_SHOWN]]
+    others = [straggler for straggler in waiting.stragglers if straggler.node_rank not in waiting.slow_nodes]
+    ranks = [_rank(result, straggler) for straggler in others[:HOSTS_SHOWN]]
+    rest = len(waiting.slow_nodes) - len(nodes)
+    hidden = [f"{rest} more nodes"] if rest > 0 else []
+    rest = len(others) - len(ranks)
+    return joined([*nodes, *hidden, *ranks, *([f"{rest} more ranks"] if rest > 0 else [])])
+
+
+def _rank(result: Result, straggler: Straggler) -> str:
+    place = f" on {_node(result, straggler.node_rank)}" if result.hardware.nodes > 1 else ""
+    return f"rank {straggler.rank}{place}"
+
+
+def _node(result: Result, node: int) -> str:
+    return f"node {node} ({result.nodes[node].host})" if node < len(result.nodes) else f"node {node}"
+
+
+def node_sections(result: Result) -> Iterator[Section]:
+    """The tables of nodes and of stragglers."""
+    if result.nodes:
+        yield _nodes(result)
+    if result.waiting is not None and result.waiting.stragglers:
+        yield _stragglers(result, result.waiting)
+
+
+def _nodes(result: Result) -> Section:
+    slow = {straggler.node_rank for straggler in result.waiting.stragglers} if result.waiting else set()
+    listed = [
+        node for node in result.nodes
+        if len(result.nodes) <= MAX_NODES or node.differs or node.lost_seconds is not None or node.node_rank in slow
+    ]  # fmt: skip
+    hidden = len(result.nodes) - len(listed[:MAX_NODES])
+    lines = (f"{hidden} of {len(result.nodes)} nodes are not listed; result.json has all",) if hidden else ()
+    return Section(key="nodes", title="Nodes", records=tuple(map(_node_record, listed[:MAX_NODES])), lines=lines)
+
+
+def _node_record(node: NodeResult) -> tuple[Row, ...]:
+    offset = Row(key="clock_offset_seconds", label="clock offset, s", value=node.clock_offset_seconds, unit="s",
+                 rounding=cells.SIGNIFICANT)  # fmt: skip
+    lost = [] if node.lost_seconds is None else [f"did not answer for {node.lost_seconds:.0f} s"]
+    differs = [f"{name}={cells.text(value)}" for name, value in node.differs.items()]
+    more = [f"{node.more_differences} more"] if node.more_differences else []
+    return (
+        Row(key="node_rank", label="node", value=node.node_rank),
+        text_row("host", node.host, "host"),
+        text_row("interface", node.interface, "interface"),
+        text_row("ranks", _range(node.first_rank, node.last_rank), "ranks"),
+        text_row("coordinates", coordinates_text(node), "coordinates"),
+        offset,
+        text_row("differs from most nodes", joined([*lost, *differs, *more]) or None, "differs"),
+    )
+
+
+def coordinates_text(node: NodeResult) -> str | None:
+    """Such as `TP 0-7, DP 3`."""
+    ranges = (f"{DIMENSIONS[name]} {_range(*indexes)}" for name, indexes in node.coordinates.items())
+    return ", ".join(ranges) or None
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _stragglers(result: Result, waiting: Waiting) -> Section:
+    records = tuple(
+        (
+            Row(key="rank", label="rank", value=straggler.rank),
+            text_row("node", _node(result, straggler.node_rank), "node"),
+            Row(key="busy_seconds", label="busy, s", value=straggler.busy_seconds, unit="s",
+                rounding=cells.WINDOW_SECONDS),
+            Row(key="lag_seconds", label="longer than its peers, s", value=straggler.lag_seconds, unit="s",
+                rounding=cells.WINDOW_SECONDS),
+        )
+        for straggler in waiting.stragglers
+    )  # fmt: skip
+    more = (f"{number(waiting.more_stragglers)} more are not listed",) if waiting.more_stragglers else ()
+    lines = (*more, straggler_text(result, waiting), waiting.method)
+    return Section(key="stragglers", title="Stragglers", records=records, lines=lines)
