@@ -78,6 +78,29 @@ def test_images_are_passed_on_where_pyxis_is(job):
     assert "--container-image=lab/llmperf:1" in launcher.commands([node])[0].argv
 
 
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        (
+            "slurmstepd-gpu2: error: *** STEP 7.1 ON gpu2 CANCELLED AT 06:31 DUE TO TIME LIMIT ***",
+            "time limit",
+        ),
+        ("srun: error: Node failure on gpu2\nsrun: Force Terminated StepId=7.1", "Slurm lost the node"),
+        ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", "--gres=gpu:N"),
+        ("a line\nsrun: error: Unable to create step for job 7: More processors requested than permitted", "More proc"),
+    ],
+)
+def test_messages_of_slurm_are_explained(errors, reason):
+    text = SlurmLauncher().explain("gpu2", 1, errors)
+    assert text is not None
+    assert reason in text
+    assert "\n" not in text
+
+
+def test_a_step_without_messages_has_no_explanation():
+    assert SlurmLauncher().explain("gpu2", 1, "Traceback (most recent call last):\n") is None
+
+
 def test_inside_a_job_nothing_is_submitted_and_a_requeue_is_mentioned(job, monkeypatch):
     from llmperf.types import Submission
 

@@ -78,6 +78,12 @@ class SlurmLauncher:
             commands.append(NodeCommand(node_rank=node.node_rank, host=node.host, argv=argv, env=node.env))
         return commands
 
+    def explain(self, host: str, exit_code: int, errors: str) -> str | None:
+        """Why a step ended before its command, by the messages of srun."""
+        from llmperf_slurm.explanations import explanation
+
+        return explanation(errors)
+
     def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
         """Inside a job None; outside, submits the command as a job and follows it to its end."""
         if JOB in os.environ:
