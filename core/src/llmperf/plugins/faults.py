@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from traceback import extract_tb
@@ -31,18 +31,18 @@ def printing_aside() -> redirect_stdout[IO[str]]:
 
 
 @contextmanager
-def blaming(found: Found, hook: str) -> Iterator[None]:
+def blaming(found: Found, hook: str, *, limited: bool = True) -> Iterator[None]:
     """Turn any exception of a plugin's hook in this context into a PluginError of one line.
 
     Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error. Meanwhile, the
-    supervisor of this command knows which plugin is being called.
+    supervisor of this command knows which plugin is being called, unless the call may take as long as it likes.
     """
     if found.role == "core":
         with printing_aside():
             yield
         return
     try:
-        with asking(who(found), hook), printing_aside():
+        with asking(who(found), hook) if limited else nullcontext(), printing_aside():
             yield
     except (LlmperfError, Interrupted, Terminated):
         raise
