@@ -94,12 +94,29 @@ def test_an_interrupted_matrix_continues(matrix):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "continue with: llmperf run --matrix sweep.toml --out runs/sweep --resume" in err
+    assert "continue with: llmperf run --matrix sweep.toml --resume" in err
     assert list((folder / "runs").iterdir()) == []
     (cut_off,) = (folder / "unfinished").iterdir()
     assert json.loads((cut_off / "result.json").read_text())["status"] == "aborted"
     assert ran("--resume")[0] == 0
     assert sorted(len(state["attempts"]) for state in states(folder)) == [1, 2]
+
+
+@pytest.mark.slow
+def test_scaling_is_measured_in_turn_and_kept_beside_its_runs(stub_site, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = (
+        "--vendor stub --framework stub --set steps=4 --set warmup_steps=1 --set seq_len=32 --scale 1,2 --repeat 2"
+    )
+    command = [sys.executable, "-P", "-m", "llmperf", "run", *options.split(), "--repeat", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    document = json.loads(done.stdout)["scaling"]
+    assert json.loads((tmp_path / "runs" / "default-weak-scaling" / "scaling.json").read_text()) == document
+    one, two = document["points"]
+    assert [len(point["measured"]["throughputs"]) for point in (one, two)] == [2, 2]
+    assert [point["measured"]["global_batch"] for point in (one, two)] == [4, 8]
+    assert two["speed_up"] == pytest.approx(2 * two["efficiency"])
+    assert "the ranks of a node share one Stub S1" in document["notes"][0]
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from llmperf.running.matrix_cells import PlannedCell
     from llmperf.running.matrix_folder import CellRun, MatrixFolder
 
+Show = Callable[[Path, Sequence["CellSummary"], bool], dict[str, Any]]
+"""Shows the outcome of all cells in a folder, unless the third argument is True; returns what JSON has besides."""
 IN_THE_FILE = {
     "case": "cases",
     "vendor": "vendors",
@@ -31,26 +34,43 @@ IN_THE_FILE = {
 """Options of `llmperf run` for which a matrix file has keys."""
 
 
+def run_many(ctx: click.Context, common: Request, options: dict[str, Any]) -> int:
+    """Run `--matrix` or `--scale`; the exit code. `common` is the request that the other options make."""
+    from llmperf.cli.scaling import run_scaling
+    from llmperf.errors import UserError
+
+    options = {**ctx.params, **options}
+    path = options["matrix"]
+    if path is not None and options["scale"] is not None:
+        raise UserError("--scale: expected without --matrix, which has numbers of devices of its own")
+    return run_scaling(ctx, common, options) if path is None else run_matrix(ctx, path, common, options)
+
+
 def run_matrix(ctx: click.Context, path: Path, common: Request, options: dict[str, Any]) -> int:
     """Run a matrix file; the exit code."""
     from llmperf.cases.matrix import read_matrix
     from llmperf.errors import UserError
 
-    given = next((name for name in IN_THE_FILE if _is_given(ctx, name)), None)
+    given = next((name for name in IN_THE_FILE if is_given(ctx, name)), None)
     if given is not None:
         option = "CASE" if given == "case" else "--set" if given == "settings" else f"--{given}"
         raise UserError(f"{option}: expected in the matrix file, as {IN_THE_FILE[given]!r}")
     matrix = read_matrix(path)
-    out = options["out"] if _is_given(ctx, "out") else Path("runs") / matrix.name
-    return run_cells(matrix, out, common, options, f"--matrix {path}")
+    return run_cells(matrix, folder_of(ctx, matrix), common, options, show_table)
 
 
-def _is_given(ctx: click.Context, name: str) -> bool:
+def folder_of(ctx: click.Context, matrix: Matrix) -> Path:
+    """The folder that the user named with `--out`, otherwise `runs/` and the name of the matrix."""
+    return ctx.params["out"] if is_given(ctx, "out") else Path("runs") / matrix.name
+
+
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Whether an argument or option is on the command line."""
     return ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
 
-def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any], again: str) -> int:
-    """Run the cells of a matrix in a folder; the exit code. `again` are the options that name the same matrix."""
+def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any], show: Show) -> int:
+    """Run the cells of a matrix in a folder, and `show` their outcome; the exit code."""
     from llmperf.errors import Refused, UserError
     from llmperf.running.matrix_cells import request_of
     from llmperf.running.matrix_folder import document_of, made_for_matrix, working_in
@@ -68,7 +88,7 @@ def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any
         return 0
     with working_in(out, part) as folder:
         folder.open(document_of(matrix, common.launcher))
-        return _run(matrix, folder, requests, planned, quiet, f"llmperf run {again} --out {out} --resume")
+        return _run(matrix, folder, requests, planned, quiet, show)
 
 
 def _planned(requests: dict[str, Request]) -> dict[str, PlannedCell]:
@@ -90,13 +110,12 @@ def _run(
     requests: dict[str, Request],
     planned: dict[str, PlannedCell],
     quiet: bool,
-    again: str,
+    show: Show,
 ) -> int:
     from llmperf.errors import Interrupted, Terminated
     from llmperf.running.matrix import MatrixRun
     from llmperf.running.matrix_cells import MeasuredRuns
 
-    again = again if folder.part is None else f"{again} --part {folder.part[0]}/{folder.part[1]}"
     try:
         work = MatrixRun(folder, matrix, planned, MeasuredRuns(requests, _warn))
         begun = work.whole()
@@ -104,21 +123,26 @@ def _run(
             click.echo(f"{begun.complete} of {begun.runs} runs are complete already", err=True)
         finished = work.run_all(lambda run, whole: _say_ended(matrix, run, whole))
     except (Interrupted, Terminated):
-        click.echo(f"continue with: {again}", err=True)
+        _say_how_to_continue()
         raise
     summaries = summarised(matrix, work, planned)
+    further = show(folder.path, summaries, quiet)
     if quiet:
-        print_json(_document(matrix, folder.path, work.whole(), summaries))
+        print_json(_document(matrix, folder.path, work.whole(), summaries) | further)
     else:
-        show_table(summaries)
         click.echo(f"\nruns: {folder.path / 'runs'}")
         if any(summary.error_findings for summary in summaries):
             click.echo(f"findings: llmperf validate {folder.path / 'runs'}")
     if not finished:
-        click.echo(f"continue with: {again}", err=True)
+        _say_how_to_continue()
         return 130
     bad = any(summary.status != "complete" or summary.error_findings for summary in summaries)
     return 1 if bad else 0
+
+
+def _say_how_to_continue() -> None:
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    click.echo(f"continue with: {shlex.join(['llmperf', *words, '--resume'])}", err=True)
 
 
 def _warn(line: str) -> None:
@@ -171,7 +195,14 @@ def _summary(cell: Cell, runs: Sequence[CellRun], planned: PlannedCell) -> CellS
     )
 
 
-def show_table(summaries: Sequence[CellSummary]) -> None:
+def show_table(_: Path, summaries: Sequence[CellSummary], quiet: bool) -> dict[str, Any]:
+    """Print the cells, and why some have no result, unless `quiet`; nothing further for JSON."""
+    if not quiet:
+        print_cells(summaries)
+    return {}
+
+
+def print_cells(summaries: Sequence[CellSummary]) -> None:
     """Print the cells, and why some have no result."""
     from llmperf.reporting.matrix import columns, problem_lines, rows, varying
 
@@ -200,7 +231,7 @@ def _show_plan(matrix: Matrix, planned: dict[str, PlannedCell], quiet: bool) -> 
     if quiet:
         print_json({"name": matrix.name, "cells": [summary.document() for summary in summaries]})
         return
-    show_table(summaries)
+    print_cells(summaries)
     refused = sum(bool(cell.problems) for cell in planned.values())
     click.echo(f"\n{len(planned) - refused} cells x {matrix.repeats} runs, {refused} cells refused")
 

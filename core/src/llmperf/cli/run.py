@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.options import Folder, Part
+from llmperf.cli.options import Folder, Part, Text
 from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -28,6 +28,7 @@ Examples:
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
   llmperf run --matrix micro_batches.toml
   llmperf run --matrix micro_batches.toml --resume
+  llmperf run default --scale 1,2,4 --scaling strong
 """
 
 
@@ -43,6 +44,10 @@ Examples:
               help="Run all cells of a matrix file, in runs/<name of the file>/.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue a matrix: runs that have ended are not repeated.")
 @click.option("--part", metavar="I/N", type=Part(), help="Run one of N parts of a matrix; implies --resume.")
+@click.option("--scale", metavar="1,2,4", type=Text(),
+              help="Measure with these numbers of ranks; nodes=1,2,4: with these numbers of nodes.")  # fmt: skip
+@click.option("--scaling", type=click.Choice(["weak", "strong"]), default="weak", show_default=True,
+              help="With --scale: the global batch grows with the ranks, or stays.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -53,12 +58,12 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     if not dry_run:
         _check_folder(out)
-    if options["matrix"] is not None:
-        from llmperf.cli.matrix import run_matrix
+    if options["matrix"] is not None or options["scale"] is not None:
+        from llmperf.cli.matrix import run_many
 
-        ctx.exit(run_matrix(ctx, options["matrix"], request(options), {**options, "out": out, "dry_run": dry_run}))
+        ctx.exit(run_many(ctx, request(options), options))
     if options["resume"] or options["part"]:
-        raise click.UsageError("--resume and --part belong to --matrix FILE.")
+        raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
     outcome = plan_run(request(options))
     if dry_run:
         from llmperf.cli.plan import show

@@ -1,0 +1,69 @@
+"""The runs that `--scale` asks for."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.errors import UserError
+from llmperf.planning.states import Request
+from llmperf.running.scaling import parse_scale, scaling_runs
+
+
+@pytest.fixture
+def request_with(stub_site):
+    """A function that makes a request for the stub with further settings."""
+
+    def request(*settings, **known):
+        return Request(case="default", vendor="stub", framework="stub", settings=settings, **known)
+
+    return request
+
+
+def batches(runs):
+    """Ranks, global batch, micro batch and accumulation of each plan."""
+    batches = [(planned.plan.layout.world_size, planned.plan.batch) for planned in runs.plans]
+    return [(ranks, batch.global_batch, batch.micro_batch, batch.gradient_accumulation) for ranks, batch in batches]
+
+
+def test_weak_scaling_keeps_what_each_rank_does(request_with):
+    runs = scaling_runs(request_with("global_batch=8"), "4,1,2", "weak", 3)
+    assert batches(runs) == [(1, 8, 2, 4), (2, 16, 2, 4), (4, 32, 2, 4)]
+    assert [cell.devices for cell in runs.matrix.cells] == [1, 2, 4]
+    assert (runs.matrix.repeats, runs.matrix.order) == (3, "shuffled")
+
+
+def test_strong_scaling_keeps_the_global_batch(request_with):
+    runs = scaling_runs(request_with("global_batch=8"), "1,2,4", "strong", 3)
+    assert batches(runs) == [(1, 8, 2, 4), (2, 8, 2, 2), (4, 8, 2, 1)]
+
+
+def test_accumulation_that_is_set_is_kept_by_weak_and_refused_by_strong_scaling(request_with):
+    runs = scaling_runs(request_with("gradient_accumulation=3"), "1,2", "weak", 1)
+    assert batches(runs) == [(1, 6, 2, 3), (2, 12, 2, 3)]
+    with pytest.raises(UserError, match="set only one of the two"):
+        scaling_runs(request_with("gradient_accumulation=3"), "1,3", "strong", 1)
+
+
+@pytest.mark.parametrize(
+    ("scale", "settings", "message"),
+    [
+        ("1,8", ["global_batch=8"], "--scale 8: global batch 8 is not a multiple of micro batch 2 x data parallel 8, as"
+         " strong scaling needs; the nearest number of ranks is 4"),
+        ("2,3", ["tensor_parallel=2"], "--scale 3: expected a multiple of the 2 ranks that share a copy of the model;"
+         " the nearest are 2 and 4"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_divide_name_the_nearest_that_do(request_with, scale, settings, message):
+    with pytest.raises(UserError) as error:
+        scaling_runs(request_with(*settings), scale, "strong", 3)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["1", "", "1,1", "0,1", "a,b", "hosts=1,2", "1,2,", "-1,2"])
+def test_scale_is_a_list_of_different_numbers(text):
+    with pytest.raises(UserError, match="--scale: expected"):
+        parse_scale(text)
+
+
+def test_numbers_are_of_ranks_or_of_nodes():
+    assert parse_scale("4, 1,2") == ("ranks", (1, 2, 4))
+    assert parse_scale("nodes=2,1") == ("nodes", (1, 2))
