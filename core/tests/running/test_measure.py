@@ -35,7 +35,7 @@ def plans(monkeypatch):
     """The plans of the runs that were started; no process is."""
     started = []
 
-    def run_plan(plan, *_):
+    def run_plan(plan, *_, **__):
         started.append(plan)
         return SimpleNamespace(status="complete")
 
