@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
-from llmperf.files.json_files import MAX_DOCUMENT_BYTES
+from llmperf.files import json_files
 from llmperf.planning.build import plan_run, run_id, worker_env
 from llmperf.planning.launchers import find_launcher
 from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems
@@ -17,8 +17,8 @@ from llmperf.planning.states import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.create import BYTES_PER_LOSS_POINT, RESULT_RESERVE_BYTES
-from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, WorkerPlan
+from llmperf.runfolder.reader import MAX_FILE_BYTES
+from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, StepRecord, WorkerPlan
 from llmperf.validation.catalogue import forget_catalogues
 from llmperf.vendorkit.peaks import normalised
 
@@ -375,12 +375,25 @@ def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys
     assert out.count(line) == 2  # who does all that is said has one left
 
 
-def test_more_steps_than_a_result_can_hold_are_refused(capsys):
+def test_more_steps_than_a_file_of_records_can_hold_are_refused(capsys):
     assert call(["plan", "--set", f"steps={MOST_STEPS}"]) == 0
     assert call(["run", "--set", f"steps={MOST_STEPS + 1}"]) == 2
     err = capsys.readouterr().err
-    assert "contract.steps: a result holds the loss of each step, of 300000 at most; found 300001" in err
-    assert RESULT_RESERVE_BYTES + MOST_STEPS * BYTES_PER_LOSS_POINT < MAX_DOCUMENT_BYTES
+    assert "contract.steps: expected at most 10000000 steps, which a file of records can hold, found 10000001" in err
+    longest = StepRecord(
+        rank=99999,
+        step=MOST_STEPS,
+        measured=False,
+        at=1234567890.1234567,
+        monotonic=1234567890.1234567,
+        step_seconds=1.2345678901234567e-05,
+        tokens=10**12,
+        loss=None,
+        nonfinite="-inf",
+        grad_norm=-1.2345678901234567e-100,
+        skipped=False,
+    )
+    assert MOST_STEPS * (len(json_files.encode(longest)) + 1) < MAX_FILE_BYTES
 
 
 @pytest.mark.parametrize(

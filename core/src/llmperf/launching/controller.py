@@ -24,6 +24,8 @@ from llmperf.types.records import FailureRecord, StepRecord
 Observe = Callable[[Progress, Sequence[StepProgress]], None]
 
 TICK_SECONDS = 0.2
+LOOK_SECONDS = 1.0
+"""Longest time of reading records before agents and signals are looked after again."""
 STEPS_OF_PATIENCE = 3
 """A run has hung if it is silent for this many times its longest step, and for `Plan.stall_seconds`."""
 
@@ -94,7 +96,7 @@ class Controller:
             over = self._over()
             if over or time.monotonic() - looked >= 0.9 * TICK_SECONDS:  # a process of an observer wakes this loop too
                 looked = time.monotonic()
-                if self._follower.look():
+                if self._follower.look(LOOK_SECONDS):
                     moved = looked
                 if observe is not None:
                     observe(*self.latest())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -22,10 +23,15 @@ RECENT_STEPS = 50
 """Steps that the pace is computed from."""
 MAX_FINISHED_STEPS = 100_000
 """Finished steps that are kept until `take_steps` is called; of more, the oldest are dropped."""
+MAX_OPEN_STEPS = 20_000
+"""Steps that some ranks have finished and others have not; of more, the first are dropped: nobody hears of them."""
+BLOCK_BYTES = 2**16
+"""What is read of one rank before the next rank is read."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Rank:
+    records: RecordFile
     phase: Phase = "starting"
     steps: int = 0
     failed: bool = False
@@ -36,67 +42,112 @@ class _Rank:
 @dataclass(slots=True)
 class _Step:
     number: int
+    measured: bool = False
     ranks: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    measured: bool = False
-    losses: list[float] = field(default_factory=list)
+    losses: int = 0
+    """Ranks with a loss."""
+    loss: float = 0.0
+    """Sum of their losses."""
+
+    def add(self, record: StepRecord) -> None:
+        self.ranks += 1
+        self.tokens += record.tokens
+        self.measured = record.measured
+        if record.step_seconds > self.seconds:
+            self.seconds = record.step_seconds
+        if record.loss is not None:
+            self.losses += 1
+            self.loss += record.loss
 
 
 class Follower:
-    """Reads the records that the ranks and the sampler have written since the last look."""
+    """Reads the records that the ranks and the samplers have written since the last look.
+
+    What it holds in memory depends on the number of ranks alone.
+    """
 
     def __init__(self, run: Path, plan: Plan) -> None:
-        world = plan.layout.world_size
+        layout = plan.layout
         self._plan = plan
-        self._tails = [RecordFile(filenames.records_path(run, rank)) for rank in range(world)]
-        self._memory = RecordFile(run / filenames.MEMORY)
-        self._ranks = [_Rank() for _ in range(world)]
+        self._ranks = [
+            _Rank(RecordFile(filenames.records_path(run, rank), BLOCK_BYTES)) for rank in range(layout.world_size)
+        ]
+        readings = [run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(layout.nodes))]
+        self._readings = [RecordFile(path) for path in readings]
+        self._next = 0
+        """The rank that is read first in the next look."""
         self._open: dict[int, _Step] = {}
+        self._dropped = 0
+        """The last step that was dropped."""
         self._recent: deque[_Step] = deque(maxlen=RECENT_STEPS)
         self._finished: deque[StepProgress] = deque(maxlen=MAX_FINISHED_STEPS)
         self._loss: float | None = None
-        self._memory_used: int | None = None
+        self._memory_used: dict[int, int | None] = {}
+        """Most of any device, by node."""
         self._first_step_seconds = self._later_step_seconds = 0.0
         self.problem: str | None = None
         """Why a record could not be read."""
 
-    def look(self) -> bool:
-        """Read new records; returns whether any rank has written one since the last look."""
+    def look(self, most_seconds: float = math.inf) -> bool:
+        """Read new records, for so many seconds at most; returns whether any rank has written one since the last look.
+
+        A look that was cut short goes on with the next rank in the next look.
+        """
+        deadline = time.monotonic() + most_seconds
         try:
-            for sample in self._memory.new():
-                if isinstance(sample, MemorySample):
-                    used = [device.memory_used_bytes for device in sample.devices]
-                    self._memory_used = max((size for size in used if size is not None), default=None)
-            return any([self._take(rank, tail) for rank, tail in enumerate(self._tails)])
-        except (UserError, OSError) as error:
+            self._read_memory()
+            return self._read_ranks(deadline)
+        except UserError as error:
             self.problem = str(error)
             return False
 
-    def _take(self, rank: int, tail: RecordFile) -> bool:
-        records = tail.new()
-        state = self._ranks[rank]
-        if records:
-            self._time(state, records)
-        for record in records:
-            if isinstance(record, PhaseRecord):
-                state.phase = record.phase
-            elif isinstance(record, StepRecord):
-                state.steps = record.step
-                self._add(record)
-            elif isinstance(record, FailureRecord):
-                state.failed = True
-            elif isinstance(record, RankRecord):
-                state.phase = "evaluating"
-        return bool(records)
+    def _read_memory(self) -> None:
+        for file in self._readings:
+            for sample in file.new():
+                if isinstance(sample, MemorySample):
+                    used = [device.memory_used_bytes for device in sample.devices]
+                    most = max((size for size in used if size is not None), default=None)
+                    self._memory_used[sample.node_rank] = most
 
-    def _time(self, state: _Rank, records: Sequence[Record]) -> None:
+    def _read_ranks(self, deadline: float) -> bool:
+        """Read a block of each rank in turn, until no rank has more or it is time to stop."""
+        moved = False
+        turn = [*self._ranks[self._next :], *self._ranks[: self._next]]
+        while turn:
+            with_more = []
+            for rank in turn:
+                if records := rank.records.next_block():
+                    moved = True
+                    self._take(rank, records)
+                    with_more.append(rank)
+                if time.monotonic() > deadline:
+                    self._next = (self._ranks.index(rank) + 1) % len(self._ranks)
+                    return moved
+            turn = with_more
+        return moved
+
+    def _take(self, rank: _Rank, records: Sequence[Record]) -> None:
+        self._time(rank, records)
+        for record in records:
+            if isinstance(record, StepRecord):
+                rank.steps = record.step
+                self._add(record)
+            elif isinstance(record, PhaseRecord):
+                rank.phase = record.phase
+            elif isinstance(record, FailureRecord):
+                rank.failed = True
+            elif isinstance(record, RankRecord):
+                rank.phase = "evaluating"
+
+    def _time(self, rank: _Rank, records: Sequence[Record]) -> None:
         """Record how long a rank was silent before these records, if one of them is a step."""
-        now, before = time.monotonic(), state.moved
-        state.moved = now
+        now, before = time.monotonic(), rank.moved
+        rank.moved = now
         if before is None or not any(isinstance(record, StepRecord) for record in records):
             return
-        if state.steps:
+        if rank.steps:
             self._later_step_seconds = max(self._later_step_seconds, now - before)
         else:
             self._first_step_seconds = max(self._first_step_seconds, now - before)
@@ -110,13 +161,16 @@ class Follower:
         return self._later_step_seconds or self._first_step_seconds
 
     def _add(self, record: StepRecord) -> None:
-        step = self._open.setdefault(record.step, _Step(record.step))
-        step.ranks += 1
-        step.tokens += record.tokens
-        step.seconds = max(step.seconds, record.step_seconds)
-        step.measured = record.measured
-        if record.loss is not None:
-            step.losses.append(record.loss)
+        step = self._open.get(record.step)
+        if step is None:
+            if record.step <= self._dropped:
+                return
+            step = self._open[record.step] = _Step(record.step)
+            if len(self._open) > MAX_OPEN_STEPS:
+                first = next(iter(self._open))
+                del self._open[first]
+                self._dropped = max(self._dropped, first)
+        step.add(record)
         if step.ranks == len(self._ranks):
             del self._open[record.step]
             self._close(step)
@@ -125,7 +179,7 @@ class Follower:
         if step.measured and self._recent and not self._recent[-1].measured:
             self._recent.clear()
         self._recent.append(step)
-        self._loss = sum(step.losses) / len(step.losses) if step.losses else None
+        self._loss = step.loss / step.losses if step.losses else None
         self._finished.append(
             StepProgress(
                 step=step.number,
@@ -171,7 +225,7 @@ class Follower:
             loss=self._loss,
             tokens_per_second_per_device=pace,
             mfu=self._mfu(pace),
-            memory_used_bytes=self._memory_used,
+            memory_used_bytes=max((used for used in self._memory_used.values() if used is not None), default=None),
             seconds_left=seconds / len(self._recent) * (steps - finished) if self._recent else None,
         )
 

@@ -27,15 +27,15 @@ SIZES = (
 )
 """Fields of a framework's layout that must be as the user asked."""
 
-MOST_STEPS = 300_000
-"""A result has the loss of each step; with more steps it would exceed the largest size that is read."""
+MOST_STEPS = 10_000_000
+"""With more steps, the records of a rank might exceed the largest file that is read."""
 
 
 def size_problems(spec: RunSpec) -> list[Problem]:
-    """More steps than a result can hold."""
+    """More steps than a file of records can hold."""
     if spec.contract.steps <= MOST_STEPS:
         return []
-    message = f"a result holds the loss of each step, of {MOST_STEPS} at most; found {spec.contract.steps}"
+    message = f"expected at most {MOST_STEPS} steps, which a file of records can hold, found {spec.contract.steps}"
     return [Problem(code="steps_too_many", where="contract.steps", message=message)]
 
 

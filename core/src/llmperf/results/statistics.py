@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
+from heapq import merge
 from itertools import pairwise
 from statistics import fmean
 
@@ -11,6 +13,8 @@ from llmperf.types.result import StepStatistics
 
 MIN_STEPS_FOR_INTERVAL = 20
 BATCHES = 10
+SORTED = 2**16
+"""Values that are sorted at once."""
 T_QUANTILE = 2.262157
 """97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
 
@@ -45,7 +49,7 @@ def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
     """Median, 5 % and 95 % quantiles and mean with its interval; None for no steps."""
     if not seconds:
         return None
-    ordered = sorted(seconds)
+    ordered = _ascending(seconds)
     low, high = mean_interval(seconds) or (None, None)
     return StepStatistics(
         median=quantile(ordered, 0.5),
@@ -55,3 +59,9 @@ def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
         mean_low=low,
         mean_high=high,
     )
+
+
+def _ascending(values: Sequence[float]) -> Sequence[float]:
+    """The values in ascending order, in a multiple of 8 bytes each: a list takes four times as much."""
+    parts = [array("d", sorted(values[start : start + SORTED])) for start in range(0, len(values), SORTED)]
+    return parts[0] if len(parts) == 1 else array("d", merge(*parts))

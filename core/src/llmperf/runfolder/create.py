@@ -11,12 +11,15 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import without_secrets
 from llmperf.runfolder import filenames
+from llmperf.runfolder.loss_curve import MOST_EVEN_POINTS, MOST_NONFINITE_POINTS
 from llmperf.types.plan import Plan
 
 RANK_RESERVE_BYTES = 256 * 1024
 RESULT_RESERVE_BYTES = 1024 * 1024
 BYTES_PER_LOSS_POINT = 200
-"""Upper bound of the size of one step in a result."""
+"""Upper bound of the size of one point of the loss curve in a result."""
+BYTES_PER_RANK = 512
+"""Upper bound of the size of what a result has for each rank: its memory, and the names and digests of its files."""
 
 
 def create_run_folder(run: Path, plan: Plan) -> None:
@@ -46,7 +49,8 @@ def _fill(run: Path, plan: Plan) -> None:
     for name in (filenames.RECORDS, filenames.LOGS, filenames.FILES):
         (run / name).mkdir()
     json_files.write_bytes(run / filenames.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
-    reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * plan.spec.contract.steps
+    points = min(plan.spec.contract.steps, MOST_EVEN_POINTS + MOST_NONFINITE_POINTS)
+    reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * points + BYTES_PER_RANK * plan.layout.world_size
     json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
     json_files.save(
         run / filenames.PLAN, replace(plan, env=without_secrets(plan.env))
