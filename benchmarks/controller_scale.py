@@ -38,6 +38,7 @@ from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.recorder import Recorder
 from llmperf.running.measure import check
 from llmperf.types import PhaseRecord, Plan, RankRecord, StepRecord
+from llmperf.validation.run_folder import recorded_findings
 
 STEP_SECONDS = 0.5
 PER_NODE = 8
@@ -133,17 +134,18 @@ def peak_mib() -> float:
 
 def result_of(run: Path) -> dict[str, float]:
     """What the controller does after the last record, up to the checked result."""
-    began = time.monotonic()
+    began, cpu = time.monotonic(), time.process_time()
     result = build_result(run)
     json_files.save(run / filenames.RESULT, result)
     built = time.monotonic()
-    result = check(result, run, Plugins())
+    result = check(result, run, Plugins(), recorded_findings(run))
     if result.status != "complete":
         sys.exit(f"the run is {result.status}: {result.failure}")
     problems = {finding.message for finding in result.findings if finding.severity == "error"}
     return {
         "result s": built - began,
         "checked s": time.monotonic() - began,
+        "checked s of CPU": time.process_time() - cpu,
         "result MB": (run / filenames.RESULT).stat().st_size / 1e6,
         "errors": len(problems),
         "peak MiB": peak_mib(),

@@ -91,7 +91,7 @@ def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_site, tmp_pa
 
 def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
     result = json_files.load(run_folder / filenames.RESULT, Result)
-    checked = check(result, run_folder, load_for(None, None))
+    checked = check(result, run_folder, load_for(None, None), ())
     assert [one.code for one in checked.findings] == ["ACME1"]
     assert json_files.load(run_folder / filenames.RESULT, Result) == checked
     assert "ACME1 error /hardware/driver" in (run_folder / filenames.REPORT).read_text()
@@ -122,7 +122,7 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
 def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, run_folder, piece, instead, cause):
     (acme_site / "acme_rules.py").write_text(RULES.replace(piece, instead))
     result = json_files.load(run_folder / filenames.RESULT, Result)
-    (finding,) = check(result, run_folder, load_for(None, None)).findings
+    (finding,) = check(result, run_folder, load_for(None, None), ()).findings
     assert (finding.code, finding.severity, "acme_rules" in finding.message) == ("LP901", "warning", True)
     assert cause in finding.message
     assert finding.message.count("(acme-rules)") == 1

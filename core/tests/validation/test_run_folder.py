@@ -14,7 +14,7 @@ from llmperf.results.build import build_result
 from llmperf.running.measure import check
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
-from llmperf.validation.run_folder import run_folder_findings
+from llmperf.validation.run_folder import recorded_findings, run_folder_findings
 
 
 def codes(run):
@@ -355,7 +355,12 @@ def test_logs_may_be_left_out(run_folder):
 
 def test_a_run_tells_what_validate_tells_of_its_records(run_folder):
     resealed(run_folder, scaled("step_seconds", "window_seconds"))
-    checked = check(json_files.load(run_folder / "result.json", Result), run_folder, load_for(None, None))
+    checked = check(
+        json_files.load(run_folder / "result.json", Result),
+        run_folder,
+        load_for(None, None),
+        recorded_findings(run_folder),
+    )
     assert {one.code for one in checked.findings} == codes(run_folder) == {"LP646"}
     assert "LP646 error" in (run_folder / "report.md").read_text()
     assert any(one.severity == "error" for one in checked.findings)

@@ -15,7 +15,7 @@ from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
-    from llmperf.types.result import Result
+    from llmperf.types.result import Finding, Result
 
 
 def startable(outcome: Outcome) -> Planned:
@@ -63,6 +63,7 @@ def measure_in(
     from llmperf.plugins.loading import Plugins
     from llmperf.running.launched import run_plan
     from llmperf.running.observers import Observers
+    from llmperf.validation.run_folder import recorded_findings
 
     plan = replace(planned.plan, run_id=folder.name, created=now())
     observers, result = Observers(planned.plugins, warn), None
@@ -70,26 +71,26 @@ def measure_in(
         try:
             launcher = planned.machine.launcher
             result = run_plan(plan, folder, planned.plugins, observers, warn, launcher=launcher)
-            result = check(result, folder, Plugins())
+            recorded = recorded_findings(folder)
+            result = check(result, folder, Plugins(), recorded)
         finally:
             observers.ended(result, folder)
     show(folder, result)
     with printing_aside():
-        return check(result, folder, planned.plugins)
+        return check(result, folder, planned.plugins, recorded)
 
 
-def check(result: Result, folder: Path, plugins: Plugins) -> Result:
+def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Finding, ...]) -> Result:
     """The result with its findings, saved beside its Markdown report.
 
-    The findings come from the core's rules and those of the given plugins. With the plugins of the run, they are the
-    same as `validate` reports for the folder.
+    The findings come from the core's rules and those of the given plugins; those `recorded` are what is wrong among the
+    records. With the plugins of the run, they are the same as `validate` reports for the folder.
     """
     from llmperf.reporting.markdown import render_results
     from llmperf.validation.catalogue import Catalogue
     from llmperf.validation.check import findings
-    from llmperf.validation.run_folder import recorded_findings
 
-    checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded_findings(folder)))
+    checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded))
     save(folder / RESULT, checked)
     write_bytes(folder / REPORT, render_results([checked]).encode())
     return checked
