@@ -22,6 +22,7 @@ from llmperf.runfolder.create import load_plan
 from llmperf.runfolder.endings import read_ending
 from llmperf.running.measure import check, measure_in, startable
 from llmperf.types.result import Result
+from llmperf.validation.run_folder import recorded_findings
 
 LEFT_SECONDS = 20.0
 """For the processes of a run whose controller was killed to end, before another run begins on this machine."""
@@ -100,7 +101,8 @@ class MeasuredRuns:
             if result.status == "aborted":
                 return None
             plan = load_plan(folder)
-            return check(result, folder, load_for(plan.vendor, plan.spec.tuning.framework))
+            plugins = load_for(plan.vendor, plan.spec.tuning.framework)
+            return check(result, folder, plugins, recorded_findings(folder))
         except UserError as error:
             self._warn(f"{folder}: cannot be used: {error}")
             return None
