@@ -13,7 +13,7 @@ from typing import Any
 
 from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.controller import free_port
+from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Planned, Request
 from llmperf.running.measure import startable
