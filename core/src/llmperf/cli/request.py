@@ -58,7 +58,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     config = user_config(folder)
     default = config.tables.default
     python = options["python"] or (default.environment if on is None else None)
-    worker = config.python(python) if python else None
+    worker = config.python(python, options["launcher"] == "local") if python else None
     return Request(
         case=options["case"],
         vendor=default.vendor if options["vendor"] is None and on is None else options["vendor"],

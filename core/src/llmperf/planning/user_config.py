@@ -50,16 +50,18 @@ class UserConfig:
     tables: Tables = Tables()
     """Its content."""
 
-    def python(self, text: str) -> tuple[Path, str | None]:
-        """The executable for `--python` and the name of its environment, if any; UserError if there is none."""
+    def python(self, text: str, here: bool = True) -> tuple[Path, str | None]:
+        """The executable for `--python` and the name of its environment, if any; UserError if there is none.
+
+        `here` is whether ranks run on this machine; otherwise the executable may exist on the nodes only.
+        """
         environments = self.tables.environments
         if text in environments:
             folder = self.path.parent if self.path else Path()
-            return _executable(
-                folder / Path(environments[text]).expanduser(), f"{self.path}: environments.{text}"
-            ), text
+            path = folder / Path(environments[text]).expanduser()
+            return _executable(path, f"{self.path}: environments.{text}", here), text
         if "/" in text:
-            return _executable(Path(text).expanduser(), "--python"), None
+            return _executable(Path(text).expanduser(), "--python", here), None
         where = f"--python: {self.path}" if self.path else f"--python: no {NAME} here"
         raise unknown(where, "environment", text, environments)
 
@@ -73,11 +75,11 @@ class UserConfig:
         return tuple(hosts)
 
 
-def _executable(path: Path, where: str) -> Path:
+def _executable(path: Path, where: str, here: bool) -> Path:
     path = path.absolute()  # links are kept: Python finds its environment by the path of the link
     if path.is_dir() and (path / "bin" / "python").exists():
         return path / "bin" / "python"
-    if not path.is_file():
+    if here and not path.is_file():
         raise UserError(f"{where}: expected a Python executable or the folder of an environment, found no {path}")
     return path
 
