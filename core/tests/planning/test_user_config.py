@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from llmperf.errors import UserError
-from llmperf.planning.user_config import UserConfig, user_config
+from llmperf.planning.user_config import Tables, UserConfig, user_config
 
 WHOLE = """
 [environments]
@@ -68,3 +70,11 @@ def test_each_mistake_is_one_line_that_names_the_file(tmp_path, text, message):
 def test_a_host_named_twice_is_refused():
     with pytest.raises(UserError, match="'a' is named twice"):
         UserConfig().host_names("a,b,a")
+
+
+def test_the_python_of_other_nodes_need_not_exist_here(tmp_path: Path) -> None:
+    config = UserConfig(path=tmp_path / "llmperf.toml", tables=Tables(environments={"image": "/no/python"}))
+    assert config.python("/no/python", here=False) == (Path("/no/python"), None)
+    assert config.python("image", here=False) == (Path("/no/python"), "image")
+    with pytest.raises(UserError, match=r"environments\.image: expected a Python executable"):
+        config.python("image")
