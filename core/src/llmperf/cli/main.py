@@ -187,7 +187,10 @@ def _folder_is_gone() -> bool:
 
 def _called(arguments: list[str] | None) -> int:
     try:
-        code: Any = cli.main(args=arguments, prog_name="llmperf", standalone_mode=False, color=colour.begin())
+        words = sys.argv[1:] if arguments is None else arguments
+        code: Any = cli.main(
+            args=words, prog_name="llmperf", standalone_mode=False, color=colour.begin(), obj=tuple(words)
+        )
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code

@@ -32,7 +32,9 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     """
     from llmperf.planning.build import plan_run
 
-    ctx.exit(show(plan_run(request(options, on)), options["as_json"]))
+    outcome = plan_run(request(options, on))
+    outcome.machine.close()
+    ctx.exit(show(outcome, options["as_json"]))
 
 
 def show(outcome: Outcome, as_json: bool) -> int:

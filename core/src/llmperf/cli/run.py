@@ -54,7 +54,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.planning.build import plan_run
+    from llmperf.planning.build import handed_over, plan_run, preview
 
     if not dry_run:
         _check_folder(out)
@@ -64,12 +64,24 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         ctx.exit(run_many(ctx, request(options), options))
     if options["resume"] or options["part"]:
         raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
-    outcome = plan_run(request(options))
+    asked = request(options)
     if dry_run:
         from llmperf.cli.plan import show
 
+        if (text := preview(asked, ctx.obj, out)) is not None:
+            click.echo(text)
+            ctx.exit(0)
+        outcome = plan_run(asked)
+        outcome.machine.close()
         ctx.exit(show(outcome, options["as_json"]))
-    results = _run(outcome, out, repeat, options["as_json"])
+    asked, code = handed_over(asked, ctx.obj, out, _say)
+    if code is not None:
+        ctx.exit(code)
+    outcome = plan_run(asked)
+    try:
+        results = _run(outcome, out, repeat, options["as_json"])
+    finally:
+        outcome.machine.close()
     if options["as_json"]:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
@@ -120,6 +132,10 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Pa
                 click.echo(painted_severities(finding_text(finding)))
         _log_tail(result)
     return results
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _warn(line: str) -> None:

@@ -18,6 +18,7 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.errors import PluginError, UserError
+from llmperf.planning.launchers import installed_launcher
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.problems import (
     data_problems,
@@ -35,7 +36,7 @@ from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.types.devices import PeakFlops
-from llmperf.types.launching import NodeRequest
+from llmperf.types.launching import NodeRequest, Submission
 from llmperf.types.plan import Plan, Script, WorkerPlan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
@@ -47,6 +48,14 @@ def plan_run(request: Request) -> Outcome:
     Raises UserError if the request itself is invalid: an unknown case, path, vendor or model, or no device.
     """
     resolved = resolve_request(request)
+    try:
+        return _planned(resolved)
+    except BaseException:
+        resolved.machine.close()
+        raise
+
+
+def _planned(resolved: Resolved) -> Outcome:
     worker, framework_problems = _framework_answer(resolved)
     problems = [*resolved.problems, *framework_problems]
     if worker is None or resolved.arithmetic is None:
@@ -65,6 +74,14 @@ def resolve_request(request: Request) -> Resolved:
     """
     case = library_with_case(request.case).case(request.case)
     machine = _machine(case, request)
+    try:
+        return _resolved(case, machine, request)
+    except BaseException:
+        machine.close()
+        raise
+
+
+def _resolved(case: Case, machine: Machine, request: Request) -> Resolved:
     settings = request.command_line(machine)
     framework = _last(settings, "tuning.framework", case.tuning.framework)
     plugins, missing = _load(machine, framework, request)
@@ -96,13 +113,44 @@ def _machine(case: Case, request: Request) -> Machine:
     """The machine that `--on` names, or else the nodes that the launcher offers."""
     if request.on is not None:
         return machine_elsewhere(request.on, request.vendor)
-    wanted = NodeRequest(
+    return machine_of(request.vendor, request.launcher, node_request(case, request), request.python, request.opened)
+
+
+def node_request(case: Case, request: Request) -> NodeRequest:
+    """What a request asks of its launcher."""
+    return NodeRequest(
         nodes=_wanted_nodes(case, request),
         devices=request.devices,
         hosts=request.hosts,
         options=request.launcher_options,
     )
-    return machine_of(request.vendor, request.launcher, wanted, request.python)
+
+
+def handed_over(
+    request: Request, command: Sequence[str], out: Path, say: Callable[[str], None], tasks: int = 1
+) -> tuple[Request, int | None]:
+    """The exit code of a command that the request's launcher has had run elsewhere, or None; the request goes on then.
+
+    `command` has the words after `llmperf`. UserError if there is no such launcher, or it refuses.
+    """
+    if request.launcher == LOCAL:
+        return request, None
+    launcher = request.opened or installed_launcher(request.launcher, request.vendor)
+    return replace(request, opened=launcher), launcher.hand_over(_submission(request, command, out, tasks), say)
+
+
+def preview(request: Request, command: Sequence[str], out: Path, tasks: int = 1) -> str | None:
+    """What the request's launcher would submit to its engine; None if nothing."""
+    if request.launcher == LOCAL:
+        return None
+    launcher = request.opened or installed_launcher(request.launcher, request.vendor)
+    return launcher.preview(_submission(request, command, out, tasks))
+
+
+def _submission(request: Request, command: Sequence[str], out: Path, tasks: int) -> Submission:
+    case = library_with_case(request.case).case(request.case)
+    wanted = node_request(case, request)
+    return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
 
 
 def _wanted_nodes(case: Case, request: Request) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
+from llmperf.plugins.asking import VARIABLE
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, load_for
@@ -114,7 +116,8 @@ class CheckedLauncher:
 
     def _answer(self, method: str, kind: Any, argument: Any) -> tuple[Any, ...]:
         call = self._call(method)
-        with blaming(self._owner, call):
+        limited = method != "nodes" or VARIABLE in os.environ  # a cluster's queue takes its time
+        with blaming(self._owner, call, limited=limited):
             answer = getattr(self._launcher, method)(argument)
         return tuple(of_kind(self._owner, call, item, kind) for item in blamed_items(self._owner, call, answer))
 

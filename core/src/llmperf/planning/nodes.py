@@ -20,15 +20,20 @@ LOCAL = "local"
 
 
 def machine_of(
-    vendor: str | None, launcher_name: str, request: NodeRequest, python: tuple[str, str | None] | None
+    vendor: str | None,
+    launcher_name: str,
+    request: NodeRequest,
+    python: tuple[str, str | None] | None,
+    opened: CheckedLauncher | None = None,
 ) -> Machine:
     """The devices that a run can use, on the nodes that the launcher offers, up to the requested number.
 
-    `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one.
+    `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one;
+    `opened` is the launcher, if it was asked something already.
     """
     if launcher_name == LOCAL and python is None and not request.hosts:
         return replace(this_machine(vendor), node_list=local_nodes())
-    launcher = installed_launcher(launcher_name, vendor)
+    launcher = opened or installed_launcher(launcher_name, vendor)
     nodes = launcher.nodes(request)
     try:
         return _reached(vendor, launcher, nodes, python)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmperf.cases.settings import Setting, from_command_line
+from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
 from llmperf.types.flops import FlopCount
@@ -29,6 +30,8 @@ class Request:
     settings: tuple[str, ...] = ()
     on: str | None = None
     launcher: str = "local"
+    opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
+    """That launcher, if it was asked something already; one launcher answers all questions of a run."""
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)

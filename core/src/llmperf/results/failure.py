@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,9 +147,10 @@ def _exit(rank_exit: RankExit) -> _Cause:
 
 def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
     """An agent that failed, although none of its ranks is known to have failed."""
-    for node, code in enumerate(ending.agents):
-        if code == 0:
-            continue
+    asked_to_end = 128 + signal.SIGTERM
+    failed = [(node, code) for node, code in enumerate(ending.agents) if code != 0]
+    by_itself = [(node, code) for node, code in failed if code != asked_to_end]
+    for node, code in by_itself or failed:
         if code is not None and code > 0:
             message, reason = f"the agent of {_node(records, node)} ended with status {code}", "exited"
         else:
@@ -160,8 +162,6 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
 
 
 def _by_signal(code: int | None) -> str:
-    import signal
-
     try:
         return "" if code is None else f" by {signal.Signals(-code).name}"
     except ValueError:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,6 +27,9 @@ class StubTrainer:
         self.rank = int(os.environ["RANK"])
         self.world = int(os.environ["WORLD_SIZE"])
         self.run = Path(os.environ["LLMPERF_RUN_DIR"])
+        self.barrier = self.run / "barrier"
+        if plan.layout.nodes > 1:  # on one machine in tests, with a run folder for each
+            self.barrier = Path(tempfile.gettempdir()) / f"stub-barrier-{plan.run_id}"
         self.seconds = options.get("step_seconds", 0.01)
         self.in_step = options.get("in_step", True)
         self.tokens = options.get("tokens", plan.batch.tokens_per_step // self.world)
@@ -65,15 +69,15 @@ class StubTrainer:
         if self.chatters:
             self.chatter()
         if self.in_step == "device":
-            arrive(self.run / "barrier", self.step, self.rank)
-            StubDevice.pending = (self.run / "barrier", self.step, self.world)
+            arrive(self.barrier, self.step, self.rank)
+            StubDevice.pending = (self.barrier, self.step, self.world)
         elif self.in_step == "host":  # as a host whose queue to the device is full: no frame says that it waits
-            arrive(self.run / "barrier", self.step, self.rank)
-            files = [self.run / "barrier" / f"{self.step}-{other}" for other in range(self.world)]
+            arrive(self.barrier, self.step, self.rank)
+            files = [self.barrier / f"{self.step}-{other}" for other in range(self.world)]
             while any(not file.exists() for file in files):
                 time.sleep(0.002)
         elif self.in_step:
-            barrier(self.run / "barrier", self.step, self.rank, self.world)
+            barrier(self.barrier, self.step, self.rank, self.world)
         time.sleep(self.seconds)
         loss = 10.0 / (self.step + 1)
         if self.fault == "nan" and self.step == self.fault_step:
@@ -107,7 +111,7 @@ class StubTrainer:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def waits_for_nobody(self):
-        barrier(self.run / "barrier", self.fault_step, self.rank, self.world + 1)
+        barrier(self.barrier, self.fault_step, self.rank, self.world + 1)
 
     def deaf(self):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
