@@ -137,7 +137,7 @@ def test_a_killed_agent_is_named_with_its_node(command):
     run.wait_for_steps(5)
     os.kill(read_reports(run.run)[1].pid, signal.SIGKILL)
     status, result = run.end()
-    assert (status, result.failure.message) == (1, "the agent of node 1 was killed by SIGKILL")
+    assert (status, result.failure.message) == (1, "the agent of node 1 (right) was killed by SIGKILL")
 
 
 def test_records_of_a_killed_node_program_are_fetched(command):
