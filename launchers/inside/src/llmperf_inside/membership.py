@@ -1,0 +1,242 @@
+"""The place of this process in the job of an engine, by the variables that the engine has set."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from llmperf.errors import UserError
+
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Where ports lie that are derived from the job, if there is no `MASTER_PORT`."""
+TRIED_PORTS = 4
+
+OF_THE_ENGINE = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|NODE_RANK|NNODES|ROLE_NAME|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+"
+    r"|OMPI_\w+|PMIX_\w+|PMI\d?_\w+|PRTE_\w+|MPI_LOCAL\w+|HYDRA_\w+|HYDI_\w+|GMPI_\w+|I_MPI_\w+INFO\w*"
+    r"|SLURM_(PROCID|LOCALID|NODEID|NTASKS|NPROCS|GTIDS|TASK_PID|STEP\w*|TASKS_PER_NODE|NTASKS_PER_NODE)"
+)
+"""Variables that describe a process of the engine. The ranks are others, and libraries would take them for theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """One of the processes that an engine has started."""
+
+    engine: str
+    """Its name in messages."""
+    rank: int
+    """Among all processes."""
+    size: int
+    """Number of processes."""
+    local_rank: int
+    """Among the processes of this node."""
+    local_size: int
+    """Number of processes of this node; each node must have as many."""
+    node: int | None = None
+    """Number of this node, if the engine says it; otherwise nodes have the order of their first ranks."""
+    nodes_said: int | None = None
+    """Number of nodes, if the engine says it."""
+    address: str | None = None
+    """Name or address of the node of rank 0."""
+    port: int | None = None
+    """A port of the job at that address."""
+    job: str = ""
+    """What distinguishes this job from other jobs on the same machines."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.size // self.local_size
+
+    @property
+    def key(self) -> str:
+        """Short name of the job, alike in all its processes."""
+        return hashlib.sha256(f"{self.engine}|{self.job}|{self.size}".encode()).hexdigest()[:16]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Ports at which node 0 may listen, in order."""
+        if self.port is None:
+            first = FIRST_PORT + int(self.key, 16) % PORTS
+            return tuple(range(first, first + TRIED_PORTS))
+        return tuple(range(self.port + 1, min(self.port + 1 + TRIED_PORTS, 65536)))
+
+    def check(self) -> None:
+        """UserError if the numbers contradict each other."""
+        where = f"variables of {self.engine}"
+        if not 0 <= self.rank < self.size:
+            raise UserError(f"{where}: expected a rank from 0 to {self.size - 1}, found {self.rank}")
+        if not 0 <= self.local_rank < self.local_size:
+            raise UserError(f"{where}: expected a local rank from 0 to {self.local_size - 1}, found {self.local_rank}")
+        if self.local_rank > self.rank:
+            raise UserError(f"{where}: the local rank is {self.local_rank}, but the rank is {self.rank}")
+        if self.size % self.local_size or (self.nodes_said is not None and self.nodes_said != self.nodes):
+            nodes = "" if self.nodes_said is None else f" on {self.nodes_said} nodes"
+            raise UserError(
+                f"{where}: expected equally many processes on each node, found {self.size} processes{nodes},"
+                f" {self.local_size} of them on this one; start one process on each node"
+            )
+        if self.node is not None and not 0 <= self.node < self.nodes:
+            raise UserError(f"{where}: expected a node number from 0 to {self.nodes - 1}, found {self.node}")
+
+
+def membership(env: Mapping[str, str]) -> Membership:
+    """The place of this process; UserError if no engine has started it, or its variables contradict each other."""
+    for engine, marks, read in ENGINES:
+        if all(mark in env for mark in marks):
+            member = read(Variables(engine, env))
+            if "MASTER_ADDR" in env and member.address is None:
+                member = replace(member, address=env["MASTER_ADDR"] or None)
+            if "MASTER_PORT" in env and member.port is None:
+                member = replace(member, port=Variables(engine, env).number("MASTER_PORT"))
+            member.check()
+            return member
+    known = ", ".join(f"{' and '.join(marks)} ({engine})" for engine, marks, _ in ENGINES)
+    raise UserError(f"launcher 'inside': no engine has started this process: expected one of {known}")
+
+
+class Variables:
+    """The variables of one engine."""
+
+    def __init__(self, engine: str, env: Mapping[str, str]) -> None:
+        self.engine = engine
+        self._env = env
+
+    def number(self, *names: str) -> int:
+        """The first that is set; UserError if none is, or it is no number."""
+        value = self.optional(*names)
+        if value is None:
+            raise UserError(f"variables of {self.engine}: expected {' or '.join(names)} to be set")
+        return value
+
+    def optional(self, *names: str) -> int | None:
+        """The first that is set; None if none is."""
+        for name in names:
+            if text := self._env.get(name, ""):
+                if not re.fullmatch(r"\d{1,9}", text):
+                    raise UserError(f"{name}: expected a number, found {text!r:.80}")
+                return int(text)
+        return None
+
+    def text(self, *names: str) -> str | None:
+        """The first that is set; None if none is."""
+        return next((self._env[name] for name in names if self._env.get(name)), None)
+
+    def joined(self, *names: str) -> str:
+        """All of them in one text."""
+        return "|".join(self._env.get(name, "") for name in names)
+
+
+def _torch(env: Variables) -> Membership:
+    return Membership(
+        engine=env.engine,
+        rank=env.number("RANK"),
+        size=env.number("WORLD_SIZE"),
+        local_rank=env.number("LOCAL_RANK"),
+        local_size=env.number("LOCAL_WORLD_SIZE"),
+        node=env.optional("GROUP_RANK", "NODE_RANK"),
+        nodes_said=env.optional("GROUP_WORLD_SIZE", "NNODES"),
+        job=env.joined("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"),
+    )
+
+
+def _open_mpi(env: Variables) -> Membership:
+    return Membership(
+        engine=env.engine,
+        rank=env.number("OMPI_COMM_WORLD_RANK"),
+        size=env.number("OMPI_COMM_WORLD_SIZE"),
+        local_rank=env.number("OMPI_COMM_WORLD_LOCAL_RANK"),
+        local_size=env.number("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        job=env.joined("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "MASTER_ADDR", "MASTER_PORT"),
+    )
+
+
+def _mpich(env: Variables) -> Membership:
+    return Membership(
+        engine=env.engine,
+        rank=env.number("PMI_RANK"),
+        size=env.number("PMI_SIZE"),
+        local_rank=env.number("MPI_LOCALRANKID"),
+        local_size=env.number("MPI_LOCALNRANKS"),
+        job=env.joined("PMI_PORT", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_ADDR", "MASTER_PORT"),
+    )
+
+
+def _slurm(env: Variables) -> Membership:
+    if env.text("SLURM_STEP_ID", "SLURM_STEPID") is None:
+        raise UserError("launcher 'inside': this is the batch script of a Slurm job; start it with srun")
+    nodes = env.optional("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+    size = env.number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+    tasks = env.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE") or str(size // (nodes or 1) or 1)
+    counts = re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", tasks)
+    if len(set(counts)) != 1:
+        raise UserError(
+            f"variables of {env.engine}: expected equally many processes on each node, found"
+            f" SLURM_TASKS_PER_NODE={tasks}; start one process on each node"
+        )
+    return Membership(
+        engine=env.engine,
+        rank=env.number("SLURM_PROCID"),
+        size=size,
+        local_rank=env.number("SLURM_LOCALID"),
+        local_size=int(counts[0]),
+        node=env.optional("SLURM_NODEID"),
+        nodes_said=nodes,
+        address=env.text("MASTER_ADDR") or first_host(env.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST") or ""),
+        job=env.joined("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
+    )
+
+
+def _skypilot(env: Variables) -> Membership:
+    rank = env.number("SKYPILOT_NODE_RANK")
+    addresses = (env.text("SKYPILOT_NODE_IPS") or "").split()
+    size = env.optional("SKYPILOT_NUM_NODES") or len(addresses)
+    if addresses and len(addresses) != size:
+        raise UserError(f"SKYPILOT_NODE_IPS: expected {size} addresses (SKYPILOT_NUM_NODES), found {len(addresses)}")
+    return Membership(
+        engine=env.engine,
+        rank=rank,
+        size=size,
+        local_rank=0,
+        local_size=1,
+        node=rank,
+        address=addresses[0] if addresses else None,
+        job=env.joined("SKYPILOT_TASK_ID"),
+    )
+
+
+def _one_per_node(env: Variables) -> Membership:
+    """One process on each node, such as in the pods of a Kubeflow job."""
+    rank = env.number("RANK", "PET_NODE_RANK")
+    return Membership(
+        engine=env.engine,
+        rank=rank,
+        size=env.number("WORLD_SIZE", "PET_NNODES"),
+        local_rank=0,
+        local_size=1,
+        node=rank,
+        address=env.text("MASTER_ADDR", "PET_MASTER_ADDR"),
+        port=env.optional("MASTER_PORT", "PET_MASTER_PORT"),
+        job=env.joined("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+    )
+
+
+def first_host(nodelist: str) -> str | None:
+    """The first host of a Slurm node list such as `gpu[003-005,7]-ib,login`; None for an empty list."""
+    match = re.match(r"([^,\[\]]*)(?:\[(\d+)[^\]]*\]([^,\[\]]*))?", nodelist)
+    return "".join(part or "" for part in match.groups()) or None if match else None
+
+
+ENGINES: tuple[tuple[str, tuple[str, ...], Callable[[Variables], Membership]], ...] = (
+    ("torchrun", ("RANK", "WORLD_SIZE", "LOCAL_RANK"), _torch),
+    ("Open MPI", ("OMPI_COMM_WORLD_RANK",), _open_mpi),
+    ("MPICH", ("PMI_RANK", "MPI_LOCALRANKID"), _mpich),
+    ("Slurm", ("SLURM_PROCID",), _slurm),
+    ("SkyPilot", ("SKYPILOT_NODE_RANK",), _skypilot),
+    ("Kubeflow", ("RANK", "WORLD_SIZE"), _one_per_node),
+    ("Kubeflow Trainer", ("PET_NODE_RANK", "PET_NNODES"), _one_per_node),
+)
+"""Engines by name, with the variables by which each is recognised; those that start others come after these."""
