@@ -108,7 +108,10 @@ def accept(sock: socket.socket, secret: bytes) -> Connection:
         raise BadFrame("another protocol")
     theirs, ours = read_exactly(sock, CHALLENGE_BYTES), secrets.token_bytes(CHALLENGE_BYTES)
     sock.sendall(MAGIC + ours + _mac(secret, b"listener", theirs, ours))
-    proof = read_exactly(sock, MAC_BYTES)
+    try:
+        proof = read_exactly(sock, MAC_BYTES)
+    except EOFError:
+        raise BadFrame("another secret, since it ended the handshake") from None
     if not hmac.compare_digest(proof, _mac(secret, b"caller", theirs, ours)):
         raise BadFrame("another secret")
     return Connection(sock, (_mac(secret, b"down", theirs, ours), _mac(secret, b"up", theirs, ours)))

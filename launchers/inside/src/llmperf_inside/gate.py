@@ -178,12 +178,13 @@ class Gate:
             if reason is None:
                 peer = Peer(rank=rank, node=node, host=host, address=address, connection=connection)
                 self._peers[rank] = peer
-            elif len(self._living()) < member.nodes - 1:
-                self._problem = reason
+            else:
+                connection.send_document(REFUSE, {"reason": reason})
+                connection.close()
+                if len(self._living()) < member.nodes - 1:
+                    self._problem = reason
             self._changed.notify_all()
         if reason is not None:
-            connection.send_document(REFUSE, {"reason": reason})
-            connection.close()
             return None
         connection.send(PING)
         return peer

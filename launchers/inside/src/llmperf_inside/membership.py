@@ -54,7 +54,7 @@ class Membership:
     @property
     def key(self) -> str:
         """Short name of the job, alike in all its processes."""
-        return hashlib.sha256(f"{self.engine}|{self.job}|{self.size}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.engine}|{self.job}".encode()).hexdigest()[:16]
 
     @property
     def ports(self) -> tuple[int, ...]:

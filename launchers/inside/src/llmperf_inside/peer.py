@@ -130,8 +130,8 @@ def join(
             except UserError:
                 raise
             except (BadFrame, EOFError, OSError) as error:
-                why = "it does not know the secret of this process, or closed the connection"
-                reason = f"{host}:{port}: {why if isinstance(error, EOFError) else reason_of(error)}"
+                if not reason or isinstance(error, BadFrame):  # the wrong secret says more than a later refusal
+                    reason = f"{host}:{port}: {reason_of(error)}"
         if time.monotonic() > deadline:
             break
         if not waiting:
