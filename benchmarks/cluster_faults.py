@@ -49,7 +49,7 @@ class Outcome:
     """From the fault until llmperf has ended, or every rank has finished more steps; None if not in time."""
     exit_code: int | None
     message: str
-    """The last line on standard error."""
+    """Why the run has ended, in llmperf's words."""
     left_seconds: float | None
     """From the fault until no process of the run is left on any host; None if some are left."""
     lost_records: int
@@ -75,11 +75,11 @@ class Trial:
         self.runs = folder / "runs"
         self.error = folder / "error.txt"
         self.process: subprocess.Popen[bytes] | None = None
-        self.options = {"config": str(self.servers.config)}
+        self.options = {"config": str(self.servers.config), "interface": "eth0"}
         self.fault_at = 0.0
         self.written: dict[str, int] = {}
 
-    def start(self, steps: int = 1_000_000) -> None:
+    def start(self, steps: int = 300_000) -> None:
         """Start the run."""
         table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.options.items())
         (self.folder / "llmperf.toml").write_text(f"[launchers.ssh]\n{table}")
@@ -152,9 +152,10 @@ class Trial:
         return sum(max(0, lines - arrived.get(name, 0)) for name, lines in self.written.items())
 
     def message(self) -> str:
-        """The last line that llmperf printed."""
-        lines = [line for line in re.split(r"[\r\n]", self.error.read_text(errors="replace")) if line.strip()]
-        return lines[-1].strip() if lines else ""
+        """Why the run has ended, in llmperf's words."""
+        lines = [line.strip() for line in re.split(r"[\r\n]", self.error.read_text(errors="replace")) if line.strip()]
+        reasons = [line for line in lines if line.startswith(("status ", "llmperf: "))]
+        return " ".join((reasons or lines or [""])[-1].removeprefix("status ").removeprefix("llmperf: ").split())
 
     def interrupt(self) -> None:
         """End the run as Ctrl-C does."""

@@ -172,6 +172,12 @@ def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
     assert failed.message == "node 1 (host-b): has not answered for 20 s"
 
 
+def test_the_agent_that_was_killed_is_the_reason_and_not_one_that_was_stopped_then(folder):
+    folder.codes = (143, -9)
+    failure = folder.build().failure
+    assert (failure.node_rank, failure.message) == (1, "the agent of node 1 (host-b) was killed by SIGKILL")
+
+
 def test_nodes_list_their_ranks_and_clocks(folder):
     first, second = folder.build().nodes
     assert (first.first_rank, first.last_rank, second.first_rank, second.last_rank) == (0, 1, 2, 3)

@@ -39,7 +39,9 @@ def test_a_failed_connection_has_a_reason_and_advice(errors, advice):
 
 def test_other_failures_of_the_client_keep_their_last_line():
     assert explanation("a", 255, "mux: odd\n\n") == "mux: odd (ssh, exit status 255)"
-    assert explanation("a", 255, "") == "ssh ended with exit status 255"
+    assert (
+        explanation("a", 255, "") == "ssh ended with exit status 255 and no message: its command on the host was killed"
+    )
 
 
 def test_a_missing_python_on_the_host_is_named():

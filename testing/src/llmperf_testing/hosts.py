@@ -129,7 +129,9 @@ class Host:
         self._net("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", *values)
 
     def lose(self) -> None:
-        """End the host as if its power had failed: its processes are killed and its link is gone."""
+        """End the host as if its power had failed: its link goes down without a word, and its processes are killed."""
+        with suppress(subprocess.CalledProcessError):
+            self.link("down")
         with suppress(ProcessLookupError):
             os.kill(self.init, signal.SIGKILL)
         self._unshare.communicate()

@@ -8,6 +8,7 @@ CONNECTION_FAILED = 255
 """Exit status of the client itself; any other is the remote command's."""
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
+KILLED = "ssh ended with exit status 255 and no message: its command on the host was killed"
 MAX_CHARACTERS = 300
 
 ADVICE = (
@@ -47,7 +48,7 @@ def explanation(host: str, exit_code: int, errors: str) -> str | None:
             line = next((line for line in reversed(lines) if pattern.search(line)), None)
             if line is not None:
                 return f"{line[:MAX_CHARACTERS].rstrip('.')}: {advice.format(host=host)}"
-        return f"{lines[-1][:MAX_CHARACTERS]} (ssh, exit status 255)" if lines else "ssh ended with exit status 255"
+        return f"{lines[-1][:MAX_CHARACTERS]} (ssh, exit status 255)" if lines else KILLED
     if exit_code in (NOT_FOUND, NOT_EXECUTABLE) and lines:
         return (
             f"{lines[-1][:MAX_CHARACTERS]}: install llmperf on the host under the same path as here, or name its Python"
