@@ -53,11 +53,13 @@ def join_ranks(plan: Plan, backend: str) -> None:
 def meeting_point() -> str:
     """The `init_method` of every process group: how its ranks find each other.
 
-    On one node that is the socket which the agent listens on; elsewhere MASTER_ADDR and MASTER_PORT.
+    With llmperf's own agent that is a socket on which the first node listens already; otherwise MASTER_ADDR and
+    MASTER_PORT.
     """
     if ADDRESS not in os.environ:
         return "env://"
-    stay_on_loopback()
+    if int(os.environ["WORLD_SIZE"]) == int(os.environ["LOCAL_WORLD_SIZE"]):
+        stay_on_loopback()
     if SCHEME not in rendezvous_handlers():
         torch.distributed.register_rendezvous_handler(SCHEME, meet)
     return f"{SCHEME}://"
@@ -89,7 +91,7 @@ def stay_on_loopback() -> None:
 def meet(_: str, timeout: datetime.timedelta = distributed_c10d.default_pg_timeout, **__: object) -> Iterator[Meeting]:
     """Torch's rendezvous by the agent's socket: the store, this rank, the number of ranks.
 
-    The agent has bound that socket to 127.0.0.1 and handed it to rank 0, so nobody else can take its port.
+    The agent has bound that socket, on one node to 127.0.0.1, and handed it to rank 0: nobody else can take its port.
     """
     rank, world = own_rank(), int(os.environ["WORLD_SIZE"])
     host, _, port = os.environ[ADDRESS].rpartition(":")

@@ -1,0 +1,135 @@
+"""Files of a node on their way to the controller: complete, in any portions, and only where the node may write."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llmperf.errors import UserError
+from llmperf.launching.shipping import Receiver, Shipper
+from llmperf.links.messages import PIECE_BYTES, Piece, packed
+from llmperf.runfolder.logs import HEAD_BYTES
+from llmperf.types import Layout
+
+LAYOUT = Layout(nodes=2, devices_per_node=2, tensor_parallel=1, pipeline_parallel=1, data_parallel=4)
+
+
+def folder(path):
+    for name in ("records", "logs"):
+        (path / name).mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def ends(tmp_path):
+    """A node's folder and the controller's."""
+    return folder(tmp_path / "node"), folder(tmp_path / "controller")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.binary(max_size=50), max_size=20), st.lists(st.booleans(), min_size=60, max_size=60))
+def test_a_growing_file_arrives_whole_over_a_busy_connection(tmp_path_factory, portions, takes):
+    path = tmp_path_factory.mktemp("ship")
+    node, controller = folder(path / "node"), folder(path / "controller")
+    receiver, turns = Receiver(controller, LAYOUT), iter(takes)
+
+    def send(piece):
+        if not next(turns, True):
+            return False
+        receiver.take(piece)
+        return True
+
+    shipper = Shipper(node, 1, send)
+    records = node / "records" / "rank-00002.jsonl"
+    records.touch()
+    for portion in portions:
+        with records.open("ab") as file:
+            file.write(portion)
+        shipper.ship()
+    while not shipper.ship(final=True):
+        pass
+    arrived = controller / "records" / "rank-00002.jsonl"
+    assert (arrived.read_bytes() if arrived.exists() else b"") == b"".join(portions)
+
+
+def test_a_report_is_replaced_as_a_whole_and_half_written_files_stay(ends):
+    node, controller = ends
+    receiver = Receiver(controller, LAYOUT)
+    shipper = Shipper(node, 0, lambda piece: receiver.take(piece) or True)
+    report = node / "records" / "agent-000.json"
+    (node / "records" / ".agent-000.json.tmp").write_text("half")
+    for text in ('{"a": 1}', '{"a": 1, "b": 22}', "{}"):
+        report.write_text(text)
+        os.utime(report, ns=(len(text), len(text)))
+        shipper.ship()
+        assert (controller / "records" / "agent-000.json").read_text() == text
+    assert [path.name for path in (controller / "records").iterdir()] == ["agent-000.json"]
+
+
+def test_a_long_log_arrives_as_the_agent_has_shortened_it(ends):
+    node, controller = ends
+    receiver = Receiver(controller, LAYOUT)
+    shipper = Shipper(node, 0, lambda piece: receiver.take(piece) or True)
+    log, arrived = node / "logs" / "rank-00000.log", controller / "logs" / "rank-00000.log"
+    log.write_bytes(b"x" * (HEAD_BYTES + 100))
+    shipper.ship()
+    assert arrived.stat().st_size == HEAD_BYTES
+    log.write_bytes(b"y" * (HEAD_BYTES + 50))
+    shipper.ship(final=True)
+    assert arrived.read_bytes() == log.read_bytes()
+
+
+def test_what_the_controller_has_is_not_sent_again(ends):
+    node, _controller = ends
+    pieces = []
+    (node / "records" / "rank-00000.jsonl").write_bytes(b"first\nsecond\n")
+    Shipper(node, 0, lambda piece: pieces.append(piece) or True, {"records/rank-00000.jsonl": 6}).ship(final=True)
+    assert [(piece.offset, piece.file) for piece in pieces] == [(6, "records/rank-00000.jsonl")]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "records/rank-00000.jsonl",  # of node 0
+        "records/rank-00004.jsonl",  # of no node
+        "plan.json",
+        "result.json",
+        "../out",
+        "/etc/passwd",
+        "records/../plan.json",
+        "records/agent-000.json",
+        "logs/node-001.log",
+        "",
+    ],
+)
+def test_a_node_writes_only_its_own_files(ends, file):
+    _, controller = ends
+    with pytest.raises(UserError, match="node 1: .*expected a file of its own ranks"):
+        Receiver(controller, LAYOUT).take(Piece(node=1, file=file, offset=0, data=packed(b"x")))
+
+
+@pytest.mark.parametrize("offset", [-1, 1, 2**60])
+def test_bytes_elsewhere_than_at_the_end_are_refused(ends, offset):
+    _, controller = ends
+    receiver = Receiver(controller, LAYOUT)
+    with pytest.raises(UserError, match="expected bytes at 0"):
+        receiver.take(Piece(node=1, file="records/rank-00002.jsonl", offset=offset, data=packed(b"x")))
+
+
+def test_a_report_of_any_size_is_refused(ends):
+    _, controller = ends
+    receiver = Receiver(controller, LAYOUT)
+    receiver.take(Piece(node=1, file="records/agent-001.json", offset=0, data=packed(b"x" * PIECE_BYTES)))
+    with pytest.raises(UserError, match="expected bytes at 0"):
+        receiver.take(Piece(node=1, file="records/agent-001.json", offset=PIECE_BYTES, data=packed(b"x")))
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(ends, tmp_path):
+    _, controller = ends
+    (tmp_path / "target").write_text("kept")
+    (controller / "records" / "rank-00002.jsonl").symlink_to(tmp_path / "target")
+    with pytest.raises(UserError, match="cannot write"):
+        Receiver(controller, LAYOUT).take(Piece(node=1, file="records/rank-00002.jsonl", offset=0, data=packed(b"x")))
+    assert (tmp_path / "target").read_text() == "kept"
