@@ -52,6 +52,8 @@ class Outcome:
     """Why the run has ended, in llmperf's words."""
     left_seconds: float | None
     """From the fault until no process of the run is left on any host; None if some are left."""
+    left: list[str]
+    """Processes that are left."""
     lost_records: int
     """Lines of records that were on a node when the fault came, and are not in the run folder."""
 
@@ -75,13 +77,13 @@ class Trial:
         self.runs = folder / "runs"
         self.error = folder / "error.txt"
         self.process: subprocess.Popen[bytes] | None = None
-        self.options = {"config": str(self.servers.config), "interface": "eth0"}
+        self.options = {"config": str(self.servers.config), "interface": "eth0", "env": {"OMP_NUM_THREADS": "1"}}
         self.fault_at = 0.0
         self.written: dict[str, int] = {}
 
     def start(self, steps: int = 300_000) -> None:
         """Start the run."""
-        table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.options.items())
+        table = "".join(f"{key} = {inline(value)}\n" for key, value in self.options.items())
         (self.folder / "llmperf.toml").write_text(f"[launchers.ssh]\n{table}")
         words = [
             "run",
@@ -134,9 +136,9 @@ class Trial:
         return None
 
     def left(self) -> list[str]:
-        """Processes of the run on all hosts."""
+        """Processes of the run on the nodes, without SSH servers: they end when TCP gives a connection up."""
         return [f"{node.name}: {line}" for node in self.hosts.nodes for line in node.processes().values()
-                if "[listener]" not in line]  # fmt: skip
+                if not line.startswith("sshd: ")]  # fmt: skip
 
     def await_clean(self) -> float | None:
         """Seconds from the fault until no process of the run is left; None if some are left."""
@@ -173,6 +175,13 @@ def _lines(path: Path, part: bytes) -> int:
         return sum(part in line for line in path.read_bytes().splitlines())
     except OSError:
         return 0
+
+
+def inline(value: object) -> str:
+    """A value in TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {json.dumps(text)}" for key, text in value.items()) + "}"
+    return json.dumps(value)
 
 
 def kill(pids: list[int]) -> None:
@@ -330,6 +339,7 @@ def outcome(fault: Callable[[Trial], None], expected: str, trial: Trial, seconds
         exit_code=trial.process.poll(),
         left_seconds=trial.await_clean(),
         message=trial.message(),
+        left=trial.left(),
         lost_records=trial.lost(),
     )
 
@@ -374,6 +384,7 @@ def row(result: Outcome, what: str) -> str:
     """A row of the table."""
     seconds, left = ("-" if value is None else f"{value:.1f}" for value in (result.seconds, result.left_seconds))
     lost = f" ({result.lost_records} records lost)" if result.lost_records else ""
+    lost += f" (left: {'; '.join(line[:100] for line in result.left)})" if result.left else ""
     mark = "" if result.good else "**wrong** "
     return f"| {what} | {mark}{result.expected} | {seconds} | {left} | {result.exit_code} | {result.message}{lost} |"
 

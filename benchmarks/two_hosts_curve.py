@@ -70,7 +70,9 @@ def main() -> int:
         folder = options.keep or Path(temporary)
         with namespaces.Hosts(folder / "hosts", count=2, own_names_are_local=True) as hosts:
             servers = ssh_servers.SshServers(hosts)
-            (folder / "llmperf.toml").write_text(f'[launchers.ssh]\nconfig = "{servers.config}"\ninterface = "eth0"\n')
+            (folder / "llmperf.toml").write_text(
+                f'[launchers.ssh]\nconfig = "{servers.config}"\nenv = {{OMP_NUM_THREADS = "1"}}\n'
+            )
             for name in options.only or RUNS:
                 framework, settings = RUNS[name]
                 words = ["--framework", framework, *(word for one in settings for word in ("--set", one))]

@@ -81,11 +81,12 @@ def config(tmp_path):
 
 @needs_ssh
 def test_aliases_of_the_ssh_configuration_become_addresses(config):
-    nodes = SshLauncher().nodes(request(["big", "me@node2:22"], config=config, interface="eth7"))
+    nodes = SshLauncher().nodes(request(["big", "me@node2:22"], config=config, interface="eth7", env={"A": "1"}))
     assert [(node.host, node.address, node.interface) for node in nodes] == [
         ("big", "10.1.2.3", "eth7"),
         ("me@node2:22", "node2", "eth7"),
     ]
+    assert [dict(node.env) for node in nodes] == [{"A": "1"}] * 2
 
 
 @needs_ssh
@@ -131,6 +132,7 @@ def test_hosts_and_slots_come_from_the_host_file(tmp_path):
         (["a"], {"connect_timeout_seconds": 0}, "launchers.ssh: connect_timeout_seconds: expected at least 1, found 0"),
         (["a"], {"interface": "-x"}, "launchers.ssh.interface: expected a network interface"),
         (["a"], {"options": ["-oX"]}, "launchers.ssh.options: expected options such as"),
+        (["a"], {"env": {"A-B": "1"}}, "launchers.ssh.env: cannot set the variable 'A-B'"),
         (["a"], {"addresses": {"a": "b c"}}, "launchers.ssh.addresses: a: expected"),
         (["localhost", "node2"], {}, "host localhost: the other hosts cannot reach it by a loopback address"),
         (["-F/tmp/x"], {}, "--hosts: expected a host as [USER@]HOST[:PORT], found '-F/tmp/x'"),

@@ -51,6 +51,7 @@ class SshLauncher:
                 host=host,
                 address=address,
                 interface=options.interface,
+                env=options.env,
                 devices=file.slots.get(host) if file else None,
             )
             for host, address in zip(hosts, addresses, strict=True)

@@ -12,6 +12,8 @@ from llmperf import read_options
 from llmperf.errors import UserError
 from llmperf.types.units import Positive
 
+from llmperf_ssh.quoting import check_names
+
 WHERE = "launchers.ssh"
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*", re.ASCII)
 _OPTION = re.compile(r"[A-Za-z0-9]+[= ].+", re.ASCII)
@@ -34,6 +36,9 @@ class Options:
     """Time for a connection to be made."""
     interface: str | None = None
     """Network interface of the hosts over which the ranks reach one another."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the ranks on all hosts, which do not get those of the user's shell. They are no place for secrets:
+    other users of a host can read them in its list of processes."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Name or address under which other hosts reach a host, by host, where ssh uses another."""
 
@@ -48,6 +53,7 @@ def checked_options(table: Mapping[str, Any]) -> Options:
     for option in options.options:
         if not _OPTION.fullmatch(option):
             raise UserError(f"{WHERE}.options: expected options such as 'ProxyJump=gateway', found {option!r}")
+    check_names(options.env, f"{WHERE}.env")
     name = options.interface
     if name is not None and not (_INTERFACE.fullmatch(name) and len(name) <= MAX_INTERFACE_CHARACTERS):
         raise UserError(f"{WHERE}.interface: expected a network interface such as 'eth0', found {name!r}")
