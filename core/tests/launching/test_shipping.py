@@ -106,7 +106,7 @@ def test_what_the_controller_has_is_not_sent_again(ends):
 )
 def test_a_node_writes_only_its_own_files(ends, file):
     _, controller = ends
-    with pytest.raises(UserError, match="node 1: .*expected a file of its own ranks"):
+    with pytest.raises(UserError, match=r"node 1: .*expected a file of its own ranks"):
         Receiver(controller, LAYOUT).take(Piece(node=1, file=file, offset=0, data=packed(b"x")))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,24 @@ IN_THE_FILE = {
     "repeat": "repeats",
 }
 """Options of `llmperf run` for which a matrix file has keys."""
+
+
+def widest_request(common: Request, options: dict[str, Any]) -> tuple[Request, int]:
+    """The request of `--matrix` or `--scale` that needs most nodes, and the parts that may run at the same time."""
+    from llmperf.cases.matrix import read_matrix
+    from llmperf.planning.build import nodes_wanted
+    from llmperf.running.matrix_cells import request_of
+    from llmperf.running.scaling import parse_scale
+
+    if common.launcher == "local":
+        return common, 1
+    if options["matrix"] is None:
+        what, counts = parse_scale(options["scale"])
+        nodes = max(counts) if what == "nodes" else -(-max(counts) // (common.devices or max(counts)))
+        return replace(common, settings=(*common.settings, f"nodes={nodes}")), 1
+    matrix = read_matrix(options["matrix"])
+    requests = [request_of(cell, common, matrix.folder) for cell in matrix.cells]
+    return max(requests, key=nodes_wanted), 1 if options["part"] else matrix.tasks
 
 
 def run_many(ctx: click.Context, common: Request, options: dict[str, Any]) -> int:

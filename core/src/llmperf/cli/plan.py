@@ -30,11 +30,9 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
 
     Exits with 2 if something does not fit together.
     """
-    from llmperf.planning.build import plan_run
+    from llmperf.planning.build import plan_only
 
-    outcome = plan_run(request(options, on))
-    outcome.machine.close()
-    ctx.exit(show(outcome, options["as_json"]))
+    ctx.exit(show(plan_only(request(options, on)), options["as_json"]))
 
 
 def show(outcome: Outcome, as_json: bool) -> int:

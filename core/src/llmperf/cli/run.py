@@ -54,29 +54,33 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.planning.build import handed_over, plan_run, preview
+    from llmperf.planning.build import handed_over, plan_only, plan_run, preview
 
     if not dry_run:
         _check_folder(out)
-    if options["matrix"] is not None or options["scale"] is not None:
-        from llmperf.cli.matrix import run_many
+    asked, tasks = request(options), 1
+    many = options["matrix"] is not None or options["scale"] is not None
+    widest = asked
+    if many:
+        from llmperf.cli.matrix import run_many, widest_request
 
-        ctx.exit(run_many(ctx, request(options), options))
-    if options["resume"] or options["part"]:
+        widest, tasks = widest_request(asked, options)
+    elif options["resume"] or options["part"]:
         raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
-    asked = request(options)
+    if dry_run and (text := preview(widest, ctx.obj, out, tasks)) is not None:
+        click.echo(text)
+        ctx.exit(0)
+    if not dry_run:
+        widest, code = handed_over(widest, ctx.obj, out, _say, tasks)
+        if code is not None:
+            ctx.exit(code)
+        asked = asked if many else widest
+    if many:
+        ctx.exit(run_many(ctx, asked, options))
     if dry_run:
         from llmperf.cli.plan import show
 
-        if (text := preview(asked, ctx.obj, out)) is not None:
-            click.echo(text)
-            ctx.exit(0)
-        outcome = plan_run(asked)
-        outcome.machine.close()
-        ctx.exit(show(outcome, options["as_json"]))
-    asked, code = handed_over(asked, ctx.obj, out, _say)
-    if code is not None:
-        ctx.exit(code)
+        ctx.exit(show(plan_only(asked), options["as_json"]))
     outcome = plan_run(asked)
     try:
         results = _run(outcome, out, repeat, options["as_json"])

@@ -55,6 +55,13 @@ def plan_run(request: Request) -> Outcome:
         raise
 
 
+def plan_only(request: Request) -> Outcome:
+    """The same for a run that is not started from this plan: what its launcher has taken is given back."""
+    outcome = plan_run(request)
+    outcome.machine.close()
+    return outcome
+
+
 def _planned(resolved: Resolved) -> Outcome:
     worker, framework_problems = _framework_answer(resolved)
     problems = [*resolved.problems, *framework_problems]
@@ -124,6 +131,11 @@ def node_request(case: Case, request: Request) -> NodeRequest:
         hosts=request.hosts,
         options=request.launcher_options,
     )
+
+
+def nodes_wanted(request: Request) -> int:
+    """The number of nodes that a request asks its launcher for."""
+    return _wanted_nodes(library_with_case(request.case).case(request.case), request)
 
 
 def handed_over(

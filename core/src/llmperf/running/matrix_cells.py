@@ -13,7 +13,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
 from llmperf.measuring.processes import left_of_run
-from llmperf.planning.build import plan_run
+from llmperf.planning.build import plan_only, plan_run
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
@@ -53,7 +53,7 @@ class PlannedCell:
 def planned_cell(request: Request) -> PlannedCell:
     """Plan a cell, without its peak; a request that is not valid is a cell with a problem too."""
     try:
-        outcome = plan_run(replace(request, skip_peak_and_env=True))
+        outcome = plan_only(replace(request, skip_peak_and_env=True))
     except UserError as error:
         return PlannedCell(cost=float("inf"), problems=(str(error),))
     problems = tuple(f"{problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems)
@@ -83,7 +83,10 @@ class MeasuredRuns:
 
     def run(self, planned: Planned, folder: Path) -> Result:
         """Run a plan in a new folder; the checked result."""
-        return measure_in(folder, planned, self._warn, lambda _, __: None)
+        try:
+            return measure_in(folder, planned, self._warn, lambda _, __: None)
+        finally:
+            planned.machine.close()
 
     def recover(self, folder: Path) -> Result | None:
         """The checked result of a run whose controller was killed, if the run itself had come to its end by then.

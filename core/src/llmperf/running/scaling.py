@@ -9,7 +9,7 @@ from typing import Any
 
 from llmperf.cases.matrix import Cell, Matrix
 from llmperf.errors import UserError
-from llmperf.planning.build import plan_run
+from llmperf.planning.build import plan_only
 from llmperf.planning.nodes import LOCAL
 from llmperf.planning.states import Planned, Request
 from llmperf.results.scaling import Measured, Scaling
@@ -75,11 +75,11 @@ def scaling_runs(request: Request, text: str, scaling: Scaling, repeats: int) ->
     what, counts = parse_scale(text)
     quick = replace(request, skip_peak_and_env=True)
     sizes = _sizes(quick, what, counts)
-    base = startable(plan_run(_at(quick, sizes[0])))
+    base = startable(plan_only(_at(quick, sizes[0])))
     extra = [_batch(base, size, scaling) for size in sizes]
     plans = [base]
     for size, settings in zip(sizes[1:], extra[1:], strict=True):
-        plans.append(startable(plan_run(_at(quick, size, settings))))
+        plans.append(startable(plan_only(_at(quick, size, settings))))
     for size, planned in zip(sizes, plans, strict=True):
         if planned.plan.layout.world_size != size.ranks:
             found = f"{planned.plan.layout.world_size}, the framework's layout"
@@ -105,11 +105,11 @@ def scaling_runs(request: Request, text: str, scaling: Scaling, repeats: int) ->
 def _sizes(request: Request, what: str, counts: Sequence[int]) -> list[Size]:
     """Nodes and devices of each number. Ranks fill one node before they use whole nodes."""
     if what == "nodes":
-        per_node = startable(plan_run(_at(request, Size(nodes=1, devices=request.devices or 0)))).plan.layout
+        per_node = startable(plan_only(_at(request, Size(nodes=1, devices=request.devices or 0)))).plan.layout
         return [Size(nodes=count, devices=per_node.devices_per_node) for count in counts]
     if request.launcher == LOCAL:
         return [Size(nodes=1, devices=count) for count in counts]
-    outcome = plan_run(_at(request, Size(nodes=1, devices=request.devices or 0)))
+    outcome = plan_only(_at(request, Size(nodes=1, devices=request.devices or 0)))
     full = request.devices or len(outcome.machine.probe.devices)
     sizes = [Size(nodes=max(1, count // full), devices=min(count, full)) for count in counts]
     for count, size in zip(counts, sizes, strict=True):
