@@ -38,7 +38,7 @@ IN_THE_FILE = {
 def widest_request(common: Request, options: dict[str, Any]) -> tuple[Request, int]:
     """The request of `--matrix` or `--scale` that needs most nodes, and the parts that may run at the same time."""
     from llmperf.cases.matrix import read_matrix
-    from llmperf.planning.build import nodes_wanted
+    from llmperf.planning.requested_nodes import nodes_wanted
     from llmperf.running.matrix_cells import request_of
     from llmperf.running.scaling import parse_scale
 

@@ -54,7 +54,8 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.planning.build import handed_over, plan_only, plan_run, preview
+    from llmperf.planning.build import plan_only, plan_run
+    from llmperf.planning.requested_nodes import handed_over, preview
 
     if not dry_run:
         _check_folder(out)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import IO
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.text import printable
+from llmperf.links.carrier import Carrier
 from llmperf.links.messages import (
     BEAT_SECONDS,
     MAX_LINE_BYTES,
@@ -41,7 +41,6 @@ PROGRAM = (
     "from llmperf.launching.node import main; main()"
 )
 """The node program. It runs on any Python, and imports nothing from the current folder."""
-MAX_STDERR_BYTES = 64 * 1024
 CLOSE_SECONDS = 3.0
 """Time for a process to end after its standard input was closed."""
 TICK_SECONDS = 0.05
@@ -72,65 +71,6 @@ class NodeState:
         return time.monotonic() - self.heard
 
 
-class _Process:
-    """A process that a launcher has given, with the lines that wait to be written to it."""
-
-    def __init__(self, command: NodeCommand, errors: IO[bytes], launcher: str) -> None:
-        self.command = command
-        self.errors = errors
-        self.ranks: set[int] = set()
-        """Nodes whose lines have come from it."""
-        self.buffer = bytearray()
-        self.waiting: deque[bytes] = deque()
-        self.finished = False
-        try:
-            self.popen = subprocess.Popen(
-                command.argv,
-                env={**os.environ, **command.env},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-                bufsize=0,
-            )
-        except OSError as error:
-            raise UserError(f"launcher {launcher!r}: cannot start {command.argv[0]}: {error.strerror}") from None
-        assert self.popen.stdin is not None
-        assert self.popen.stdout is not None
-        self.input, self.output = self.popen.stdin, self.popen.stdout
-        os.set_blocking(self.input.fileno(), False)
-        os.set_blocking(self.output.fileno(), False)
-
-    def write_waiting(self) -> None:
-        """Write as much as the process takes."""
-        while self.waiting and not self.input.closed:
-            data = self.waiting[0]
-            try:
-                written = os.write(self.input.fileno(), data)
-            except BlockingIOError:
-                return
-            except OSError:  # it has ended
-                self.waiting.clear()
-                return
-            if written == len(data):
-                self.waiting.popleft()
-            else:
-                self.waiting[0] = data[written:]
-
-    def close_input(self) -> None:
-        with suppress(OSError):
-            self.input.close()
-
-    def errors_text(self) -> str:
-        """The end of its standard error; empty if it cannot be read."""
-        with suppress(OSError, ValueError):
-            size = os.fstat(self.errors.fileno()).st_size
-            return os.pread(self.errors.fileno(), MAX_STDERR_BYTES, max(0, size - MAX_STDERR_BYTES)).decode(
-                errors="replace"
-            )
-        return ""
-
-
 class Links:
     """The node programs of some nodes, reached through the processes of a launcher.
 
@@ -154,7 +94,7 @@ class Links:
         self._python = tuple(python)
         self._receive = receive
         self._errors = errors
-        self._processes: list[_Process] = []
+        self._processes: list[Carrier] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._beats: dict[int, tuple[float, float]] = {}
@@ -175,7 +115,7 @@ class Links:
         try:
             for command in self._launcher.commands(commands):
                 errors = self._errors(command.node_rank)
-                self._processes.append(_Process(command, errors, self._launcher.name))
+                self._processes.append(Carrier(command, errors, self._launcher.name))
             if len(self._processes) == len(commands):
                 for process in self._processes:
                     process.ranks.add(process.command.node_rank)
@@ -219,7 +159,7 @@ class Links:
             process.errors.close()
 
     @staticmethod
-    def _drain_until_end(process: _Process, deadline: float) -> None:
+    def _drain_until_end(process: Carrier, deadline: float) -> None:
         """Wait for the end of a process, and read its output, so that it does not block."""
         while process.popen.poll() is None and time.monotonic() < deadline:
             with suppress(OSError):
@@ -253,7 +193,7 @@ class Links:
                 if not process.waiting:  # a beat that waits would only tell that a connection is slow
                     process.waiting.append(line_of(Beat(number=self._beat)))
 
-    def _read(self, process: _Process) -> bool:
+    def _read(self, process: Carrier) -> bool:
         """Handle what has come from a process; returns whether more may come."""
         try:
             data = os.read(process.output.fileno(), MAX_LINE_BYTES)
@@ -276,7 +216,7 @@ class Links:
                 self._take(process, line)
         return True
 
-    def _take(self, process: _Process, line: bytes) -> None:
+    def _take(self, process: Carrier, line: bytes) -> None:
         if not line.startswith(START):
             self._stray(process, line + b"\n")
             return
@@ -311,14 +251,14 @@ class Links:
             state.clock_offset_seconds = echo.at - (sent[0] + error)
 
     @staticmethod
-    def _stray(process: _Process, data: bytes) -> None:
+    def _stray(process: Carrier, data: bytes) -> None:
         """Keep what a login shell or a library printed in the log of the node."""
         with suppress(OSError, ValueError):
             if process.errors.tell() < MAX_LINE_BYTES:
                 process.errors.write(data)
                 process.errors.flush()
 
-    def _finish(self, process: _Process) -> None:
+    def _finish(self, process: Carrier) -> None:
         """Note that a process has closed its output, for every node that it carried."""
         with suppress(subprocess.TimeoutExpired):
             process.popen.wait(CLOSE_SECONDS)
@@ -330,7 +270,7 @@ class Links:
             if self.states[rank].gone is None:
                 self.states[rank].gone = self._why(process, self.states[rank].node.host)
 
-    def _why(self, process: _Process, host: str) -> str:
+    def _why(self, process: Carrier, host: str) -> str:
         """Why a process has ended, in one line."""
         code, errors = process.popen.poll(), process.errors_text()
         explain = getattr(self._launcher, "explain", None)

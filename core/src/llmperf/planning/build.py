@@ -16,9 +16,8 @@ from llmperf.accounting.optimiser_step import batch_of
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
-from llmperf.cases.settings import Setting, from_command_line
+from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
-from llmperf.planning.launchers import installed_launcher
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.problems import (
     data_problems,
@@ -29,6 +28,7 @@ from llmperf.planning.problems import (
     size_problems,
     worker_problems,
 )
+from llmperf.planning.requested_nodes import node_request
 from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Request, Resolved
 from llmperf.planning.vendors import Machine, machine_elsewhere
 from llmperf.plugins.discovery import Found, names, published_package
@@ -36,7 +36,6 @@ from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.types.devices import PeakFlops
-from llmperf.types.launching import NodeRequest, Submission
 from llmperf.types.plan import Plan, Script, WorkerPlan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
@@ -121,57 +120,6 @@ def _machine(case: Case, request: Request) -> Machine:
     if request.on is not None:
         return machine_elsewhere(request.on, request.vendor)
     return machine_of(request.vendor, request.launcher, node_request(case, request), request.python, request.opened)
-
-
-def node_request(case: Case, request: Request) -> NodeRequest:
-    """What a request asks of its launcher."""
-    return NodeRequest(
-        nodes=_wanted_nodes(case, request),
-        devices=request.devices,
-        hosts=request.hosts,
-        options=request.launcher_options,
-    )
-
-
-def nodes_wanted(request: Request) -> int:
-    """The number of nodes that a request asks its launcher for."""
-    return _wanted_nodes(library_with_case(request.case).case(request.case), request)
-
-
-def handed_over(
-    request: Request, command: Sequence[str], out: Path, say: Callable[[str], None], tasks: int = 1
-) -> tuple[Request, int | None]:
-    """The exit code of a command that the request's launcher has had run elsewhere, or None; the request goes on then.
-
-    `command` has the words after `llmperf`. UserError if there is no such launcher, or it refuses.
-    """
-    if request.launcher == LOCAL:
-        return request, None
-    launcher = request.opened or installed_launcher(request.launcher, request.vendor)
-    return replace(request, opened=launcher), launcher.hand_over(_submission(request, command, out, tasks), say)
-
-
-def preview(request: Request, command: Sequence[str], out: Path, tasks: int = 1) -> str | None:
-    """What the request's launcher would submit to its engine; None if nothing."""
-    if request.launcher == LOCAL:
-        return None
-    launcher = request.opened or installed_launcher(request.launcher, request.vendor)
-    return launcher.preview(_submission(request, command, out, tasks))
-
-
-def _submission(request: Request, command: Sequence[str], out: Path, tasks: int) -> Submission:
-    case = library_with_case(request.case).case(request.case)
-    wanted = node_request(case, request)
-    return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
-
-
-def _wanted_nodes(case: Case, request: Request) -> int:
-    """The number of nodes: by `--set` or `--hosts`, otherwise as the case says."""
-    settings = from_command_line(request.settings)
-    value = next((setting.value for setting in reversed(settings) if setting.path == "tuning.nodes"), None)
-    if isinstance(value, int) and value > 0:
-        return value
-    return len(request.hosts) or case.tuning.nodes
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
