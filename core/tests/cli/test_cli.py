@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +148,19 @@ def test_a_plan_for_many_nodes_does_not_repeat_itself(capsys, nodes, told):
     shown = [line.split("  ")[0].removeprefix("launch, ") for line in out.splitlines() if line.startswith("launch, ")]
     assert shown == ([f"node {rank}" for rank in range(nodes)] if nodes <= 3 else ["node 0", "node 1", *told])
     assert len(json.loads(run(capsys, *words, "--json")[1])["launch"]) == nodes
+
+
+def test_a_plan_says_which_ranks_are_on_which_node_and_how_they_are_numbered(capsys):
+    words = ("plan", "llama2_7b_pretrain_megatron", "--on", "A100-SXM4-40GB:4x8", "--set", "tensor_parallel=8",
+             "--set", "pipeline_parallel=2")  # fmt: skip
+    out = run(capsys, *words)[1]
+    facts = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines() if "  " in line.strip())
+    assert facts["rank order"] == "TP, then DP, then PP: neighbouring ranks differ in the first"
+    assert facts["ranks of node 1"] == "8-15: TP 0-7, DP 1, PP 0"
+    assert facts["ranks of nodes 2 to 3"] == "8 each, in the same order"
+    last = json.loads(run(capsys, *words, "--json")[1])["launch"][3]
+    assert (last["first_rank"], last["last_rank"]) == (24, 31)
+    assert last["coordinates"] == {"tensor": [0, 7], "data": [1, 1], "pipeline": [1, 1]}
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
-from llmperf.types.layout import Layout
+from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Contract, Model, RunSpec, Tuning
 
@@ -152,3 +152,22 @@ def nearest_multiple(wanted: int, of: int) -> int:
     """The positive multiple of `of` that is nearest to `wanted`, the smaller of two."""
     below = max(wanted // of, 1) * of
     return min((below, below + of), key=lambda size: (abs(size - wanted), size))
+
+
+ABBREVIATIONS: Mapping[RankDimension, str] = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}
+
+
+def range_text(first: int, last: int) -> str:
+    """Such as `0-7`, or `3` for one number."""
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def coordinates_text(coordinates: Mapping[RankDimension, tuple[int, int]]) -> str:
+    """Where the ranks of a node are, such as `TP 0-7, DP 3`; empty for a single rank."""
+    return ", ".join(f"{ABBREVIATIONS[name]} {range_text(*indexes)}" for name, indexes in coordinates.items())
+
+
+def rank_order_text(layout: Layout) -> str:
+    """How ranks are numbered, such as `TP, then DP`; empty unless there are two dimensions of more than one rank."""
+    used = [ABBREVIATIONS[name] for name in layout.rank_order if layout.degrees[name] > 1]
+    return ", then ".join(used) if len(used) > 1 else ""

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from llmperf.accounting.layout import coordinates_text, range_text, rank_order_text
 from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout
+from llmperf.types.plan import Plan
 from llmperf.types.spec import Change
 
 NODES_SHOWN = 3
@@ -36,12 +38,22 @@ def _nodes(outcome: Outcome) -> range:
 
 
 def launch(outcome: Outcome, nodes: Iterable[int]) -> list[dict[str, Any]]:
-    """The argv of some nodes; the run folder and the port are chosen when it starts."""
-    if outcome.plan is None or not outcome.plan.worker.agent:
+    """The ranks and the argv of some nodes; the run folder and the port are chosen when it starts."""
+    plan = outcome.plan
+    if plan is None or not plan.worker.agent:
         return []
-    later = {"run_dir": f"runs/{outcome.plan.run_id}", "master_addr": "ADDRESS", "master_port": "PORT"}
+    address = plan.nodes[0].address if plan.nodes else "ADDRESS"
+    later = {"run_dir": f"runs/{plan.run_id}", "master_addr": address, "master_port": "PORT"}
+    each = plan.layout.devices_per_node
     return [
-        {"node_rank": node, "argv": [fill(word, {**later, "node_rank": node}) for word in outcome.plan.worker.agent]}
+        {
+            "node_rank": node,
+            "host": plan.nodes[node].host if node < len(plan.nodes) else None,
+            "first_rank": node * each,
+            "last_rank": (node + 1) * each - 1,
+            "coordinates": plan.layout.node_coordinates(node),
+            "argv": [fill(word, {**later, "node_rank": node}) for word in plan.worker.agent],
+        }
         for node in nodes
     ]
 
@@ -132,6 +144,8 @@ def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if plan is not None and plan.interpreter is not None:
         name = f" ({plan.interpreter.environment})" if plan.interpreter.environment else ""
         yield "Python of the ranks", f"{plan.interpreter.path}{name}, {plan.interpreter.version}"
+    if plan is not None and plan.layout.nodes > 1:
+        yield from _node_facts(plan)
     nodes = _nodes(outcome)
     shown = nodes if len(nodes) <= NODES_SHOWN else nodes[: NODES_SHOWN - 1]
     lines = launch(outcome, shown)
@@ -139,6 +153,24 @@ def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield f"launch, node {line['node_rank']}", shlex.join(line["argv"])
     if lines and len(nodes) > len(shown):
         yield f"launch, nodes {len(shown)} to {nodes[-1]}", "the same, each with its own rank"
+
+
+def _node_facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Where the ranks meet, how they are numbered, and which of them each node has."""
+    layout = plan.layout
+    if plan.nodes:
+        first = plan.nodes[0]
+        interface = f" on {first.interface}" if first.interface else ""
+        yield "master address", f"{first.address}{interface} ({first.host}); the port is chosen at the start"
+    if order := rank_order_text(layout):
+        yield "rank order", f"{order}: neighbouring ranks differ in the first"
+    shown = layout.nodes if layout.nodes <= NODES_SHOWN else NODES_SHOWN - 1
+    for node in range(shown):
+        host = f" ({plan.nodes[node].host})" if node < len(plan.nodes) else ""
+        ranks = range_text(node * layout.devices_per_node, (node + 1) * layout.devices_per_node - 1)
+        yield f"ranks of node {node}{host}", f"{ranks}: {coordinates_text(layout.node_coordinates(node))}"
+    if layout.nodes > shown:
+        yield f"ranks of nodes {shown} to {layout.nodes - 1}", f"{layout.devices_per_node} each, in the same order"
 
 
 def change_text(change: Change) -> str:

@@ -56,7 +56,8 @@ class RunOnNode:
         memory = filenames.memory_path(self.folder, node)
         self._sampler = device_sampler(memory, plan, plugins, order.sample_seconds, True, node)
         before = self._sampler.look()
-        host = replace(this_host(plan.env, joined_facts(plugins)), **before._asdict())
+        variables = {**plan.nodes[node].env, **of_node(plan.env, plan, node)}
+        host = replace(this_host(variables, joined_facts(plugins)), **before._asdict())
         json_files.save(filenames.host_path(self.folder, node), host)
         send(
             Prepared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.accounting.layout import coordinates_text, range_text
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.types import Result, Row, Section
@@ -12,7 +13,6 @@ from llmperf.types.node_results import NodeResult, Straggler, Waiting
 MAX_NODES = 64
 """Nodes that a table lists. Of more, it lists those that differ, were lost or were slow."""
 HOSTS_SHOWN = 3
-DIMENSIONS = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}
 
 
 def node_rows(result: Result) -> Iterator[Row]:
@@ -99,21 +99,11 @@ def _node_record(node: NodeResult) -> tuple[Row, ...]:
         Row(key="node_rank", label="node", value=node.node_rank),
         text_row("host", node.host, "host"),
         text_row("interface", node.interface, "interface"),
-        text_row("ranks", _range(node.first_rank, node.last_rank), "ranks"),
-        text_row("coordinates", coordinates_text(node), "coordinates"),
+        text_row("ranks", range_text(node.first_rank, node.last_rank), "ranks"),
+        text_row("coordinates", coordinates_text(node.coordinates) or None, "coordinates"),
         offset,
         text_row("differs from most nodes", joined([*lost, *differs, *more]) or None, "differs"),
     )
-
-
-def coordinates_text(node: NodeResult) -> str | None:
-    """Such as `TP 0-7, DP 3`."""
-    ranges = (f"{DIMENSIONS[name]} {_range(*indexes)}" for name, indexes in node.coordinates.items())
-    return ", ".join(ranges) or None
-
-
-def _range(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _stragglers(result: Result, waiting: Waiting) -> Section:

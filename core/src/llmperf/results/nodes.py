@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from itertools import islice
 
 from llmperf.runfolder.contents import RunRecords
-from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.node_results import MAX_DIFFERENCES, NodeResult
 
 Facts = Mapping[str, str | int | None]
@@ -68,7 +67,7 @@ def node_results(records: RunRecords) -> tuple[NodeResult, ...]:
                 interface=reached.interface if reached else None,
                 first_rank=first,
                 last_rank=first + layout.devices_per_node - 1,
-                coordinates=coordinates(layout, node),
+                coordinates=layout.node_coordinates(node),
                 clock_offset_seconds=reached.clock_offset_seconds if reached else None,
                 clock_error_seconds=reached.clock_error_seconds if reached else None,
                 lost_seconds=reached.lost_seconds if reached else None,
@@ -96,14 +95,3 @@ def _same(name: str, value: str | int | None, usual: str | int | None) -> bool:
     if name == "host_memory_bytes" and isinstance(value, int) and isinstance(usual, int):
         return abs(value - usual) <= SAME_MEMORY * usual
     return value == usual
-
-
-def coordinates(layout: Layout, node: int) -> dict[RankDimension, tuple[int, int]]:
-    """Lowest and highest index of a node's ranks in each dimension of more than one rank."""
-    ranks = range(node * layout.devices_per_node, (node + 1) * layout.devices_per_node)
-    ranges: dict[RankDimension, tuple[int, int]] = {}
-    for dimension in layout.rank_order:
-        if layout.degrees[dimension] > 1:
-            indexes = [layout.coordinate(rank, dimension) for rank in ranks]
-            ranges[dimension] = (min(indexes), max(indexes))
-    return ranges

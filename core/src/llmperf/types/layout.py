@@ -67,6 +67,16 @@ class Layout:
             rank //= degrees[faster]
         return rank % degrees[dimension]
 
+    def node_coordinates(self, node: int) -> dict[RankDimension, tuple[int, int]]:
+        """Lowest and highest index of a node's ranks, in each dimension of more than one rank."""
+        ranks = range(node * self.devices_per_node, (node + 1) * self.devices_per_node)
+        ranges: dict[RankDimension, tuple[int, int]] = {}
+        for dimension in self.rank_order:
+            if self.degrees[dimension] > 1:
+                indexes = [self.coordinate(rank, dimension) for rank in ranks]
+                ranges[dimension] = (min(indexes), max(indexes))
+        return ranges
+
     def data_parallel_rank(self, rank: int) -> int:
         """Which share of the sequences a rank sees: an index below `data_parallel`."""
         return self.coordinate(rank, "data")
