@@ -101,6 +101,12 @@ def test_two_agents_run_one_plan(pair, in_folder, capsys):
     assert [[rank.rank for rank in report.ranks] for report in reports] == [[0, 1], [2, 3]]
     assert reports[0].pid != reports[1].pid
     assert json.loads((run / filenames.ENDING).read_text())["agents"] == [0, 0]
+    ranks = [(node["host"], node["first_rank"], node["last_rank"]) for node in result["nodes"]]
+    assert ranks == [("left", 0, 1), ("right", 2, 3)]
+    assert [node["differs"] for node in result["nodes"]] == [{}, {"environment.PAIR_NODE": "right"}]
+    assert {"records/host-001.json", "records/memory-001.jsonl", "nodes.json"} <= set(result["files"])
+    assert call(["validate", str(run)]) == 0
+    capsys.readouterr()
     assert "rank 3: closed" in filenames.log_path(run, 3).read_text()
     assert not [pid for report in reports for rank in report.ranks if os.path.exists(f"/proc/{(pid := rank.pid)}")]
 
@@ -110,4 +116,6 @@ def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
     assert call([*words, *fault]) == 1
     result = json.loads(capsys.readouterr().out)["result"]
-    assert (result["failure"]["rank"], result["failure"]["message"]) == (1, "rank 1 has had enough")
+    failure = result["failure"]
+    assert (failure["rank"], failure["node_rank"]) == (1, 1)
+    assert failure["message"] == "node 1 (right): rank 1 has had enough"
