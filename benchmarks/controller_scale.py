@@ -141,7 +141,9 @@ def result_of(run: Path) -> dict[str, float]:
     result = check(result, run, Plugins(), recorded_findings(run))
     if result.status != "complete":
         sys.exit(f"the run is {result.status}: {result.failure}")
-    problems = {finding.message for finding in result.findings if finding.severity == "error"}
+    problems = [finding for finding in result.findings if finding.severity == "error"]
+    for finding in problems:
+        print(f"{finding.code} {finding.path}: {finding.message}", file=sys.stderr)
     return {
         "result s": built - began,
         "checked s": time.monotonic() - began,
@@ -159,7 +161,7 @@ def in_process(*words: str) -> dict[str, float]:
     return figures
 
 
-def simulate(run: Path, ranks: int, steps: int, writers: int) -> None:
+def simulate(run: Path, ranks: int, steps: int, writers: int, as_json: bool) -> None:
     """Measure one size and print a line for each part."""
     create_run_folder(run, simulated_plan(ranks, steps))
     release(run)
@@ -171,8 +173,11 @@ def simulate(run: Path, ranks: int, steps: int, writers: int) -> None:
         "result": in_process("--result", str(run)),
     }
     for part, figures in parts.items():
-        print(f"{ranks} ranks x {steps} steps, {part}: ", end="")
-        print(", ".join(f"{value:,.6g} {name}" for name, value in figures.items()), flush=True)
+        if as_json:
+            print(json.dumps({"ranks": ranks, "steps": steps, "part": part, **figures}), flush=True)
+        else:
+            shown = ", ".join(f"{value:,.6g} {name}" for name, value in figures.items())
+            print(f"{ranks} ranks x {steps} steps, {part}: {shown}", flush=True)
 
 
 def main() -> None:
@@ -181,6 +186,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4096)
     parser.add_argument("--steps", default="60,240")
     parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each part")
     for part in ("--write", "--follow", "--result"):
         parser.add_argument(part, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
@@ -201,7 +207,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
             for steps in map(int, options.steps.split(",")):
-                simulate(Path(folder) / f"{options.ranks}x{steps}", options.ranks, steps, options.writers)
+                simulate(Path(folder) / f"{options.ranks}x{steps}", options.ranks, steps, options.writers, options.json)
 
 
 if __name__ == "__main__":

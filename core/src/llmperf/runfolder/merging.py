@@ -10,8 +10,8 @@ from pathlib import Path
 from llmperf.runfolder.reader import BLOCK_BYTES, RecordFile
 from llmperf.types.records import Record, StepRecord
 
-MERGED_BYTES = 16 * 2**20
-"""Size of the blocks of all files together that are in memory at the same time; their records take about twice that."""
+MERGED_BYTES = 4 * 2**20
+"""Size of the blocks of all files together that are in memory at the same time; their records take about twice that, or more with many ranks."""
 LEAST_BLOCK_BYTES = 2**12
 
 _number = attrgetter("step")
