@@ -11,6 +11,7 @@ Memory is flat if the two numbers of steps give the same peak.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import os
@@ -28,6 +29,8 @@ from typing import Any
 from llmperf.files import json_files
 from llmperf.launching.controller import LOOK_SECONDS, TICK_SECONDS
 from llmperf.launching.progress import Follower
+from llmperf.launching.shipping import Receiver
+from llmperf.links.messages import Piece, line_of, message_of, packed
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Planned, Request
 from llmperf.plugins.loading import Plugins
@@ -41,7 +44,10 @@ from llmperf.types import PhaseRecord, Plan, RankRecord, StepRecord
 from llmperf.validation.run_folder import recorded_findings
 
 STEP_SECONDS = 0.5
+BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 PER_NODE = 8
+PIECE_RECORDS = 10
+"""Steps of a rank that come in one piece: a node sends what is new every now and then."""
 
 
 def simulated_plan(ranks: int, steps: int) -> Plan:
@@ -51,7 +57,7 @@ def simulated_plan(ranks: int, steps: int) -> Plan:
     planned = plan_run(Request(case="llama2_7b_pretrain_zero", on=f"H800:{shape}", settings=settings))
     if not isinstance(planned, Planned):
         sys.exit(f"{planned.problems[0].where}: {planned.problems[0].message}")
-    return replace(planned.plan, created="2026-01-01T00:00:00+00:00")
+    return replace(planned.plan, created=BEGIN.isoformat(timespec="seconds"))
 
 
 def write_records(run: Path, ranks: Sequence[int]) -> None:
@@ -127,6 +133,33 @@ def followed(run: Path, plan: Plan, writers: Sequence[subprocess.Popen[bytes]]) 
     }
 
 
+def received(run: Path, plan: Plan) -> dict[str, float]:
+    """Take the records of all ranks as the pieces that nodes send, in steps of PIECE_RECORDS, and write the files."""
+    copy = run.with_name(f"{run.name}-received")
+    (copy / filenames.RECORDS).mkdir(parents=True)
+    receiver = Receiver(copy, plan.layout)
+    cpu, records, pieces, offset = 0.0, 0, 0, 0
+    sizes = [path.stat().st_size for path in filenames.record_files(run)]
+    while offset < max(sizes):
+        for rank, path in enumerate(filenames.record_files(run)):
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(PIECE_RECORDS * 230)
+            if not data:
+                continue
+            name = path.relative_to(run).as_posix()
+            piece = Piece(node=plan.layout.node_of(rank), file=name, offset=offset, data=packed(data))
+            line = line_of(piece)
+            began = time.process_time()
+            message = message_of(line, "a node")
+            assert isinstance(message, Piece)
+            receiver.take(message)
+            cpu += time.process_time() - began
+            records, pieces = records + data.count(b"\n"), pieces + 1
+        offset += PIECE_RECORDS * 230
+    return {"records/s of CPU": records / cpu, "pieces/s of CPU": pieces / cpu, "peak MiB": peak_mib()}
+
+
 def peak_mib() -> float:
     """Most memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -165,11 +198,13 @@ def simulate(run: Path, ranks: int, steps: int, writers: int, as_json: bool) -> 
     """Measure one size and print a line for each part."""
     create_run_folder(run, simulated_plan(ranks, steps))
     release(run)
-    ending = Ending(cause="ended", at="2026-01-01T01:00:00+00:00", agents=(0,) * max(1, ranks // PER_NODE))
+    at = BEGIN + datetime.timedelta(seconds=STEP_SECONDS * steps + 60)
+    ending = Ending(cause="ended", at=at.isoformat(timespec="seconds"), agents=(0,) * max(1, ranks // PER_NODE))
     json_files.save(run / filenames.ENDING, ending)
     parts = {
         "followed while written": in_process("--follow", str(run), "--ranks", str(ranks), "--writers", str(writers)),
         "followed from files": in_process("--follow", str(run), "--ranks", str(ranks), "--writers", "0"),
+        "received from nodes": in_process("--receive", str(run)),
         "result": in_process("--result", str(run)),
     }
     for part, figures in parts.items():
@@ -187,7 +222,7 @@ def main() -> None:
     parser.add_argument("--steps", default="60,240")
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--json", action="store_true", help="a line of JSON for each part")
-    for part in ("--write", "--follow", "--result"):
+    for part in ("--write", "--follow", "--receive", "--result"):
         parser.add_argument(part, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -202,6 +237,8 @@ def main() -> None:
         started = [subprocess.Popen(command) for command in parts]
         plan = json_files.load(options.follow / filenames.PLAN, Plan)
         print(json.dumps(followed(options.follow, plan, started)))
+    elif options.receive:
+        print(json.dumps(received(options.receive, json_files.load(options.receive / filenames.PLAN, Plan))))
     elif options.result:
         print(json.dumps(result_of(options.result)))
     else:

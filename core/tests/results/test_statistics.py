@@ -36,6 +36,14 @@ def test_the_median_does_not_depend_on_the_order(values):
     assert step_statistics(values).median == step_statistics(shuffled).median
 
 
+def test_the_quantiles_of_many_steps_are_exact(monkeypatch):
+    monkeypatch.setattr("llmperf.results.statistics.SORTED", 100)
+    values = random.Random(1).choices(range(5000), k=1234)
+    statistics = step_statistics(values)
+    quantiles = [quantile(sorted(values), part) for part in (0.05, 0.5, 0.95)]
+    assert [statistics.p5, statistics.median, statistics.p95] == quantiles
+
+
 def test_no_steps_have_no_statistics():
     assert step_statistics([]) is None
 

@@ -13,7 +13,6 @@ from llmperf.runfolder.contents import by_step, read_run
 from llmperf.runfolder.loss_curve import LossCurve, distance
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types import FailureRecord, PhaseRecord, StepRecord
-from llmperf.types.result import LossPoint
 
 
 def record(rank, step, **known):
@@ -100,7 +99,7 @@ def points(count, **nonfinite):
     curve = LossCurve()
     for step in range(1, count + 1):
         what = nonfinite.get(f"step{step}")
-        curve.add(LossPoint(step=step, loss=None if what else float(step), nonfinite=what))
+        curve.add(step, [record(0, step, loss=None if what else float(step), nonfinite=what)], what)
     return curve
 
 

@@ -49,19 +49,19 @@ def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
     """Median, 5 % and 95 % quantiles and mean with its interval; None for no steps."""
     if not seconds:
         return None
-    ordered = _ascending(seconds)
     low, high = mean_interval(seconds) or (None, None)
-    return StepStatistics(
-        median=quantile(ordered, 0.5),
-        p5=quantile(ordered, 0.05),
-        p95=quantile(ordered, 0.95),
-        mean=fmean(ordered),
-        mean_low=low,
-        mean_high=high,
-    )
+    p5, median, p95 = _quantiles(seconds, (0.05, 0.5, 0.95))
+    return StepStatistics(median=median, p5=p5, p95=p95, mean=fmean(seconds), mean_low=low, mean_high=high)
 
 
-def _ascending(values: Sequence[float]) -> Sequence[float]:
-    """The values in ascending order, in a multiple of 8 bytes each: a list takes four times as much."""
-    parts = [array("d", sorted(values[start : start + SORTED])) for start in range(0, len(values), SORTED)]
-    return parts[0] if len(parts) == 1 else array("d", merge(*parts))
+def _quantiles(values: Sequence[float], parts: Sequence[float]) -> list[float]:
+    """Quantiles of many values; takes 8 bytes for each of them, a fifth of what a sorted list takes."""
+    ordered_parts = [array("d", sorted(values[start : start + SORTED])) for start in range(0, len(values), SORTED)]
+    last = len(values) - 1
+    below = [math.floor(part * last) for part in parts]
+    wanted = {*below, *(min(place + 1, last) for place in below)}
+    at = {place: value for place, value in enumerate(merge(*ordered_parts)) if place in wanted}
+    return [
+        at[place] + (at[min(place + 1, last)] - at[place]) * (part * last - place)
+        for part, place in zip(parts, below, strict=True)
+    ]

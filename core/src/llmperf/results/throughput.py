@@ -15,7 +15,7 @@ def metrics(records: RunRecords) -> Metrics:
     steps, window = records.steps, window_seconds(records)
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else steps.measured_tokens
     world = records.plan.layout.world_size
-    first, last = steps.curve.first, steps.curve.last
+    curve = steps.curve.points()
     drawn = device_readings.energy(records, window)
     return Metrics(
         tokens_per_second_per_device=tokens / window / world if window else None,
@@ -25,8 +25,8 @@ def metrics(records: RunRecords) -> Metrics:
         skipped_steps=steps.skipped,
         window_seconds=window,
         step_seconds=step_statistics(steps.slowest_seconds),
-        first_loss=first.loss if first else None,
-        final_loss=last.loss if last else None,
+        first_loss=curve[0].loss if curve else None,
+        final_loss=curve[-1].loss if curve else None,
         known_entropy=known_entropy(records.plan.spec.contract.dataset),
         rank_memory=rank_memory(records),
         device_memory_used_bytes=device_readings.most(records, "memory_used_bytes"),

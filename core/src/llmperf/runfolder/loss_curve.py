@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from llmperf.runfolder.means import finite_mean
+from llmperf.types.records import StepRecord
 from llmperf.types.result import LossPoint
 
 MOST_EVEN_POINTS = 10_000
@@ -19,33 +23,51 @@ def distance(steps: int) -> int:
 
 
 class LossCurve:
-    """Every 1st, 2nd, 4th, 8th ... of the points that are added, the last one, and those whose loss is no number."""
+    """Every 1st, 2nd, 4th, 8th ... of the steps that are added, the last one, and those whose loss is no number."""
 
     def __init__(self) -> None:
         self.every = 1
-        self.first: LossPoint | None = None
-        self.last: LossPoint | None = None
         self._count = 0
         self._even: list[LossPoint] = []
         self._nonfinite: list[LossPoint] = []
+        self._last: tuple[int, Sequence[StepRecord], str | None] | None = None
 
-    def add(self, point: LossPoint) -> None:
-        """Add the next point, in the order of steps."""
-        if self.first is None:
-            self.first = point
-        self.last = point
-        if self._count % self.every == 0:
-            if len(self._even) == MOST_EVEN_POINTS:
-                self._even, self.every = self._even[::2], 2 * self.every
-            if self._count % self.every == 0:
-                self._even.append(point)
-        if point.nonfinite is not None and len(self._nonfinite) < MOST_NONFINITE_POINTS:
-            self._nonfinite.append(point)
+    def add(self, step: int, ranks: Sequence[StepRecord], nonfinite: str | None) -> None:
+        """Add the next step with the records of its ranks, and what its loss was if it was no number."""
+        even = self._count % self.every == 0
+        if even and len(self._even) == MOST_EVEN_POINTS:
+            self._even, self.every = self._even[::2], 2 * self.every
+            even = self._count % self.every == 0
+        few = nonfinite is not None and len(self._nonfinite) < MOST_NONFINITE_POINTS
+        if even or few:
+            point = _point(step, ranks, nonfinite)
+            self._even += [point] * even
+            self._nonfinite += [point] * few
+        self._last = step, ranks, nonfinite
         self._count += 1
 
     def points(self) -> tuple[LossPoint, ...]:
         """The curve so far, in the order of steps."""
-        if self.every == 1:
+        if self.every == 1 or self._last is None:
             return tuple(self._even)
-        last = [] if self.last is None else [self.last]
-        return tuple(sorted({*self._even, *self._nonfinite, *last}, key=lambda point: point.step))
+        points = {*self._even, *self._nonfinite, _point(*self._last)}
+        return tuple(sorted(points, key=lambda point: point.step))
+
+
+def _point(step: int, ranks: Sequence[StepRecord], nonfinite: str | None) -> LossPoint:
+    norms = [rank.grad_norm for rank in ranks if rank.grad_norm is not None]
+    return LossPoint(
+        step=step,
+        loss=_mean_loss(ranks) if nonfinite is None else None,
+        nonfinite=nonfinite,
+        grad_norm=finite_mean(norms) if norms else None,
+    )
+
+
+def _mean_loss(ranks: Sequence[StepRecord]) -> float | None:
+    """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
+    known = [(rank.loss, rank.tokens) for rank in ranks if rank.loss is not None]
+    losses, tokens = [loss for loss, _ in known], [count for _, count in known]
+    if len(set(tokens)) > 1 and min(tokens) >= 0:
+        return finite_mean(losses, tokens)
+    return finite_mean(losses) if losses else None

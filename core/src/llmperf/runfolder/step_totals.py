@@ -6,9 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 from llmperf.runfolder.loss_curve import LossCurve
-from llmperf.runfolder.means import finite_mean
 from llmperf.types.records import StepRecord
-from llmperf.types.result import LossPoint
 
 
 class StepTotals:
@@ -48,7 +46,7 @@ class StepTotals:
         complete = len(ranks) == self._world
         nonfinite = next((rank.nonfinite for rank in ranks if rank.nonfinite is not None), None)
         if complete or nonfinite is not None:
-            self.curve.add(_point(step, ranks, nonfinite))
+            self.curve.add(step, ranks, nonfinite)
         if not complete:
             return
         tokens = [rank.tokens for rank in ranks]
@@ -76,22 +74,3 @@ class StepTotals:
         elif self.skipped is not None:
             self.skipped += skipped
         self.slowest_seconds.append(max([rank.step_seconds for rank in ranks]))
-
-
-def _point(step: int, ranks: Sequence[StepRecord], nonfinite: str | None) -> LossPoint:
-    norms = [rank.grad_norm for rank in ranks if rank.grad_norm is not None]
-    return LossPoint(
-        step=step,
-        loss=_mean_loss(ranks) if nonfinite is None else None,
-        nonfinite=nonfinite,
-        grad_norm=finite_mean(norms) if norms else None,
-    )
-
-
-def _mean_loss(ranks: Sequence[StepRecord]) -> float | None:
-    """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
-    known = [(rank.loss, rank.tokens) for rank in ranks if rank.loss is not None]
-    losses, tokens = [loss for loss, _ in known], [count for _, count in known]
-    if len(set(tokens)) > 1 and min(tokens) >= 0:
-        return finite_mean(losses, tokens)
-    return finite_mean(losses) if losses else None
