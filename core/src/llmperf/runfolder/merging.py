@@ -11,7 +11,7 @@ from llmperf.runfolder.reader import BLOCK_BYTES, RecordFile
 from llmperf.types.records import Record, StepRecord
 
 MERGED_BYTES = 4 * 2**20
-"""Size of the blocks of all files together that are in memory at the same time; their records take several times that."""
+"""Size of the blocks of all files that are in memory at the same time; their records take several times that."""
 LEAST_BLOCK_BYTES = 2**12
 
 _number = attrgetter("step")
