@@ -16,6 +16,7 @@ FLOORS = (
     *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "links"),
     *(
         "planning",
+        "screening",
         "runfolder",
         "measuring",
         "launching",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Reporter,
         Rule,
         RunSpec,
+        ScreeningCheck,
         Trainer,
         WorkerPlan,
         Workload,
@@ -56,6 +57,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
     "llmperf_launchers": ("vendor", "extension", "core"),
     "llmperf_observers": ("extension", "core"),
+    "llmperf_screening": ("framework", "core"),
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
@@ -206,6 +208,21 @@ def llmperf_observers() -> Iterable[Observer]:
     >>> @llmperf.hookimpl
     ... def llmperf_observers():
     ...     return [MyTracker()]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_screening() -> Iterable[ScreeningCheck]:
+    """Called in a process on each node before a run on several nodes, for short measurements that find slow nodes.
+
+    The core and frameworks may answer; all answers are collected, and of two checks with one name one is made. Heavy
+    imports belong inside `ScreeningCheck.measure`.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_screening():
+    ...     from llmperf_acme.speed import flops_per_second
+    ...     return [ScreeningCheck(name="matrix product", unit="FLOP/s", scope="device", measure=flops_per_second)]
     """
     raise NotImplementedError
 

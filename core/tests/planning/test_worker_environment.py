@@ -13,6 +13,8 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.planning import node_report
+from llmperf.planning.host_facts import host_facts
+from llmperf.types import Facts
 
 SMALL = ["--set", "steps=8", "--set", "warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
 STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
@@ -43,6 +45,8 @@ def report(**changes) -> dict:
         "plugins": [{"role": role, "name": "stub", **plugin} for role in ("vendor", "framework")],
         "probes": [json_files.builtins(llmperf_probe())],
         "left_out": [],
+        "samples": {},
+        "host": json_files.builtins(host_facts(Facts())),
     }
     return known | changes
 

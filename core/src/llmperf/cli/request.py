@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.colour import warn
 from llmperf.cli.completion import case_names, plugin_names
 from llmperf.cli.options import Seconds, Text
 from llmperf.cli.output import json_option
+from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
@@ -27,6 +29,8 @@ OPTIONS = (
     click.option("--launcher", metavar="L", default="local", show_default=True, type=Text(),
                  help="What brings the ranks to the nodes."),
     click.option("--hosts", metavar="A,B", type=Text(), help="Nodes for the launcher; also names from llmperf.toml."),
+    click.option("--interface", metavar="NAME", type=Text(),
+                 help="Network interface over which the nodes reach one another."),
     click.option("--python", metavar="PATH", type=Text(),
                  help="Python of the ranks: a path, or an environment's name from llmperf.toml."),
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
@@ -66,6 +70,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
         default_framework=default.framework,
         launcher=options["launcher"],
         hosts=config.host_names(options["hosts"]) if options["hosts"] else (),
+        interface=options["interface"] or default.interface,
         launcher_options=config.tables.launchers.get(options["launcher"], {}),
         python=None if worker is None else (str(worker[0]), worker[1]),
         devices=options["devices"],
@@ -77,6 +82,8 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
 
 
 def say_what_was_left_out(outcome: Outcome) -> None:
-    """Print on standard error which vendor plugins and extensions were skipped, so that a CPU is no surprise."""
+    """Print on standard error which vendor plugins and extensions were skipped, and in what nodes differ."""
     for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
         click.echo(f"left out: {line}", err=True)
+    for line in outcome.machine.concerns:
+        warn(printable(line, " "))

@@ -49,6 +49,7 @@ from llmperf.types.launching import NODE_RANK
 
 if TYPE_CHECKING:
     from llmperf.launching.run_on_node import RunOnNode
+    from llmperf.screening.node import NodeScreening
 
 TICK_SECONDS = 0.1
 MAX_WAITING_LINES = 32
@@ -71,6 +72,8 @@ class Program:
         self._over = False
         self._signalled = False
         self._collected: Path | None = None
+        self.screening: NodeScreening | None = None
+        """The screening in which this node takes part, if any."""
 
     def run(self) -> int:
         """Serve until the controller is done or gone; returns the exit code of the agent, or 0 without one."""
@@ -89,6 +92,8 @@ class Program:
                     self._order.look()
             delivered = self._over and not self._signalled
         finally:
+            if self.screening is not None:
+                self.screening.close()
             code = self._order.end(delivered) if self._order is not None else 0
             if delivered and self._collected is not None:
                 shutil.rmtree(self._collected, ignore_errors=True)

@@ -8,16 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
+from llmperf.files import json_files
 
 if TYPE_CHECKING:
     from llmperf.launching.node import Program
 
 
 def report(program: Program, arguments: Mapping[str, Any]) -> object:
-    """What this node has: versions, plugins, devices. `vendor` names the only vendor to ask, if it is not None."""
+    """What this node has: versions, plugins, devices, host.
+
+    `vendor` names the only vendor to ask, if it is not None; `addresses` are those of all nodes, by rank.
+    """
     from llmperf.planning.node_report import node_report
 
-    return node_report(arguments.get("vendor"))
+    return node_report(arguments.get("vendor"), arguments["addresses"][program.node])
+
+
+def screen(program: Program, arguments: Mapping[str, Any]) -> object:
+    """One stage of a screening, as `llmperf.screening.messages` defines it."""
+    from llmperf.screening.messages import ScreenTask
+    from llmperf.screening.node import NodeScreening
+
+    task = json_files.convert(arguments, ScreenTask, "request of the controller")
+    if program.screening is None:
+        program.screening = NodeScreening(program.node)
+    return program.screening.answer(task)
 
 
 def stacks(program: Program, arguments: Mapping[str, Any]) -> object:
@@ -47,4 +62,9 @@ def collect(program: Program, arguments: Mapping[str, Any]) -> object:
     return {"ended": len(swept), "pid": os.getpid()}
 
 
-TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {"report": report, "stacks": stacks, "collect": collect}
+TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {
+    "report": report,
+    "screen": screen,
+    "stacks": stacks,
+    "collect": collect,
+}

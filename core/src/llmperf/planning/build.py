@@ -119,7 +119,14 @@ def _machine(case: Case, request: Request) -> Machine:
     """The machine that `--on` names, or else the nodes that the launcher offers."""
     if request.on is not None:
         return machine_elsewhere(request.on, request.vendor)
-    return machine_of(request.vendor, request.launcher, node_request(case, request), request.python, request.opened)
+    return machine_of(
+        request.vendor,
+        request.launcher,
+        node_request(case, request),
+        request.python,
+        opened=request.opened,
+        interface=request.interface,
+    )
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:
@@ -246,7 +253,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         interpreter=machine.interpreter,
         worker=replace(worker, agent=_agent(worker, machine, request), script=_script(worker, machine)),
         env={},
-        notes=tuple(f"left out: {line}" for line in plugins.left_out),
+        notes=(*(f"left out: {line}" for line in plugins.left_out), *machine.concerns),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),

@@ -29,6 +29,8 @@ class HostFacts:
 
     hostname: str
     """As the host calls itself."""
+    boot_id: str | None
+    """Drawn by the kernel when it started: nodes with the same one share a machine. None if unknown."""
     os: str
     """Such as `Debian GNU/Linux 12 (bookworm)`."""
     kernel: str
@@ -68,6 +70,7 @@ def host_facts(facts: Facts, known_as: tuple[str, ...] = ()) -> HostFacts:
     folder = tempfile.gettempdir()
     return HostFacts(
         hostname=socket.gethostname(),
+        boot_id=_boot_id(),
         os=os_name(),
         kernel=f"{platform.system()} {platform.release()}",
         cpu=cpu_name(),
@@ -129,6 +132,13 @@ def _memory_free_bytes() -> int | None:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return None
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() or None
+    except OSError:
+        return None
 
 
 def _load() -> float | None:

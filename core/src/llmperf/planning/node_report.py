@@ -1,15 +1,22 @@
-"""The report of a node or of a Python environment on its plugins and devices."""
+"""The report of a node or of a Python environment on plugins, devices and host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.links.conversation import Conversation
-from llmperf.types.devices import Probe
+from llmperf.planning.host_facts import HostFacts, host_facts
+from llmperf.planning.interfaces import compact, resolved
+from llmperf.types.devices import DeviceSample, Facts, Probe
 from llmperf.types.launching import Launcher, Node
+
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import Found
 
 LIMIT_SECONDS = 60.0
 """Time limit for the reports of all nodes together; each imports plugins and asks its driver."""
@@ -29,7 +36,7 @@ class InstalledPlugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """The plugins and devices of an environment on a node."""
+    """An environment on a node: its plugins, the devices, and the host."""
 
     llmperf_version: str
     """Version of llmperf-core."""
@@ -41,14 +48,22 @@ class NodeReport:
     """The devices that the named vendor plugin sees, or every vendor plugin if none was named."""
     left_out: tuple[str, ...]
     """One line for each vendor plugin that failed."""
+    samples: Mapping[str, tuple[DeviceSample, ...]]
+    """A reading of each accelerator, by vendor: memory and processes."""
+    host: HostFacts
+    """The host itself."""
 
     def plugin(self, role: str, name: str) -> InstalledPlugin | None:
         """The plugin of that role and name; None if it is not installed there."""
         return next((plugin for plugin in self.plugins if (plugin.role, plugin.name) == (role, name)), None)
 
 
-def node_report(vendor: str | None) -> NodeReport:
-    """The report of this environment. `vendor` names the only vendor plugin to ask for devices; all if it is None."""
+def node_report(vendor: str | None, address: str | None) -> NodeReport:
+    """The report of this environment.
+
+    `vendor` names the only vendor plugin to ask for devices; all if it is None. `address` is the name or address by
+    which the launcher knows this node.
+    """
     import platform
 
     from llmperf import __version__
@@ -58,7 +73,7 @@ def node_report(vendor: str | None) -> NodeReport:
     from llmperf.plugins.mending import unmet_problem
 
     with printing_aside():
-        found = discover()
+        installed = discover()
         if vendor is not None:
             try:
                 probes, left_out = [probe(vendor)], []
@@ -66,6 +81,8 @@ def node_report(vendor: str | None) -> NodeReport:
                 probes, left_out = [], [str(error)]
         else:
             probes, left_out = probe_all()
+        samples = {probe.vendor: _samples(probe) for probe in probes}
+        facts = _facts(installed)
     return NodeReport(
         llmperf_version=__version__,
         python_version=platform.python_version(),
@@ -77,20 +94,84 @@ def node_report(vendor: str | None) -> NodeReport:
                 version=plugin.version,
                 problem=unmet_problem(plugin),
             )
-            for plugin in found
+            for plugin in installed
         ),
         probes=tuple(probes),
         left_out=tuple(left_out),
+        samples=samples,
+        host=host_facts(facts, resolved(address) if address else ()),
     )
 
 
-def node_reports(launcher: Launcher, nodes: Sequence[Node], python: str, vendor: str | None) -> list[NodeReport]:
-    """The report of `python` on each node, reached through the launcher; UserError for the first node that fails."""
-    with Conversation(launcher, list(enumerate(nodes)), python) as conversation:
-        answers = conversation.ask("report", {"vendor": vendor}, LIMIT_SECONDS)
-    reports = []
+def _facts(installed: Sequence[Found]) -> Facts:
+    """The names of variables and packages that matter to any installed plugin; plugins that fail are skipped."""
+    from llmperf.plugins.facts import joined_facts
+    from llmperf.plugins.loading import Plugins
+
+    known = [joined_facts(Plugins())]
+    for plugin in installed:
+        with suppress(LlmperfError):
+            known.append(joined_facts(Plugins([plugin])))
+    return Facts(
+        environment_names=tuple(name for facts in known for name in facts.environment_names),
+        environment_prefixes=tuple(prefix for facts in known for prefix in facts.environment_prefixes),
+        packages=tuple(dict.fromkeys(name for facts in known for name in facts.packages)),
+    )
+
+
+def _samples(probe: Probe) -> tuple[DeviceSample, ...]:
+    """A reading of each accelerator of a vendor; empty if its plugin gives none."""
+    from llmperf.plugins.discovery import find
+    from llmperf.plugins.loading import Plugins
+
+    if probe.on_cpu or probe.simulated or not probe.devices:
+        return ()
+    with suppress(LlmperfError, OSError):
+        plugins = Plugins([find("vendor", probe.vendor)])
+        if plugins.answers("llmperf_query_memory"):
+            indices = tuple(device.index for device in probe.devices)
+            return tuple(plugins.ask("llmperf_query_memory", devices=indices))
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What the nodes of a launcher have answered."""
+
+    reports: Mapping[int, NodeReport]
+    """By rank."""
+    failures: Mapping[int, str]
+    """By rank: why a node has not reported, in one line that names it."""
+    clocks: Mapping[int, float]
+    """By rank: the node's wall clock minus the controller's, in seconds."""
+
+
+def ask_for_reports(conversation: Conversation, nodes: Sequence[Node], python: str, vendor: str | None) -> Reached:
+    """The report of `python` on each node of a conversation."""
+    addresses = [node.address for node in nodes]
+    answers = conversation.ask("report", {"vendor": vendor, "addresses": addresses}, LIMIT_SECONDS)
+    reports, failures = {}, {}
     for rank, answer in answers.items():
-        if isinstance(answer, UserError):
-            raise answer
-        reports.append(json_files.decode(bytes(answer), NodeReport, f"node {nodes[rank].host}: {python}"))
-    return reports
+        try:
+            if isinstance(answer, UserError):
+                raise answer
+            reports[rank] = json_files.decode(bytes(answer), NodeReport, f"node {nodes[rank].host}: {python}")
+        except UserError as error:
+            failures[rank] = str(error)
+    offsets = {rank: state.clock_offset_seconds for rank, state in conversation.links.states.items()}
+    clocks = {rank: offset for rank, offset in offsets.items() if offset is not None}
+    return Reached(reports=reports, failures=failures, clocks=clocks)
+
+
+def node_reports(launcher: Launcher, nodes: Sequence[Node], python: str, vendor: str | None) -> Reached:
+    """The report of `python` on every node, reached through the launcher.
+
+    UserError with the reason of the first node that fails, and the names of the others.
+    """
+    with Conversation(launcher, list(enumerate(nodes)), python) as conversation:
+        reached = ask_for_reports(conversation, nodes, python, vendor)
+    if reached.failures:
+        first, *others = reached.failures
+        more = f"; also without a report: {compact(nodes[rank].host for rank in others)}" if others else ""
+        raise UserError(reached.failures[first] + more)
+    return reached

@@ -34,6 +34,8 @@ class Request:
     """That launcher, if it was asked something already; one launcher answers all questions of a run."""
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""
+    interface: str | None = None
+    """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     """The launcher's table in the user's configuration file."""
     python: tuple[str, str | None] | None = None

@@ -25,6 +25,8 @@ class Defaults:
     """As `--framework`."""
     environment: str | None = None
     """A name from `[environments]`, as `--python`."""
+    interface: str | None = None
+    """Network interface of the nodes, as `--interface`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

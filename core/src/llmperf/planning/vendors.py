@@ -36,8 +36,10 @@ class Machine:
 
     node_list: tuple[Node, ...] = ()
     """The nodes that the launcher reaches, in the order of their ranks; empty for a machine named with `--on`."""
-    report: NodeReport | None = None
-    """The report of the workers' environment on the first node, if it is another than this process's."""
+    reports: tuple[NodeReport, ...] = ()
+    """The report of the workers' environment on each node; empty if the ranks run in this process's."""
+    concerns: tuple[str, ...] = ()
+    """One line for each difference between nodes, and for what disturbs a run on one of them, that refuses no run."""
     interpreter: Interpreter | None = None
     """The workers' Python, if it is another than this process's."""
     launcher: CheckedLauncher | None = field(default=None, compare=False, repr=False)

@@ -30,6 +30,7 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_facts": ("llmperf.launching.hooks",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
+    "llmperf_screening": ("llmperf.screening.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
     "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from llmperf.types.result import Finding as Finding
     from llmperf.types.result import PluginInfo as PluginInfo
     from llmperf.types.result import Result as Result
+    from llmperf.types.screening import PairEnd as PairEnd
+    from llmperf.types.screening import ScreeningCheck as ScreeningCheck
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves
@@ -94,6 +96,7 @@ _NAMES = {
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
     " StepRecord Trainer",
     "result": "Finding PluginInfo Result",
+    "screening": "PairEnd ScreeningCheck",
     "sheet": "Baseline Curve Curves Reporter Rounding Row Section Sheet Source",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}

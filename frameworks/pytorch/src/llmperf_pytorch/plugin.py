@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, PairEnd, Plan, Probe, RunSpec, ScreeningCheck, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -50,6 +50,27 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """The network interface of the ranks, if there are several nodes."""
     return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
+
+
+@llmperf.hookimpl
+def llmperf_screening() -> Iterable[ScreeningCheck]:
+    """Matrix product and memory copy of each accelerator, and an all-reduce between two nodes."""
+    from llmperf.types import ScreeningCheck
+
+    def check(name: str, unit: str, scope: Literal["device", "pair"], tolerance: float) -> ScreeningCheck:
+        def measure(argument: int | PairEnd) -> float:
+            from llmperf_pytorch import screening
+
+            figure: float = getattr(screening, name.replace("-", "_").replace(" ", "_"))(argument)
+            return figure
+
+        return ScreeningCheck(name=name, unit=unit, scope=scope, measure=measure, tolerance=tolerance)
+
+    return [
+        check("matrix product", "FLOP/s", "device", 0.15),
+        check("memory copy", "B/s", "device", 0.15),
+        check("all-reduce", "B/s", "pair", 0.30),
+    ]
 
 
 @llmperf.hookimpl

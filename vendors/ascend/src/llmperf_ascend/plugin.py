@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from llmperf import hookimpl, interface_variables
+from llmperf import hookimpl
 
 if TYPE_CHECKING:
     from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
@@ -51,6 +51,8 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Which NPUs the ranks see, and on several nodes HCCL's interface."""
+    from llmperf import interface_variables
+
     from llmperf_ascend.npus import ASCEND
 
     return {**ASCEND.worker_env(plan), **interface_variables(plan, "HCCL_SOCKET_IFNAME")}

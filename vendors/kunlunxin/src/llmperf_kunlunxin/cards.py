@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import interface_variables
 from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ def worker_env(plan: Plan) -> dict[str, str]:
     for setting in read_toml(DATA / "environment.toml")["environment"]:
         if entry is not None and entry.model in setting["device"] and plan.spec.case in setting["case"]:
             published |= setting["variables"]
+    from llmperf import interface_variables
+
     interface = interface_variables(plan, "BKCL_SOCKET_IFNAME")
     return {**ALWAYS, **published, **interface, **users, **KUNLUNXIN.worker_env(plan)}
 

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import interface_variables
 from llmperf.types import DeviceInfo, Offers, Precision, Probe
 from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
 
@@ -120,6 +119,8 @@ def worker_env(plan: Plan) -> dict[str, str]:
 
     CUDA's own order puts the fastest GPU first, NVML's follows the bus.
     """
+    from llmperf import interface_variables
+
     interface = interface_variables(plan, "NCCL_SOCKET_IFNAME")
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **_allocator_settings(plan), **_visible_gpus(plan), **interface}
 

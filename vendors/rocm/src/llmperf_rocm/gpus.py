@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import interface_variables
 from llmperf.types import DeviceInfo
 from llmperf.vendorkit import (
     AcceleratorVendor,
@@ -133,6 +132,8 @@ def allowed(devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
 
 def worker_env(plan: Plan) -> dict[str, str]:
     """Both variables where the planned GPUs are not simply the first ones; on several nodes, RCCL's interface."""
+    from llmperf import interface_variables
+
     indices = planned_indices(plan)
     interface = interface_variables(plan, "NCCL_SOCKET_IFNAME")
     if indices == tuple(range(len(indices))):

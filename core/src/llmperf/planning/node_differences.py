@@ -1,0 +1,134 @@
+"""How the nodes of a run differ from one another, and what about single nodes disturbs a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmperf.planning.interfaces import compact
+from llmperf.planning.node_report import NodeReport
+from llmperf.types.launching import Node
+
+MAX_CLOCK_SECONDS = 1.0
+"""Larger offsets of a node's clock are reported: no figure depends on them, but they confuse a reader of logs."""
+MIN_TEMPORARY_BYTES = 2**30
+"""Less free space for the run folder of a node is reported."""
+MEMORY_STEP = 2**30
+"""Hosts with the same memory report sizes that differ by less, since firmware keeps a part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A fact in which nodes differ."""
+
+    what: str
+    """Such as `kernel`."""
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each value with the hosts that have it, most hosts first."""
+    refuses: bool = False
+    """Whether a run cannot start with it."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {'; '.join(f'{value} on {compact(hosts)}' for value, hosts in self.values)}"
+
+
+def differences(vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> list[Difference]:
+    """The facts in which these nodes differ, those that refuse a run first.
+
+    The value that most nodes have comes first; no node is the reference.
+    """
+    tables = [dict(_facts(vendor, node, report)) for node, report in zip(nodes, reports, strict=True)]
+    hosts = [node.host for node in nodes]
+    return [
+        difference
+        for what in sorted({what for table in tables for what in table}, key=lambda what: (not what[1], what[0]))
+        if (difference := _compared(what, [table.get(what, "none") for table in tables], hosts)) is not None
+    ]
+
+
+def _compared(what: tuple[str, bool], values: Sequence[str], hosts: Sequence[str]) -> Difference | None:
+    if len(set(values)) == 1:
+        return None
+    ordered = [value for value, _ in Counter(values).most_common()]
+    return Difference(
+        what=what[0],
+        values=tuple(
+            (value, tuple(host for host, other in zip(hosts, values, strict=True) if other == value))
+            for value in ordered
+        ),
+        refuses=what[1],
+    )
+
+
+def _facts(vendor: str, node: Node, report: NodeReport) -> Iterator[tuple[tuple[str, bool], str]]:
+    """The compared facts of a node: what, whether a difference refuses a run, and the value."""
+    host = report.host
+    yield ("Python", True), report.python_version
+    yield ("devices", True), models(vendor, report)
+    for plugin in report.plugins:
+        yield (f"{plugin.role} {plugin.name!r}", (plugin.role, plugin.name) == ("vendor", vendor)), plugin.version
+    probe = next((probe for probe in report.probes if probe.vendor == vendor), None)
+    if probe is not None:
+        yield ("driver", False), probe.driver or "unknown"
+        yield ("interconnect of devices", False), probe.interconnect or "unknown"
+    yield ("system", False), host.os
+    yield ("kernel", False), host.kernel
+    yield ("processor", False), f"{host.cores} cores of {host.cpu or 'unknown'}"
+    yield ("memory", False), _gib(host.memory_bytes)
+    yield ("/dev/shm", False), _gib(host.shared_memory_bytes)
+    yield ("limit of open files", False), "unlimited" if host.open_files is None else str(host.open_files)
+    yield ("limit of locked memory", False), _gib(host.locked_bytes) if host.locked_bytes is not None else "unlimited"
+    for interface in host.interfaces:
+        if interface.name == node.interface:
+            speed = interface.megabits_per_second
+            yield ("MTU", False), str(interface.mtu or "unknown")
+            yield ("speed of the link", False), "unknown" if speed is None else f"{speed} Mbit/s"
+            yield ("state of the link", False), "up" if interface.up else "down"
+    for name, version in host.packages.items():
+        yield (f"package {name}", False), version
+    for name, value in host.environment.items():
+        yield (f"variable {name}", False), repr(value)
+
+
+def models(vendor: str, report: NodeReport) -> str:
+    """The devices of a vendor on a node, such as `8 x NVIDIA H800`."""
+    listed = [device.model for probe in report.probes if probe.vendor == vendor for device in probe.devices]
+    return ", ".join(f"{listed.count(model)} x {model}" for model in dict.fromkeys(listed)) or "none"
+
+
+def _gib(count: int | None) -> str:
+    if count is None:
+        return "unknown"
+    return f"{round(count / MEMORY_STEP)} GiB" if count >= MEMORY_STEP else f"{count / 2**20:g} MiB"
+
+
+def concerns(
+    vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport], clocks: Mapping[int, float]
+) -> Iterator[str]:
+    """One line for each thing on a single node that disturbs a run: busy devices, a full disk, a wrong clock.
+
+    `clocks` has each node's wall clock minus the controller's in seconds, by rank, as far as it is known.
+    """
+    for rank, (node, report) in enumerate(zip(nodes, reports, strict=True)):
+        for sample in report.samples.get(vendor, ()):
+            if sample.process_ids:
+                count = len(sample.process_ids)
+                processes = "a process computes" if count == 1 else f"{count} processes compute"
+                yield f"node {node.host}: device {sample.index} is busy: {processes} on it"
+        free = report.host.temporary_free_bytes
+        if free is not None and free < MIN_TEMPORARY_BYTES:
+            yield (
+                f"node {node.host}: {report.host.temporary_folder} has {free / 2**20:.0f} MiB free; expected 1 GiB or"
+                " more for the records and logs of a run"
+            )
+        offset = clocks.get(rank, 0.0)
+        if abs(offset) > MAX_CLOCK_SECONDS:
+            ahead = "ahead of" if offset > 0 else "behind"
+            yield f"node {node.host}: its clock is {abs(offset):.1f} s {ahead} this machine's"
+
+
+def usual_report(reports: Sequence[NodeReport]) -> NodeReport:
+    """The first report with the devices that most nodes have."""
+    devices = [tuple(models(probe.vendor, report) for probe in report.probes) for report in reports]
+    return reports[devices.index(Counter(devices).most_common(1)[0][0])]

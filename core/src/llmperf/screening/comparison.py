@@ -1,0 +1,95 @@
+"""Figures of one check, and transfers, beside those of other nodes."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmperf.screening.messages import Contact, Figure
+
+NETWORK_TOLERANCE = 0.30
+"""Share by which transfers may be slower than those of the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A figure of a node or of one of its devices."""
+
+    rank: int
+    figure: Figure
+    others: float | None
+    """Median of the figures of all other nodes and devices; None if there are none."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is below the tolerance of its check."""
+        value = self.figure.value
+        return value is not None and self.others is not None and value < (1 - self.figure.tolerance) * self.others
+
+
+def median(values: Iterable[float]) -> float | None:
+    """The median; None without values."""
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
+def compared(figures: Sequence[Iterable[Figure]]) -> Iterator[Compared]:
+    """Every measured figure of each node, check by check."""
+    checks: defaultdict[str, list[tuple[int, Figure, float]]] = defaultdict(list)
+    for rank, of_node in enumerate(figures):
+        for figure in of_node:
+            if figure.value is not None:
+                checks[figure.check].append((rank, figure, figure.value))
+    for entries in checks.values():
+        for place, (rank, figure, _) in enumerate(entries):
+            others = median(value for other, (_, _, value) in enumerate(entries) if other != place)
+            yield Compared(rank=rank, figure=figure, others=others)
+
+
+def slow_ranks(figures: Sequence[Iterable[Figure]]) -> set[int]:
+    """The nodes with a slow figure."""
+    return {item.rank for item in compared(figures) if item.slow}
+
+
+def better(known: Figure, second: Figure) -> Figure:
+    """The higher figure if both are of one check and device, otherwise the known one."""
+    same = (known.check, known.device) == (second.check, second.device)
+    return second if same and (second.value or 0.0) > (known.value or 0.0) else known
+
+
+def rates(transfers: Sequence[Iterable[Contact]]) -> dict[tuple[int, int], float]:
+    """Bytes per second from one node to another, for each direction that was measured."""
+    known: dict[tuple[int, int], float] = {}
+    for rank, contacts in enumerate(transfers):
+        for contact in contacts:
+            if contact.sent_bytes_per_second is not None and contact.received_bytes_per_second is not None:
+                known[rank, contact.peer] = contact.sent_bytes_per_second
+                known[contact.peer, rank] = contact.received_bytes_per_second
+    return known
+
+
+def slow_directions(known: Mapping[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+    """The directions that are slower than NETWORK_TOLERANCE allows, with the share by which they are slower.
+
+    They are compared with the median of all; a single pair with its faster direction.
+    """
+    usual = max(known.values(), default=None) if len(known) == 2 else median(known.values())
+    return {way: 1 - rate / usual for way, rate in known.items() if usual and rate < (1 - NETWORK_TOLERANCE) * usual}
+
+
+def slow_pairs(transfers: Sequence[Iterable[Contact]]) -> set[tuple[int, int]]:
+    """The pairs of nodes with a slow direction, the lower rank first."""
+    return {(min(way), max(way)) for way in slow_directions(rates(transfers))}
+
+
+def faster(first: Contact | None, second: Contact) -> Contact:
+    """The best of two transfers between the same nodes, for each direction; the second one if one of them failed."""
+    if first is None or first.problem is not None or second.problem is not None:
+        return second
+    return replace(
+        second,
+        sent_bytes_per_second=max(first.sent_bytes_per_second or 0.0, second.sent_bytes_per_second or 0.0),
+        received_bytes_per_second=max(first.received_bytes_per_second or 0.0, second.received_bytes_per_second or 0.0),
+    )

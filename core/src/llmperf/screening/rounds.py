@@ -1,0 +1,48 @@
+"""Which nodes measure with one another, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ALL_PAIRS = 16
+"""With more nodes, each measures with its two neighbours in a ring only."""
+
+Pair = tuple[int, int]
+
+
+def rounds(ranks: Sequence[int]) -> list[list[Pair]]:
+    """Rounds of pairs, in which each node has at most one partner.
+
+    Up to ALL_PAIRS nodes, each meets every other by the circle method of tournaments: N - 1 rounds for an even N, N
+    for an odd one. More nodes meet their neighbours in a ring, in 2 rounds, or 3 for an odd number.
+    """
+    if len(ranks) < 2:
+        return []
+    return _ring(ranks) if len(ranks) > ALL_PAIRS else _tournament(ranks)
+
+
+def _tournament(ranks: Sequence[int]) -> list[list[Pair]]:
+    circle: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
+    played = []
+    for _ in range(len(circle) - 1):
+        half = len(circle) // 2
+        pairs = zip(circle[:half], reversed(circle[half:]), strict=True)
+        played.append([(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None])
+        circle = [circle[0], circle[-1], *circle[1:-1]]
+    return played
+
+
+def _ring(ranks: Sequence[int]) -> list[list[Pair]]:
+    count = len(ranks)
+    edges = [(min(pair), max(pair)) for pair in ((ranks[i], ranks[(i + 1) % count]) for i in range(count))]
+    even, odd, last = edges[0 : count - count % 2 : 2], edges[1::2], edges[count - 1 :] if count % 2 else []
+    return [turn for turn in (even, odd, last) if turn]
+
+
+def partners(pairs: Sequence[Pair], count: int) -> tuple[tuple[int, ...], ...]:
+    """The partners of each of `count` nodes."""
+    known: list[list[int]] = [[] for _ in range(count)]
+    for first, second in pairs:
+        known[first].append(second)
+        known[second].append(first)
+    return tuple(map(tuple, known))

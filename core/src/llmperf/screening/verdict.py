@@ -1,0 +1,208 @@
+"""Which nodes are slow or cannot be reached: each node's figures against those of the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from llmperf.planning.interfaces import compact
+from llmperf.screening.comparison import NETWORK_TOLERANCE, compared, median, rates, slow_directions
+from llmperf.screening.screen import Screened
+
+LATENCY_FACTOR, LATENCY_SECONDS = 2.0, 0.0005
+"""A node's shortest latency may be this many times the median of the others' and this much longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One figure of a node beside those of the others."""
+
+    host: str
+    what: str
+    """Such as `host matrix product` or `sending`."""
+    unit: str
+    value: float | None
+    """None if it could not be measured."""
+    others: float | None
+    """Median of the other nodes; None if there are none."""
+    slow: bool
+    """Whether it is beyond the tolerance."""
+
+    @property
+    def relative(self) -> float | None:
+        """The figure minus the median of the others, as a share of that."""
+        return self.value / self.others - 1 if self.value is not None and self.others else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a screening shows."""
+
+    measured: tuple[Measured, ...]
+    """Every figure, by what was measured."""
+    slow: tuple[str, ...]
+    """One line for each slow node or connection."""
+    unreachable: tuple[str, ...]
+    """One line for each node that ranks on other nodes could not reach, or that could not be screened."""
+    not_measured: tuple[str, ...]
+    """One line for each figure that could not be measured, with the reason."""
+    path_mtu: tuple[int, ...]
+    """The different path MTUs between nodes, in bytes."""
+    seconds: float
+    """How long the screening took."""
+
+    @property
+    def sick(self) -> bool:
+        """Whether any node or connection is slow or out of reach."""
+        return bool(self.slow or self.unreachable)
+
+
+def verdict(screened: Screened) -> Verdict:
+    """Compare every figure of a screening."""
+    figures = list(_of_hosts(screened))
+    network, links = _of_network(screened)
+    pairs, slow_pairs = _of_pairs(screened)
+    measured = [*figures, *network]
+    slow = [_slow_line(item) for item in measured if item.slow]
+    slow_hosts = {item.host for item in network if item.slow}
+    slow += [line for pair, line in links if not slow_hosts & set(pair)]
+    slow += [line for pair, line in slow_pairs if not slow_hosts & set(pair)]
+    return Verdict(
+        measured=(*measured, *pairs),
+        slow=tuple(dict.fromkeys(slow)),
+        unreachable=tuple(_unreachable(screened)),
+        not_measured=tuple(_not_measured(screened)),
+        path_mtu=tuple(sorted({mtu for contacts in screened.transfers for c in contacts if (mtu := c.path_mtu)})),
+        seconds=screened.seconds,
+    )
+
+
+def _slow_line(item: Measured) -> str:
+    if item.unit == "s":
+        assert item.value is not None
+        assert item.others is not None
+        return f"node {item.host}: {item.what} of {1e3 * item.value:.2f} ms, {1e3 * item.others:.2f} ms on other nodes"
+    share = -100 * (item.relative or 0.0)
+    return f"node {item.host}: {item.what} is {share:.0f} % slower than the median of the others"
+
+
+def _of_hosts(screened: Screened) -> Iterator[Measured]:
+    """Figures of hosts and devices; a device is compared with all devices of the other nodes and of its own."""
+    for item in compared(screened.figures):
+        figure = item.figure
+        what = figure.check if figure.device is None else f"{figure.check} of device {figure.device}"
+        host = screened.hosts[item.rank]
+        yield Measured(host=host, what=what, unit=figure.unit, value=figure.value, others=item.others, slow=item.slow)
+
+
+def _of_network(screened: Screened) -> tuple[list[Measured], list[tuple[tuple[str, str], str]]]:
+    """Each node's best transfers and latency; and connections that are slow although both nodes are not.
+
+    The best is taken since a slow partner slows only the transfers with it.
+    """
+    hosts = screened.hosts
+    known = rates(screened.transfers)
+    measured: list[Measured] = []
+    if len(hosts) == 2:
+        for (first, second), rate in known.items():
+            what, others = f"sending to {hosts[second]}", known[second, first]
+            measured.append(Measured(host=hosts[first], what=what, unit="B/s", value=rate, others=others, slow=False))
+    else:
+        measured += [*_best(screened, known, "sending", 0), *_best(screened, known, "receiving", 1)]
+        measured += _latencies(screened)
+    other = "the other direction" if len(hosts) == 2 else "the median of all connections"
+    links = [
+        (
+            (hosts[first], hosts[second]),
+            f"{hosts[first]} to {hosts[second]}: transfers are {100 * share:.0f} % slower than {other}",
+        )
+        for (first, second), share in slow_directions(known).items()
+    ]
+    return measured, links
+
+
+def _best(screened: Screened, known: Mapping[tuple[int, int], float], what: str, end: int) -> Iterator[Measured]:
+    """The fastest transfer of each node as the sender (end 0) or receiver (end 1)."""
+    best = {way[end]: max(rate for other, rate in known.items() if other[end] == way[end]) for way in known}
+    for rank, rate in best.items():
+        others = median(other for node, other in best.items() if node != rank)
+        slow = others is not None and rate < (1 - NETWORK_TOLERANCE) * others
+        yield Measured(host=screened.hosts[rank], what=what, unit="B/s", value=rate, others=others, slow=slow)
+
+
+def _latencies(screened: Screened) -> Iterator[Measured]:
+    shortest = {
+        rank: min(known)
+        for rank, contacts in enumerate(screened.contacts)
+        if (known := [contact.latency_seconds for contact in contacts if contact.latency_seconds is not None])
+    }
+    for rank, latency in shortest.items():
+        others = median(other for node, other in shortest.items() if node != rank)
+        slow = others is not None and latency > LATENCY_FACTOR * others and latency > others + LATENCY_SECONDS
+        yield Measured(host=screened.hosts[rank], what="latency", unit="s", value=latency, others=others, slow=slow)
+
+
+def _of_pairs(screened: Screened) -> tuple[list[Measured], list[tuple[tuple[str, str], str]]]:
+    """Checks that two nodes made together, by pair; with more than two pairs, slow ones are named."""
+    named: defaultdict[str, list[tuple[tuple[str, str], float, str, float]]] = defaultdict(list)
+    for (first, second), figures in screened.pairs:
+        for figure in figures:
+            if figure.value is not None:
+                pair = (screened.hosts[first], screened.hosts[second])
+                named[figure.check].append((pair, figure.value, figure.unit, figure.tolerance))
+    measured, slow = [], []
+    for check, entries in named.items():
+        for place, (pair, value, unit, tolerance) in enumerate(entries):
+            others = median(entry[1] for other, entry in enumerate(entries) if other != place)
+            late = others is not None and value < (1 - tolerance) * others
+            name = " and ".join(pair)
+            measured.append(Measured(host=name, what=check, unit=unit, value=value, others=others, slow=late))
+            if late and others:
+                share = 100 * (1 - value / others)
+                slow.append((pair, f"{name}: {check} is {share:.0f} % slower than the median of the other pairs"))
+    return measured, slow
+
+
+def _unreachable(screened: Screened) -> Iterator[str]:
+    """Nodes with problems; a node that nobody reaches is named once."""
+    hosts = screened.hosts
+    for rank, problem in screened.problems:
+        yield problem if hosts[rank] in problem else f"node {hosts[rank]}: {problem}"
+    failed: defaultdict[int, dict[int, str]] = defaultdict(dict)
+    tried: defaultdict[int, int] = defaultdict(int)
+    for rank, contacts in enumerate(screened.contacts):
+        for contact in contacts:
+            tried[contact.peer] += 1
+            if contact.problem is not None:
+                failed[contact.peer][rank] = contact.problem
+    for peer, reasons in failed.items():
+        if len(reasons) == tried[peer]:
+            yield f"node {hosts[peer]}: {_by_reason(reasons, hosts)}; its ports are closed to other nodes"
+    for peer, reasons in failed.items():
+        partial = {rank: reason for rank, reason in reasons.items() if len(failed.get(rank, {})) != tried[rank]}
+        if len(reasons) < tried[peer] and partial:
+            yield f"node {hosts[peer]}: {_by_reason(partial, hosts)}"
+    for rank, contacts in enumerate(screened.transfers):
+        for contact in contacts:
+            if contact.problem is not None:
+                yield f"{hosts[rank]} and {hosts[contact.peer]}: a transfer between them failed: {contact.problem}"
+
+
+def _by_reason(reasons: Mapping[int, str], hosts: Sequence[str]) -> str:
+    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    for rank, reason in reasons.items():
+        grouped[reason].append(hosts[rank])
+    return "; ".join(f"connections from {compact(names)} fail: {reason}" for reason, names in grouped.items())
+
+
+def _not_measured(screened: Screened) -> Iterator[str]:
+    for rank, figures in enumerate(screened.figures):
+        for figure in figures:
+            if figure.problem is not None:
+                device = "" if figure.device is None else f" of device {figure.device}"
+                yield f"node {screened.hosts[rank]}: {figure.check}{device}: {figure.problem}"
+    for (first, second), figures in screened.pairs:
+        for figure in figures:
+            if figure.problem is not None:
+                yield f"{screened.hosts[first]} and {screened.hosts[second]}: {figure.check}: {figure.problem}"

@@ -1,0 +1,63 @@
+"""Ports and transfers between nodes, here addresses of the loopback interface."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+from llmperf.errors import UserError
+from llmperf.screening.messages import Peer
+from llmperf.screening.network import Listener, contact, free_port, transfer_as_client, transfer_as_server
+
+SECRET = "0123456789abcdef"
+
+
+@pytest.fixture
+def listener():
+    opened = Listener("127.0.0.2", SECRET)
+    yield opened
+    opened.close()
+
+
+def peer(port: int) -> Peer:
+    return Peer(address="127.0.0.2", port=port, free_port=0)
+
+
+def test_a_node_with_the_secret_is_answered(listener):
+    reached = contact(1, peer(listener.port), "127.0.0.1", SECRET)
+    assert reached.problem is None
+    assert reached.latency_seconds is not None
+    assert reached.latency_seconds < 1
+
+
+@pytest.mark.parametrize("greeting", [b"wrong ping\n", b"\n", b"x" * 300, SECRET[:-1].encode() + b" ping\n"])
+def test_a_stranger_is_sent_away_without_a_byte(listener, greeting):
+    with socket.create_connection(("127.0.0.2", listener.port), 5) as stranger:
+        stranger.sendall(greeting)
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+
+
+def test_only_the_given_address_listens(listener):
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", listener.port), 5)
+
+
+def test_a_closed_port_and_a_foreign_address_have_a_reason():
+    assert contact(1, peer(free_port("127.0.0.2")), "127.0.0.1", SECRET).problem == "connection refused"
+    with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.77: [Cc]annot assign requested address"):
+        Listener("192.0.2.77", SECRET)
+
+
+def test_a_transfer_is_measured_in_both_directions(listener):
+    served = []
+    serving = threading.Thread(target=lambda: served.append(transfer_as_server(listener, 0, 7)))
+    serving.start()
+    done = transfer_as_client(1, peer(listener.port), "127.0.0.1", SECRET, 7, 0)
+    serving.join()
+    assert served[0].problem is None
+    assert done.problem is None
+    assert min(done.sent_bytes_per_second or 0, done.received_bytes_per_second or 0) > 1e6
+    assert done.path_mtu

@@ -1,0 +1,134 @@
+"""Which node a screening names, from figures of healthy and sick clusters."""
+
+from __future__ import annotations
+
+from llmperf.screening.messages import Contact, Figure
+from llmperf.screening.rounds import rounds
+from llmperf.screening.screen import Screened
+from llmperf.screening.verdict import Verdict, verdict
+
+
+def screened(names: str, **changes) -> Screened:
+    """A screening of healthy nodes; `rate` gives the transfers from a node to another in B/s."""
+    hosts = tuple(names.split())
+    ranks = range(len(hosts))
+    speed = changes.pop("speed", {})
+    rate = changes.pop("rate", lambda sender, receiver: 1e9)
+    latency = changes.pop("latency", lambda node, peer: 1e-4)
+    closed = changes.pop("closed", {})
+    pairs = [pair for turn in rounds(ranks) for pair in turn]
+    figures = tuple(
+        (Figure(check="matrix product", unit="FLOP/s", value=1e12 * speed.get(hosts[rank], 1.0)),) for rank in ranks
+    )
+    contacts = tuple(
+        tuple(
+            Contact(peer=peer, problem=closed.get((hosts[rank], hosts[peer])),
+                    latency_seconds=latency(hosts[rank], hosts[peer]))
+            for peer in ranks if peer != rank
+        )
+        for rank in ranks
+    )  # fmt: skip
+    transfers = tuple(
+        tuple(
+            Contact(peer=second, path_mtu=1500,
+                    sent_bytes_per_second=rate(hosts[first], hosts[second]),
+                    received_bytes_per_second=rate(hosts[second], hosts[first]))
+            for first, second in pairs if first == rank and (hosts[first], hosts[second]) not in closed
+        )
+        for rank in ranks
+    )  # fmt: skip
+    known = {"figures": figures, "contacts": contacts, "transfers": transfers, "pairs": (), "problems": ()}
+    return Screened(hosts=hosts, seconds=3.0, **{**known, **changes})
+
+
+def judged(names: str, **changes) -> Verdict:
+    return verdict(screened(names, **changes))
+
+
+def test_nodes_that_are_alike_are_healthy():
+    for names in ("a b", "a b c", "a b c d e"):
+        found = judged(names, speed={"a": 0.9}, rate=lambda sender, receiver: 8e8 if sender == "b" else 1e9)
+        assert (found.slow, found.unreachable, found.sick) == ((), (), False)
+
+
+def test_a_node_with_slow_processors_is_named():
+    assert judged("a b c", speed={"b": 0.8}).slow == (
+        "node b: matrix product is 20 % slower than the median of the others",
+    )
+    assert judged("a b", speed={"b": 0.5}).slow == (
+        "node b: matrix product is 50 % slower than the median of the others",
+    )
+
+
+def test_a_slow_device_among_healthy_ones_is_named():
+    figures = tuple(
+        tuple(
+            Figure(check="matrix product", unit="FLOP/s", device=device,
+                   value=7e14 if (node, device) == (1, 2) else 9e14)
+            for device in range(4)
+        )
+        for node in range(2)
+    )  # fmt: skip
+    assert judged("a b", figures=figures).slow == (
+        "node b: matrix product of device 2 is 22 % slower than the median of the others",
+    )
+
+
+def test_a_node_with_a_slow_way_out_is_named_and_its_partners_are_not():
+    def rate(sender, receiver):
+        return 1e7 if sender == "b" else 1e9
+
+    assert judged("a b c", rate=rate).slow == ("node b: sending is 99 % slower than the median of the others",)
+    assert judged("a b", rate=rate).slow == ("b to a: transfers are 99 % slower than the other direction",)
+
+
+def test_one_slow_connection_is_named_by_both_ends():
+    found = judged("a b c d", rate=lambda sender, receiver: 1e8 if {sender, receiver} == {"b", "d"} else 1e9)
+    assert set(found.slow) == {
+        "b to d: transfers are 90 % slower than the median of all connections",
+        "d to b: transfers are 90 % slower than the median of all connections",
+    }
+
+
+def test_a_node_with_a_long_way_is_named():
+    found = judged("a b c", latency=lambda node, peer: 4e-2 if "c" in (node, peer) else 1e-4)
+    assert found.slow == ("node c: latency of 40.00 ms, 0.10 ms on other nodes",)
+
+
+def test_a_node_with_closed_ports_is_named_once():
+    closed = {("a", "c"): "timed out", ("b", "c"): "timed out"}
+    found = judged("a b c", closed=closed)
+    assert found.unreachable == ("node c: connections from a, b fail: timed out; its ports are closed to other nodes",)
+    assert found.sick
+
+
+def test_a_node_that_reaches_nobody_is_named_by_its_partners():
+    found = judged("a b c d", closed={("a", "c"): "no route to host"})
+    assert found.unreachable == ("node c: connections from a fail: no route to host",)
+
+
+def test_what_could_not_be_measured_is_listed():
+    figures = (
+        (Figure(check="matrix product", unit="FLOP/s", device=0, value=None, problem="RuntimeError: gone"),),
+        (Figure(check="matrix product", unit="FLOP/s", device=0, value=1e12),),
+    )
+    found = judged("a b", figures=figures, problems=((1, "the process that measures ended with exit status 1"),))
+    assert found.not_measured == ("node a: matrix product of device 0: RuntimeError: gone",)
+    assert found.unreachable == ("node b: the process that measures ended with exit status 1",)
+
+
+def test_every_node_meets_every_other_once_and_nobody_twice_at_a_time():
+    for count in range(2, 17):
+        turns = rounds(range(count))
+        assert len(turns) == count - 1 + count % 2
+        assert sorted(pair for turn in turns for pair in turn) == [
+            (a, b) for a in range(count) for b in range(a + 1, count)
+        ]
+    for count in (17, 64, 1023):
+        turns = rounds(range(count))
+        assert len(turns) == 2 + count % 2
+        assert len({pair for turn in turns for pair in turn}) == count
+    for count in (2, 5, 16, 17, 64):
+        for turn in rounds(range(count)):
+            nodes = [node for pair in turn for node in pair]
+            assert len(nodes) == len(set(nodes))

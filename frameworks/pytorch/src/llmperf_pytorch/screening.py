@@ -1,0 +1,98 @@
+"""Short measurements of a node's accelerators, and of the all-reduce between two nodes, by torch."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed
+
+if TYPE_CHECKING:
+    from llmperf.types import PairEnd
+
+SECONDS = 1.0
+MATRIX = 8192
+"""Rows and columns of the bfloat16 matrices: 1.1 TFLOP for each product."""
+COPIED_BYTES = 2**30
+REDUCED_BYTES = 2**26
+TIMEOUT = datetime.timedelta(seconds=20)
+
+
+def _accelerator(index: int) -> torch.device:
+    """The accelerator at a position; RuntimeError if torch has none of this number."""
+    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind is None:
+        raise RuntimeError("torch sees no accelerator")
+    if index >= torch.accelerator.device_count():
+        raise RuntimeError(f"torch sees {torch.accelerator.device_count()} accelerators")
+    return torch.device(kind.type, index)
+
+
+def _median_seconds(run: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Median duration of a call that leaves work on a device, over SECONDS and at least 5 calls."""
+    run()
+    wait()
+    durations: list[float] = []
+    began = time.monotonic()
+    while len(durations) < 5 or time.monotonic() - began < SECONDS:
+        start = time.perf_counter()
+        run()
+        wait()
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations)
+
+
+def matrix_product(index: int) -> float:
+    """FLOP/s of a bfloat16 matrix product on an accelerator."""
+    device = _accelerator(index)
+    left = torch.randn(MATRIX, MATRIX, device=device, dtype=torch.bfloat16)
+    out = torch.empty_like(left)
+    seconds = _median_seconds(lambda: torch.mm(left, left, out=out), lambda: torch.accelerator.synchronize(device))
+    return 2 * MATRIX**3 / seconds
+
+
+def memory_copy(index: int) -> float:
+    """Bytes per second that an accelerator reads and writes."""
+    device = _accelerator(index)
+    source = torch.ones(COPIED_BYTES // 4, device=device)
+    target = torch.empty_like(source)
+    seconds = _median_seconds(lambda: target.copy_(source), lambda: torch.accelerator.synchronize(device))
+    return 2 * COPIED_BYTES / seconds
+
+
+def all_reduce(end: PairEnd) -> float:
+    """Bytes per second of an all-reduce of 64 MiB between the first device of two nodes.
+
+    The store listens on the interface of the nodes only, at the port that the screening has chosen.
+    """
+    if end.interface:
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(name, end.interface)
+    device = torch.device("cpu") if end.on_cpu else _accelerator(0)
+    backend = "gloo" if end.on_cpu else torch.distributed.get_default_backend_for_device(device)
+    listening = None
+    options = {}
+    if end.rank == 0:
+        family = socket.AF_INET6 if ":" in end.address else socket.AF_INET
+        listening = socket.create_server((end.address, end.port), family=family)
+        options = {"master_listen_fd": listening.detach()}
+    store = torch.distributed.TCPStore(end.address, end.port, 2, end.rank == 0, TIMEOUT, **options)
+    torch.distributed.init_process_group(backend, store=store, rank=end.rank, world_size=2, timeout=TIMEOUT)
+    try:
+        data = torch.ones(REDUCED_BYTES // 4, device=device)
+        durations = []
+        for _ in range(4):
+            start = time.perf_counter()
+            torch.distributed.all_reduce(data)
+            if not end.on_cpu:
+                torch.accelerator.synchronize(device)
+            durations.append(time.perf_counter() - start)
+        return REDUCED_BYTES / statistics.median(durations[1:])
+    finally:
+        torch.distributed.destroy_process_group()
