@@ -17,7 +17,14 @@ CALL_SECONDS = 60.0
 
 
 class KubectlError(Exception):
-    """A call of kubectl failed; the message is what kubectl printed, in one line."""
+    """A call of kubectl failed; the message is what kubectl printed, in one line.
+
+    `refused` is False if there was no answer, so that the call may have had its effect.
+    """
+
+    def __init__(self, message: str, refused: bool = True) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class Kubectl:
@@ -45,7 +52,7 @@ class Kubectl:
                                   capture_output=True, text=True, errors="replace", timeout=CALL_SECONDS,
                                   start_new_session=True, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise KubectlError(f"no answer within {CALL_SECONDS:.0f} s") from None
+            raise KubectlError(f"no answer within {CALL_SECONDS:.0f} s", refused=False) from None
         if done.returncode != 0:
             lines = [line.strip() for line in done.stderr.splitlines() if line.strip() and not _is_log(line)]
             raise KubectlError("; ".join(lines[-2:])[:600] or f"exit code {done.returncode}")

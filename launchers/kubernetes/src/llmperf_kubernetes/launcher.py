@@ -42,11 +42,10 @@ class KubernetesLauncher:
         kind = options.kind or self._installed_kind()
         self._job = _new_name()
         objects = job_objects(self._job, kind, options, request.nodes, devices, _image(request, options))
-        self._created = [f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
-                         for item in reversed(objects)]  # fmt: skip
         atexit.register(self.close)
         try:
-            self._call("create", "--filename", "-", stdin=as_yaml(objects))
+            for item in objects:
+                self._create(item)
             _say(f"kubernetes: created {kind} {self._job}; waiting for {request.nodes} pods")
             pods = self._running(request.nodes, options.wait_minutes * 60)
         except BaseException:
@@ -112,6 +111,16 @@ class KubernetesLauncher:
             words = " ".join([*self._kubectl.words, "delete", *created])
             _say(f"kubernetes: job {self._job} was not deleted: {error}; delete it with: {words}")
 
+    def _create(self, item: Object) -> None:
+        resource = f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
+        self._created.insert(0, resource)  # before the call, which may be interrupted
+        try:
+            self._required.call("create", "--filename", "-", stdin=as_yaml([item]))
+        except KubectlError as error:
+            if error.refused:
+                self._created.remove(resource)
+            raise UserError(f"launcher 'kubernetes': kubectl create: {error}") from None
+
     def _installed_kind(self) -> Kind:
         for kind, group in GROUPS:
             names = self._call("api-resources", "--api-group", group, "--output", "name").split()
@@ -151,7 +160,7 @@ class KubernetesLauncher:
             state = job_state(self._get(self._created[0]))
             if state is not None and state.startswith("Failed"):
                 raise UserError(f"launcher 'kubernetes': job {self._job}: {state}{self._warning()}")
-            waiting.append(state or f"{nodes - len(pods)} pods are not created{self._warning()}")
+            waiting.append(state or f"pods not created yet: {nodes - len(pods)}{self._warning()}")
         more = f" (and {len(waiting) - 3} more)" * (len(waiting) > 3)
         return "; ".join(waiting[:3]) + more
 
@@ -171,9 +180,9 @@ class KubernetesLauncher:
         except KubectlError as error:
             raise UserError(f"launcher 'kubernetes': kubectl get {arguments[0]}: {error}") from None
 
-    def _call(self, *arguments: str, stdin: str | None = None) -> str:
+    def _call(self, *arguments: str) -> str:
         try:
-            return self._required.call(*arguments, stdin=stdin)
+            return self._required.call(*arguments)
         except KubectlError as error:
             raise UserError(f"launcher 'kubernetes': kubectl {arguments[0]}: {error}") from None
 
