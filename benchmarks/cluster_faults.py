@@ -251,9 +251,8 @@ def link_down_5_seconds(trial: Trial) -> None:
 
 
 def slow_link(trial: Trial) -> None:
-    """100 ms and 1 % loss in each direction."""
-    for node in trial.hosts.nodes:
-        node.slow(100, 1)
+    """A link with 100 ms and 1 % loss in each direction."""
+    trial.hosts.slow_link(trial.node2, 0.1, 0.01)
 
 
 GOING_ON: tuple[Callable[[Trial], None], ...] = (link_down_5_seconds, slow_link)

@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 
 NETWORK = "10.77.0"
-TOOLS = ("unshare", "nsenter", "setpriv", "ip", "tc", "mount")
+TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount")
 START_SECONDS = 20.0
 TMP_BYTES = 512 * 2**20
 INIT = """
@@ -123,11 +124,6 @@ class Host:
         """Set the link to the other hosts `up` or `down`."""
         self._ip("link", "set", "eth0", state)
 
-    def slow(self, delay_milliseconds: float, loss_percent: float) -> None:
-        """Delay and drop what the host sends."""
-        values = ["delay", f"{delay_milliseconds:g}ms", "loss", f"{loss_percent:g}%"]
-        self._net("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", *values)
-
     def lose(self) -> None:
         """End the host as if its power had failed: its link goes down without a word, and its processes are killed."""
         with suppress(subprocess.CalledProcessError):
@@ -189,6 +185,30 @@ class Hosts:
             controller._ip("link", "set", port, "master", "eth0", "up")
             node._ip("addr", "add", f"{node.address}/24", "dev", "eth0")
             node.link("up")
+
+    def slow_link(self, node: Host, delay_seconds: float, loss: float) -> None:
+        """Delay what the link of a node carries, in each direction, and drop a share of it.
+
+        Frames take a way around, through a process on the controller: many kernels lack netem.
+        """
+        port, controller = f"port{self.nodes.index(node) + 1}", self.controller
+        left, right = f"{port}a", f"{port}b"
+        controller._ip("link", "add", left, "type", "veth", "peer", "name", right)
+        for name in (left, right):
+            controller._ip("link", "set", name, "up", "promisc", "on")
+        controller._ip("link", "set", port, "nomaster", "promisc", "on")
+        plain = "import sys; from llmperf_testing.slow_links import plain; plain(sys.argv[1])"
+        node._net(sys.executable, "-c", plain, "eth0")
+        controller._net(sys.executable, "-c", plain, left)
+        log = self.folder / f"{port}.log"
+        words = [port, right, f"{delay_seconds:g}", f"{loss:g}"]
+        controller.start(sys.executable, "-m", "llmperf_testing.slow_links", *words, log=log)
+        deadline = time.monotonic() + START_SECONDS
+        while "ready" not in log.read_text():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the slow link did not start: {log.read_text()[-500:]}")
+            time.sleep(0.05)
+        controller._ip("link", "set", left, "master", "eth0")
 
     def close(self) -> None:
         """End every host with all its processes."""
