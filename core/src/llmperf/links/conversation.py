@@ -97,7 +97,7 @@ class Conversation:
         if failure is not None:
             return UserError(f"{where}: {failure}")
         if state.gone is not None:
-            return UserError(f"{where}: {state.gone}")
+            return UserError(f"{f'node {state.node.host}' if state.explained else where}: {state.gone}")
         if time.monotonic() > deadline:
             return UserError(f"{where}: did not answer within {seconds:g} s")
         if state.hello is not None and state.silent_seconds > SILENT_SECONDS:

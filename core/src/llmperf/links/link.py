@@ -64,6 +64,8 @@ class NodeState:
     """Half of that round trip."""
     gone: str | None = None
     """Why the connection has ended, if it has, in one line."""
+    explained: bool = False
+    """Whether that line is the launcher's: about the connection rather than about the Python on the node."""
 
     @property
     def silent_seconds(self) -> float:
@@ -268,10 +270,10 @@ class Links:
             ranks = set(self.states)
         for rank in ranks:
             if self.states[rank].gone is None:
-                self.states[rank].gone = self._why(process, self.states[rank].node.host)
+                self.states[rank].gone, self.states[rank].explained = self._why(process, self.states[rank].node.host)
 
-    def _why(self, process: Carrier, host: str) -> str:
-        """Why a process has ended, in one line."""
+    def _why(self, process: Carrier, host: str) -> tuple[str, bool]:
+        """Why a process has ended, in one line, and whether the launcher says so."""
         code, errors = process.popen.poll(), process.errors_text()
         explain = getattr(self._launcher, "explain", None)
         if code is not None and explain is not None:
@@ -280,10 +282,10 @@ class Links:
             except LlmperfError as error:
                 reason = str(error)
             if reason:
-                return str(reason)
+                return str(reason), True
         lines = [line for line in errors.splitlines() if line.strip()]
         last = " ".join(printable(lines[-1], " ").split())[:500] if lines else "no output"
-        return f"{last} (exit status {code})"
+        return f"{last} (exit status {code})", False
 
 
 def python_argv(path: str) -> tuple[str, ...]:
