@@ -57,12 +57,18 @@ def run_many(ctx: click.Context, common: Request, options: dict[str, Any]) -> in
     """Run `--matrix` or `--scale`; the exit code. `common` is the request that the other options make."""
     from llmperf.cli.scaling import run_scaling
     from llmperf.errors import UserError
+    from llmperf.planning.nodes import NodesInUse
 
     options = {**ctx.params, **options}
     path = options["matrix"]
     if path is not None and options["scale"] is not None:
         raise UserError("--scale: expected without --matrix, which has numbers of devices of its own")
-    return run_scaling(ctx, common, options) if path is None else run_matrix(ctx, path, common, options)
+    nodes = NodesInUse(common.opened)
+    common = replace(common, nodes_in_use=nodes)
+    try:
+        return run_scaling(ctx, common, options) if path is None else run_matrix(ctx, path, common, options)
+    finally:
+        nodes.close()
 
 
 def run_matrix(ctx: click.Context, path: Path, common: Request, options: dict[str, Any]) -> int:

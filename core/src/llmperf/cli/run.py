@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         widest, code = handed_over(widest, ctx.obj, out, _say, tasks)
         if code is not None:
             ctx.exit(code)
-        asked = asked if many else widest
+        asked = replace(asked, opened=widest.opened) if many else widest
     if many:
         ctx.exit(run_many(ctx, asked, options))
     if dry_run:

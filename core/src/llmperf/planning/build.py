@@ -50,15 +50,21 @@ def plan_run(request: Request) -> Outcome:
     try:
         return _planned(resolved)
     except BaseException:
-        resolved.machine.close()
+        give_back(resolved.machine, request)
         raise
 
 
 def plan_only(request: Request) -> Outcome:
     """The same for a run that is not started from this plan: what its launcher has taken is given back."""
     outcome = plan_run(request)
-    outcome.machine.close()
+    give_back(outcome.machine, request)
     return outcome
+
+
+def give_back(machine: Machine, request: Request) -> None:
+    """Give back what the launcher has taken for a request, unless other runs use the same nodes."""
+    if request.nodes_in_use is None:
+        machine.close()
 
 
 def _planned(resolved: Resolved) -> Outcome:
@@ -83,7 +89,7 @@ def resolve_request(request: Request) -> Resolved:
     try:
         return _resolved(case, machine, request)
     except BaseException:
-        machine.close()
+        give_back(machine, request)
         raise
 
 
@@ -119,14 +125,10 @@ def _machine(case: Case, request: Request) -> Machine:
     """The machine that `--on` names, or else the nodes that the launcher offers."""
     if request.on is not None:
         return machine_elsewhere(request.on, request.vendor)
-    return machine_of(
-        request.vendor,
-        request.launcher,
-        node_request(case, request),
-        request.python,
-        opened=request.opened,
-        interface=request.interface,
-    )
+    wanted, vendor, launcher = node_request(case, request), request.vendor, request.launcher
+    if request.nodes_in_use is not None:
+        return request.nodes_in_use.machine_of(vendor, launcher, wanted, request.python, request.interface)
+    return machine_of(vendor, launcher, wanted, request.python, opened=request.opened, interface=request.interface)
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:

@@ -46,6 +46,42 @@ def machine_of(
         raise
 
 
+class NodesInUse:
+    """The nodes of several runs in a row: a launcher is asked for others only if a run needs others.
+
+    At most one set of nodes is held at a time, since an engine may grant them to one run only.
+    """
+
+    def __init__(self, opened: CheckedLauncher | None = None) -> None:
+        """`opened` is the launcher, if it was asked something already; it is used for the first nodes."""
+        self._opened = opened
+        self._asked: tuple[object, ...] | None = None
+        self._machine: Machine | None = None
+
+    def machine_of(
+        self,
+        vendor: str | None,
+        launcher_name: str,
+        request: NodeRequest,
+        python: tuple[str, str | None] | None,
+        interface: str | None = None,
+    ) -> Machine:
+        """As the function of that name; the same machine as last time if the same is asked for."""
+        asked = (vendor, launcher_name, request, python, interface)
+        if self._machine is None or self._asked != asked:
+            self.close()
+            opened, self._opened = self._opened, None
+            self._machine = machine_of(vendor, launcher_name, request, python, opened, interface)
+            self._asked = asked
+        return self._machine
+
+    def close(self) -> None:
+        """Give back what the launcher has taken from its engine; the next run asks for nodes again."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.close()
+
+
 def _reached(
     vendor: str | None,
     launcher: CheckedLauncher,

@@ -8,6 +8,7 @@ from typing import Any
 
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.planning.launchers import CheckedLauncher
+from llmperf.planning.nodes import NodesInUse
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
 from llmperf.types.flops import FlopCount
@@ -44,6 +45,8 @@ class Request:
     startup_seconds: float = 1800.0
     skip_peak_and_env: bool = False
     """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
+    nodes_in_use: NodesInUse | None = field(default=None, compare=False, repr=False)
+    """The nodes of earlier runs, if this is one of several; None: the launcher is asked for nodes."""
 
     def command_line(self, machine: Machine) -> list[Setting]:
         """`--on`, the launcher's devices, `--framework`, `--devices` and `--set` as settings, in that order.

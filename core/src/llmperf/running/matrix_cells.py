@@ -82,11 +82,15 @@ class MeasuredRuns:
         return startable(plan_run(self._requests[cell]))
 
     def run(self, planned: Planned, folder: Path) -> Result:
-        """Run a plan in a new folder; the checked result."""
+        """Run a plan in a new folder; the checked result. After a failure, the launcher is asked for nodes again."""
+        result = None
         try:
-            return measure_in(folder, planned, self._warn, lambda _, __: None)
+            result = measure_in(folder, planned, self._warn, lambda _, __: None)
         finally:
-            planned.machine.close()
+            nodes = planned.resolved.request.nodes_in_use
+            if nodes is not None and (result is None or result.status != "complete"):
+                nodes.close()
+        return result
 
     def recover(self, folder: Path) -> Result | None:
         """The checked result of a run whose controller was killed, if the run itself had come to its end by then.
@@ -122,9 +126,14 @@ class MeasuredRuns:
 def plan_cells(
     requests: Iterable[tuple[str, Request]], show: Callable[[int], None] = lambda count: None
 ) -> dict[str, PlannedCell]:
-    """Plan all cells; `show` gets the number of those that are done."""
+    """Plan all cells; `show` gets the number of those that are done. Cells that use the same nodes come in a row."""
     planned: dict[str, PlannedCell] = {}
-    for identity, request in requests:
+    for identity, request in sorted(requests, key=lambda item: _nodes_asked(item[1])):
         planned[identity] = planned_cell(request)
         show(len(planned))
     return planned
+
+
+def _nodes_asked(request: Request) -> tuple[str, ...]:
+    nodes = [setting for setting in request.settings if setting.startswith("tuning.nodes=")]
+    return (request.vendor or "", *nodes, str(request.devices))
