@@ -82,7 +82,7 @@ class Cluster:
         self.folder = folder
         self._prefix = f"lpsl{os.getpid()}-"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self.env = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.env = {"SLURM_CONF": str(folder / "slurm.conf"), "GLOO_SOCKET_IFNAME": "veth0"}
 
     def start(self, min_job_age: int = 300) -> None:
         """Start the daemons and wait until both nodes are idle."""
@@ -151,6 +151,14 @@ class Cluster:
         """Process ids on a node, its slurmd among them."""
         listed = subprocess.run(["ip", "netns", "pids", self.namespace(place)], capture_output=True, text=True)
         return [int(pid) for pid in listed.stdout.split()]
+
+    def command_lines(self, place: str) -> list[str]:
+        """Command lines of the processes on a node."""
+        lines = []
+        for pid in self.processes(place):
+            with suppress(OSError):
+                lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return lines
 
     def kill_node(self, node: str) -> None:
         """End everything on a node at once, as a power cut does."""

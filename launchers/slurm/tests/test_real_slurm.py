@@ -1,15 +1,28 @@
-"""A real Slurm of two nodes: steps, runs and jobs."""
+"""A real Slurm of two nodes: steps, runs and jobs, and what ends them."""
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
-ALLOCATION = ("salloc", "--quiet", "--nodes=2", "--exclusive", "--mem=0")
+LLMPERF = str(Path(sys.executable).with_name("llmperf"))
 STEPS = str(Path(__file__).with_name("steps_program.py"))
+ALLOCATION = ("salloc", "--quiet", "--nodes=2", "--exclusive", "--mem=0")
+SMALL = (
+    *("default", "--framework", "pytorch", "--set", "model=llama_tiny", "--set", "seq_len=32"),
+    *("--set", "micro_batch=1", "--set", "warmup_steps=1"),
+)
+TWO_NODES = ("--launcher", "slurm", "--set", "nodes=2", "--devices", "1")
+ENDLESS = ("--set", "steps=100000")
+BOUND_SECONDS = 60.0
 
 
 def test_lines_of_steps_are_whole_and_gpus_are_those_of_the_job(idle_cluster):
@@ -23,3 +36,145 @@ def test_lines_of_steps_are_whole_and_gpus_are_those_of_the_job(idle_cluster):
             "other": [[rank, "first", "600001 0,1"], [rank, "long", 600_000, True], [rank, "rest", "last"]],
             "code": 0,
         }
+
+
+def test_a_run_in_an_allocation_has_the_loss_of_one_node(idle_cluster, tmp_path):
+    steps = ("--set", "steps=6", "--json")
+    on_two = idle_cluster.run(*ALLOCATION, LLMPERF, "run", *SMALL, *steps, *TWO_NODES, "--out", str(tmp_path))
+    assert on_two.returncode == 0, on_two.stderr
+    on_one = subprocess.run(
+        [LLMPERF, "run", *SMALL, *steps, "--devices", "2", "--out", str(tmp_path)], capture_output=True, text=True
+    )
+    result, expected = (json.loads(ended.stdout)["result"] for ended in (on_two, on_one))
+    assert [node["host"] for node in result["nodes"]] == ["node1", "node2"]
+    losses, wanted = ([point["loss"] for point in each["loss_curve"]] for each in (result, expected))
+    assert losses == pytest.approx(wanted, abs=2e-5)
+    assert len(wanted) == 6
+    assert_nothing_left(idle_cluster)
+
+
+def test_a_submitted_job_is_followed_and_its_exit_code_returned(idle_cluster, project):
+    run = Followed(idle_cluster, project, "--set", "steps=3")
+    assert run.wait() == 0, run.text
+    assert "submitted job " in run.text
+    assert re.search(r"job \d+: RUNNING on node\[1-2\]", run.text)
+    assert re.search(r"job \d+ has ended: COMPLETED, exit code 0", run.text)
+    assert run.result()["status"] == "complete"
+
+
+def test_ctrl_c_cancels_the_job_and_keeps_its_records(idle_cluster, project):
+    run = Followed(idle_cluster, project, *ENDLESS)
+    run.wait_for_steps()
+    seconds = run.after(lambda: run.signal(signal.SIGINT))
+    assert seconds < BOUND_SECONDS
+    assert run.process.returncode == 130
+    assert re.search(r"job \d+ is cancelled", run.text)
+    assert run.result()["status"] == "aborted"
+    assert_nothing_left(idle_cluster)
+
+
+def test_a_node_that_goes_down_is_named(idle_cluster, project):
+    run = Followed(idle_cluster, project, *ENDLESS)
+    run.wait_for_steps()
+    seconds = run.after(lambda: idle_cluster.kill_node("node2"))
+    assert seconds < BOUND_SECONDS
+    assert run.process.returncode == 1
+    result = run.result()
+    assert result["status"] in ("failed", "aborted")
+    assert "node2" in result["failure"]["message"]
+    assert result["nodes"][1]["lost_seconds"] is not None
+    assert_nothing_left(idle_cluster)
+
+
+def test_preemption_ends_the_run_and_requeues_the_job(idle_cluster, project):
+    (project / "llmperf.toml").write_text('[launchers.slurm]\npartition = "low"\nrequeue = true\n')
+    run = Followed(idle_cluster, project, *ENDLESS)
+    run.wait_for_steps()
+    began = time.monotonic()
+    idle_cluster.run("srun", "--partition=high", "--nodes=2", "--exclusive", "true")
+    assert time.monotonic() - began < BOUND_SECONDS
+    assert run.result()["status"] == "aborted"
+    run.wait_for_text(r"job \d+ was requeued")
+    run.signal(signal.SIGINT)
+    assert run.wait() == 130
+    assert re.search(r"job \d+ is cancelled", run.text)
+
+
+def test_the_time_limit_ends_the_run_in_order(idle_cluster, project):
+    (project / "llmperf.toml").write_text('[launchers.slurm]\ntime = "1"\n')  # minutes: SIGTERM comes with the start
+    run = Followed(idle_cluster, project, *ENDLESS)
+    seconds = run.after(lambda: run.wait_for_text(r"RUNNING"))
+    assert seconds < 60 + BOUND_SECONDS
+    assert run.process.returncode not in (0, None)
+    assert run.result()["status"] == "aborted"
+    assert_nothing_left(idle_cluster)
+
+
+def assert_nothing_left(cluster):
+    """No process of a run is on any node."""
+    limit = time.monotonic() + 25  # a node ends by itself what it has started, 20 s after its connection was lost
+    while left := [line for node in ("node1", "node2") for line in cluster.command_lines(node) if "llmperf" in line]:
+        assert time.monotonic() < limit, left
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A working directory."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+class Followed:
+    """`llmperf run` on the login node, which submits a job and follows it."""
+
+    def __init__(self, cluster, folder, *words):
+        self.folder = folder
+        self._log = (folder / "log").open("wb")
+        self.process = subprocess.Popen(
+            cluster.within(LLMPERF, "run", *SMALL, *TWO_NODES, *words), cwd=folder,
+            env={**os.environ, **cluster.env}, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+        )  # fmt: skip
+
+    @property
+    def text(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, seconds=150.0):
+        return self.process.wait(seconds)
+
+    def after(self, event):
+        """Seconds from an event to the end of the command."""
+        event()
+        began = time.monotonic()
+        self.wait()
+        return time.monotonic() - began
+
+    def wait_for_text(self, pattern, seconds=60.0):
+        self._wait_until(lambda: re.search(pattern, self.text), pattern, seconds)
+
+    def wait_for_steps(self):
+        """Wait until a rank of the other node has written steps."""
+
+        def steps():
+            records = self.folder.glob("runs/*/records/rank-00001.jsonl")
+            return any(path.read_text().count('"step"') > 2 for path in records)
+
+        self._wait_until(steps, "steps", 120.0)
+
+    def result(self):
+        """The result of the only run folder."""
+        self._wait_until(lambda: list(self.folder.glob("runs/*/result.json")), "a result", 30.0)
+        (path,) = self.folder.glob("runs/*/result.json")
+        return json.loads(path.read_text())
+
+    def _wait_until(self, condition, what, seconds):
+        limit = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"ended before {what}: {self.text}"
+            assert time.monotonic() < limit, f"no {what}: {self.text}"
+            time.sleep(0.3)
