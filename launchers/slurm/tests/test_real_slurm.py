@@ -144,8 +144,10 @@ class Followed:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, seconds=150.0):
-        return self.process.wait(seconds)
+    def wait(self, seconds=200.0):
+        """The exit code."""
+        self._wait_until(lambda: self.process.poll() is not None, "end", seconds)
+        return self.process.returncode
 
     def after(self, event):
         """Seconds from an event to the end of the command."""
@@ -175,6 +177,5 @@ class Followed:
     def _wait_until(self, condition, what, seconds):
         limit = time.monotonic() + seconds
         while not condition():
-            assert self.process.poll() is None, f"ended before {what}: {self.text}"
             assert time.monotonic() < limit, f"no {what}: {self.text}"
             time.sleep(0.3)
