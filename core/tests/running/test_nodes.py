@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,24 @@ def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
     failure = result["failure"]
     assert (failure["rank"], failure["node_rank"]) == (1, 1)
     assert failure["message"] == "node 1 (right): rank 1 has had enough"
+
+
+def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, capsys):
+    words = ["run", *STUB, "--launcher", "pair", "--hosts", "gpu-17,gpu-18.lab", "--devices", "1", "--json"]
+    fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
+    assert call([*words, *fault]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["result"]["failure"]["message"] == "node 1 (gpu-18.lab): rank 1 has had enough"
+    assert call(["pack", document["folder"], "-o", "hidden.zip", "--logs"]) == 0
+    assert call(["validate", "hidden.zip"]) == 0, capsys.readouterr().out
+    with zipfile.ZipFile("hidden.zip") as archive:
+        texts = {name: archive.read(name) for name in archive.namelist()}
+    assert [name for name, text in texts.items() if b"gpu-1" in text] == []
+    (result,) = [json.loads(text) for name, text in texts.items() if name.endswith("/result.json")]
+    assert result["failure"]["message"] == "node 1 (node-001): rank 1 has had enough"
+    assert [node["host"] for node in result["nodes"]] == ["node-000", "node-001"]
+    assert result["nodes"][1]["differs"] == {"environment.PAIR_NODE": "node-001"}
+    assert call(["pack", document["folder"], "-o", "named.zip", "--hosts"]) == 0
+    assert call(["validate", "named.zip"]) == 0
+    with zipfile.ZipFile("named.zip") as archive:
+        assert b"gpu-18.lab" in b"".join(map(archive.read, archive.namelist()))

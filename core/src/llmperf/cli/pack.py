@@ -23,17 +23,19 @@ Examples:
 @click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
               help="Of the README.")  # fmt: skip
 @click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")
-def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: bool) -> None:
+@click.option("--hosts", "with_hosts", is_flag=True, help="Keep the names and addresses of hosts.")
+def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: bool, with_hosts: bool) -> None:
     """Make a submission of runs: results, plans, records, environment, a README, a manifest with hashes.
 
     PATH is a run folder, its result.json, or a folder of runs. A run with an error finding is not packed. A run that
-    failed or was simulated is packed with a warning. The archive is written completely or not at all.
+    failed or was simulated is packed with a warning. Of runs through a launcher, names and addresses of hosts are
+    replaced by node-000, address-000 and so on. The archive is written completely or not at all.
     """
     from llmperf.reporting.cells import counted
     from llmperf.submissions.pack import no_measurements, pack, run_folders
 
     runs = run_folders(paths)
-    manifest = pack(runs, output, language, with_logs)
+    manifest = pack(runs, output, language, with_logs, with_hosts)
     for line in no_measurements(runs):
         warn(f"packed, but no measurement: {line}")
     packed = f"{counted(len(manifest.runs), 'run')}, {counted(len(manifest.files), 'file')}"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from llmperf import __version__
 from llmperf.errors import Refused, UserError
-from llmperf.files.json_files import encode_pretty, read_bytes, write_bytes
+from llmperf.files.json_files import decode, encode_pretty, read_bytes, write_bytes
 from llmperf.runfolder import filenames
+from llmperf.submissions.host_names import without_host_names
 from llmperf.submissions.members import MANIFEST, README, SINGLE, configured_files, is_packed
 from llmperf.types.documents import Manifest
 from llmperf.types.result import Result
@@ -22,8 +23,12 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every member, so that the same runs give the same members."""
 
 
-def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bool = False) -> Manifest:
+def pack(
+    runs: Sequence[Path], output: Path, language: str = "en", with_logs: bool = False, with_hosts: bool = False
+) -> Manifest:
     """Write the archive of some run folders, whole or not at all.
+
+    Names and addresses of hosts are replaced by `node-000` and so on, unless `with_hosts`.
 
     Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
     a file cannot be read.
@@ -32,7 +37,8 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
         raise UserError(f"{output}: is there already; choose another name with -o")
     if not output.name.endswith(".zip"):
         raise UserError(f"{output}: expected a name that ends with .zip")
-    results = [_checked(run) for run in runs]
+    for run in runs:
+        _check(run)
     names = [run.resolve().name for run in runs]
     hidden = next((name for name in names if name.startswith(".")), None)
     if hidden is not None:
@@ -40,9 +46,15 @@ def pack(runs: Sequence[Path], output: Path, language: str = "en", with_logs: bo
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"two run folders are called {twice[0]!r}: give each once")
-    members = {README: _readme(results, language).encode("utf-8", "backslashreplace")}
+    members: dict[str, bytes] = {}
+    results = []
     for name, run in zip(names, runs, strict=True):
-        members |= {f"{name}/{path.relative_to(run).as_posix()}": read_bytes(path) for path in _files(run, with_logs)}
+        files = {path.relative_to(run).as_posix(): read_bytes(path) for path in _files(run, with_logs)}
+        if not with_hosts:
+            files = without_host_names(files, lambda result: _readme([result], "en"))
+        results.append(decode(files[filenames.RESULT], Result, str(run / filenames.RESULT)))
+        members |= {f"{name}/{inner}": data for inner, data in files.items()}
+    members[README] = _readme(results, language).encode("utf-8", "backslashreplace")
     manifest = _manifest(names, members)
     write_bytes(output, _zipped({MANIFEST: encode_pretty(manifest), **dict(sorted(members.items()))}))
     return manifest
@@ -81,9 +93,8 @@ def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
             yield f"{run.name} ran on a simulated device"
 
 
-def _checked(run: Path) -> Result:
+def _check(run: Path) -> None:
     from llmperf.validation.check import Validator
-    from llmperf.validation.reading_documents import read_run_result
 
     if not (run / filenames.RESULT).is_file():
         raise UserError(f"{run}: expected a run folder with {filenames.RESULT}, found none")
@@ -92,7 +103,6 @@ def _checked(run: Path) -> Result:
     if errors:
         lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
         raise Refused(f"{run}: not valid, so not packed:", lines)
-    return read_run_result(run)
 
 
 def _files(run: Path, with_logs: bool) -> Iterator[Path]:
