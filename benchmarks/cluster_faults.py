@@ -44,7 +44,7 @@ class Outcome:
 
     fault: str
     expected: str
-    """`ends`, `goes on` or `refused`: what the run should do."""
+    """`ends`, `goes on`, `completes` or `refused`: what the run should do."""
     seconds: float | None
     """From the fault until llmperf has ended, or every rank has finished more steps; None if not in time."""
     exit_code: int | None
@@ -62,7 +62,13 @@ class Outcome:
         """Whether everything was as it should be."""
         in_time = self.seconds is not None and self.seconds <= LIMIT_SECONDS
         clean = self.left_seconds is not None and self.left_seconds <= LIMIT_SECONDS
-        names = self.expected == "goes on" or re.search(r"node ?[12]|rank [01]", self.message) is not None
+        if self.expected == "completes":
+            return self.exit_code == 0 and clean
+        names = (
+            self.expected == "goes on"
+            or self.fault == "controller_killed"
+            or re.search(r"node ?[12]|rank [01]", self.message) is not None
+        )
         return in_time and clean and names and not self.lost_records
 
 
@@ -77,7 +83,7 @@ class Trial:
         self.runs = folder / "runs"
         self.error = folder / "error.txt"
         self.process: subprocess.Popen[bytes] | None = None
-        self.options = {"config": str(self.servers.config), "interface": "eth0", "env": {"OMP_NUM_THREADS": "1"}}
+        self.options = {"config": str(self.servers.config), "env": {"OMP_NUM_THREADS": "1"}}
         self.fault_at = 0.0
         self.written: dict[str, int] = {}
 
@@ -157,6 +163,10 @@ class Trial:
         """Why the run has ended, in llmperf's words."""
         lines = [line.strip() for line in re.split(r"[\r\n]", self.error.read_text(errors="replace")) if line.strip()]
         reasons = [line for line in lines if line.startswith(("status ", "llmperf: "))]
+        offsets = [node["clock_offset_seconds"] for path in self.runs.glob("*/nodes.json")
+                   for node in json.loads(path.read_text()) if abs(node["clock_offset_seconds"] or 0) > 1]  # fmt: skip
+        if offsets:
+            return f"clock of a node: {offsets[0]:+.3f} s"
         return " ".join((reasons or lines or [""])[-1].removeprefix("status ").removeprefix("llmperf: ").split())
 
     def interrupt(self) -> None:
@@ -259,6 +269,21 @@ GOING_ON: tuple[Callable[[Trial], None], ...] = (link_down_5_seconds, slow_link)
 """After these the run goes on."""
 
 
+def clock_skew(trial: Trial) -> None:
+    """The clock of a host is an hour ahead."""
+
+
+COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew,)
+"""With these a run is as good as without."""
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+"""Of Debian's package libfaketime."""
+ENVIRONMENTS: dict[str, dict[str, dict[str, str]]] = {
+    "clock_skew": {"node2": {
+        "LD_PRELOAD": FAKETIME, "FAKETIME": "+3600", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}},
+}  # fmt: skip
+"""Variables of the sessions on a node, by fault."""
+
+
 def ssh_refused(trial: Trial) -> None:
     """No SSH server on a host."""
     kill(trial.node2.find("[listener]"))
@@ -286,12 +311,7 @@ def plugin_missing(trial: Trial) -> None:
         trial.node2.run("sh", "-c", 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$0"', metadata, check=True)
 
 
-def small_disk(trial: Trial) -> None:
-    """A host whose disk is full before the run."""
-    trial.node2.run("sh", "-c", "cat /dev/zero > /tmp/filler; true")
-
-
-REFUSED: tuple[Callable[[Trial], None], ...] = (ssh_refused, wrong_key, unknown_host_key, plugin_missing, small_disk)
+REFUSED: tuple[Callable[[Trial], None], ...] = (ssh_refused, wrong_key, unknown_host_key, plugin_missing)
 """With these a run does not start."""
 
 
@@ -320,6 +340,14 @@ def try_going_on(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
     return outcome(fault, "goes on", trial, seconds)
 
 
+def try_complete(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
+    """A disturbance from the start of a run to its end; the seconds are those of the whole run."""
+    fault(trial)
+    trial.fault()
+    trial.start(steps=STEPS_BEFORE + STEPS_AFTER)
+    return outcome(fault, "completes", trial, trial.await_end())
+
+
 def try_refused(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
     """A fault that is there before the run."""
     fault(trial)
@@ -345,7 +373,12 @@ def outcome(fault: Callable[[Trial], None], expected: str, trial: Trial, seconds
 
 TRIALS = {
     fault.__name__: (attempt, fault)
-    for attempt, faults in ((try_ending, ENDING), (try_going_on, GOING_ON), (try_refused, REFUSED))
+    for attempt, faults in (
+        (try_ending, ENDING),
+        (try_going_on, GOING_ON),
+        (try_complete, COMPLETE),
+        (try_refused, REFUSED),
+    )
     for fault in faults
 }
 
@@ -365,7 +398,7 @@ def main() -> int:
     for name in options.only or TRIALS:
         attempt, fault = TRIALS[name]
         folder = Path(tempfile.mkdtemp(prefix=f"llmperf-{name}-", dir=options.keep))
-        trial = Trial(folder)
+        trial = Trial(folder, ENVIRONMENTS.get(name))
         try:
             outcomes.append(result := attempt(fault, trial))
         finally:

@@ -19,7 +19,7 @@ import time
 ALL_PROTOCOLS = 0x0003
 ETHTOOL_IOCTL = 0x8946
 OFFLOADS = (0x17, 0x1F, 0x24, 0x2C)
-"""ethtool's commands that set transmit checksums, TCP segmentation, generic segmentation and generic receive offload."""
+"""ethtool's commands for transmit checksums, TCP segmentation, generic segmentation and generic receive offload."""
 MAX_FRAME_BYTES = 65536
 MAX_WAITING = 10_000
 """Frames on their way; more are dropped."""

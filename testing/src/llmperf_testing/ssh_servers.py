@@ -73,12 +73,13 @@ class SshServers:
     def serve(self, node: Host, host_key: Path, environment: Mapping[str, str]) -> None:
         """Start the server of a node."""
         assert SSHD is not None
+        variables = [f'"{name}={value}"' for name, value in environment.items()]
         # a host has a /tmp of its own, so that the folder of these files may not be there
         files = {
             "host_key": host_key.read_text(),
             "keys": self.identity.with_suffix(".pub").read_text(),
             "config": CONFIG.format(port=PORT, address=node.address)
-            + "".join(f'SetEnv "{name}={value}"\n' for name, value in environment.items()),
+            + (f"SetEnv {' '.join(variables)}\n" if variables else ""),
         }
         node.run("mkdir", "-p", "/tmp/sshd", check=True)
         for name, text in files.items():
