@@ -82,7 +82,7 @@ class Cluster:
         self.folder = folder
         self._prefix = f"lpsl{os.getpid()}-"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self.env = {"SLURM_CONF": str(folder / "slurm.conf"), "GLOO_SOCKET_IFNAME": "veth0"}
+        self.env = {"SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self, min_job_age: int = 300) -> None:
         """Start the daemons and wait until both nodes are idle."""

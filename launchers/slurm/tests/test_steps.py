@@ -15,6 +15,7 @@ def job(tools, monkeypatch):
     script = tools.folder / "scontrol"
     script.write_text(
         "#!/bin/sh\n"
+        '[ "$3" = "gpu[3-4]" ] && printf "gpu3\\ngpu4\\n" && exit\n'
         '[ "$2" = hostnames ] && printf "gpu1\\ngpu2\\ngpu3\\ngpu4\\n" && exit\n'
         'echo "NodeName=gpu1 Arch=x86_64 NodeAddr=10.0.0.1 OS=Linux 6 NodeAddr=no State=IDLE"\n'
         'echo "NodeName=gpu3 NodeAddr=ib-gpu3 State=IDLE"\n'
@@ -38,6 +39,7 @@ def test_nodes_come_in_slurms_order_with_their_addresses(job):
 
 def test_hosts_choose_among_the_nodes_of_the_job(job):
     assert [node.host for node in SlurmLauncher().nodes(request(hosts=("gpu4", "gpu1")))] == ["gpu4", "gpu1"]
+    assert [node.host for node in SlurmLauncher().nodes(request(hosts=("gpu[3-4]",)))] == ["gpu3", "gpu4"]
     with pytest.raises(UserError, match=r"--hosts: gpu9 is not a node of job 7; expected some of gpu\[1-4\]"):
         SlurmLauncher().nodes(request(hosts=("gpu9",)))
 

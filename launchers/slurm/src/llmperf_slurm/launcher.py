@@ -55,11 +55,13 @@ class SlurmLauncher:
         require("srun")
         _check_image(request)
         offered = hostnames(expression)
-        for host in request.hosts:
+        wanted = ",".join(request.hosts)
+        chosen = hostnames(wanted) if "[" in wanted else request.hosts
+        for host in chosen:
             if host not in offered:
                 job = os.environ[JOB]
                 raise UserError(f"--hosts: {host} is not a node of job {job}; expected some of {expression}")
-        hosts = (request.hosts or offered)[: request.nodes]
+        hosts = (chosen or offered)[: request.nodes]
         known = addresses(hosts)
         return tuple(Node(host=host, address=known.get(host, host)) for host in hosts)
 
