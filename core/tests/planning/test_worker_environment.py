@@ -150,6 +150,7 @@ def test_this_interpreter_reports_and_runs(stub_site, in_folder, capsys, monkeyp
     [
         (["--python", "./none"], "--python: expected a Python executable or the folder of an environment, found no "),
         (["--python", "vendr"], "unknown environment 'vendr'; did you mean 'vendor'?"),
+        (["--container-image", "a:1"], "--container-image a:1: launcher 'local' starts no containers; choose one"),
     ],
 )
 def test_a_wrong_name_or_path_is_refused(stub_site, in_folder, capsys, words, message):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest, Submission
 from llmperf_kubernetes import launcher as module
@@ -159,3 +160,15 @@ def test_an_image_is_needed_and_hosts_are_the_clusters_choice() -> None:
         KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=(), options={}))
     with pytest.raises(UserError, match="--hosts a: launcher 'kubernetes' lets the cluster choose"):
         KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=("a",), options={"image": "x"}))
+
+
+def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(cluster.folder)
+    words = ["run", "--launcher", "kubernetes", "--container-image", "mine:2", "--set", "tuning.nodes=3", "--dry-run"]
+    assert call(words) == 0
+    runtime, job = yaml.safe_load_all(capsys.readouterr().out)
+    pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["image"], job["spec"]["trainer"]["numNodes"]) == ("mine:2", 3)
+    assert cluster.kinds == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmperf.cases.library import library_with_case
 from llmperf.cases.settings import from_command_line
+from llmperf.errors import UserError
 from llmperf.planning.launchers import installed_launcher
 from llmperf.planning.nodes import LOCAL
 from llmperf.planning.states import Request
@@ -16,12 +17,16 @@ from llmperf.types.spec import Case
 
 
 def node_request(case: Case, request: Request) -> NodeRequest:
-    """What a request asks of its launcher."""
+    """What a request asks of its launcher; UserError for an image of this machine, which starts no containers."""
+    if request.image is not None and request.launcher == LOCAL:
+        raise UserError(f"--container-image {request.image}: launcher {LOCAL!r} starts no containers; choose one with "
+                        "--launcher that does")  # fmt: skip
     return NodeRequest(
         nodes=_wanted_nodes(case, request),
         devices=request.devices,
         hosts=request.hosts,
         options=request.launcher_options,
+        image=request.image,
     )
 
 

@@ -35,6 +35,8 @@ class Request:
     """That launcher, if it was asked something already; one launcher answers all questions of a run."""
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""
+    image: str | None = None
+    """Container image of the nodes, for launchers that start containers."""
     interface: str | None = None
     """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
