@@ -15,9 +15,10 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
-from llmperf.launching.agents import Agents, LinkedAgents, LocalAgents
+from llmperf.launching.agents import Agents, LocalAgents
 from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.host import this_host
+from llmperf.launching.linked_agents import LinkedAgents
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler, device_sampler
 from llmperf.planning.launchers import CheckedLauncher, find_launcher

@@ -1,0 +1,253 @@
+"""The agents of a run on the nodes that a launcher reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.files.text import without_secrets
+from llmperf.launching.shipping import Receiver
+from llmperf.launching.wakeup import Wakeup
+from llmperf.links.conversation import Conversation
+from llmperf.links.link import Links, NodeState, python_argv, this_interpreter
+from llmperf.links.messages import (
+    SILENT_SECONDS,
+    Answer,
+    AnyMessage,
+    Done,
+    Failed,
+    Note,
+    Piece,
+    Prepared,
+    RunOrder,
+    Start,
+    Stop,
+    Task,
+    bundles,
+)
+from llmperf.measuring.processes import TAG
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import ReachedNode
+from llmperf.types.launching import Launcher
+from llmperf.types.plan import Plan
+
+PREPARE_SECONDS = 120.0
+"""Time for all nodes to make their run folders: each loads its plugins and asks its driver once."""
+STOP_SECONDS = 40.0
+"""Time for all nodes to end their ranks and to send what they have; a node that is silent is given up earlier."""
+STACKS_SECONDS = 5.0
+COLLECT_SECONDS = 15.0
+"""Time to fetch the records of nodes whose connection was lost."""
+TICK_SECONDS = 0.05
+
+
+class LinkedAgents:
+    """The agents on nodes that a launcher reaches, whose records come back over its connections."""
+
+    def __init__(
+        self,
+        run: Path,
+        plan: Plan,
+        tag: str,
+        launcher: Launcher,
+        sample_seconds: float,
+        warn: Callable[[str], None] | None,
+    ) -> None:
+        self._run = run
+        self._plan = plan
+        self._tag = tag
+        self._launcher = launcher
+        self._sample_seconds = sample_seconds
+        self._warn = warn
+        self._receiver = Receiver(run, plan.layout)
+        self._prepared: dict[int, Prepared] = {}
+        self._failed: dict[int, str] = {}
+        self._answers: dict[int, Answer] = {}
+        self._notes: list[str] = []
+        self._broken: str | None = None
+        self._lost: dict[int, float] = {}
+        self._undelivered: dict[int, str] = {}
+        self._started = False
+        self._links = Links(
+            launcher,
+            list(enumerate(plan.nodes[: plan.layout.nodes])),
+            python_argv(self._python),
+            self._receive,
+            self._errors,
+        )
+        self.port = 0
+
+    @property
+    def _python(self) -> str:
+        interpreter = self._plan.interpreter
+        return this_interpreter() if interpreter is None else interpreter.path
+
+    def _errors(self, rank: int) -> IO[bytes]:
+        return filenames.node_log_path(self._run, rank).open("ab+", buffering=0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the nodes reported, and which records did not come back."""
+        left = (
+            f"{self._name(rank)}: its last records did not come back; they are in {folder} there"
+            for rank, folder in sorted(self._undelivered.items())
+        )
+        return (*self._notes, *left)
+
+    def _name(self, rank: int) -> str:
+        return f"node {rank} ({self._plan.nodes[rank].host})"
+
+    def _receive(self, message: AnyMessage) -> None:
+        """Take a message, in the thread of the links."""
+        if isinstance(message, Piece):
+            try:
+                self._receiver.take(message)
+            except UserError as error:
+                self._broken = self._broken or str(error)
+        elif isinstance(message, Prepared):
+            self._prepared[message.node] = message
+        elif isinstance(message, Failed):
+            self._failed[message.node] = message.message
+        elif isinstance(message, Answer):
+            self._answers[message.node] = message
+        elif isinstance(message, Note) and len(self._notes) < 2 * len(self._links.states):
+            self._notes.append(f"{self._name(message.node)}: {message.text}")
+
+    def start(self, wakeup: Wakeup | None) -> None:
+        """Send the plan to the nodes, wait until all have prepared their folders, and start the agents."""
+        self._links.start()
+        plan_text = (self._run / filenames.PLAN).read_bytes()
+        public = without_secrets(self._plan.env)
+        secrets = {name: value for name, value in self._plan.env.items() if name not in public}
+        order = RunOrder(
+            run_id=self._plan.run_id,
+            plan=plan_text,
+            env={**secrets, TAG: self._tag},
+            sample_seconds=self._sample_seconds,
+        )
+        for bundle in bundles(order):
+            self._links.send(bundle)
+        if not self._wait_for_nodes(wakeup):
+            return
+        address, first = self._plan.nodes[0].address, self._prepared[0]
+        self.port = first.port
+        self._links.send(
+            Start(master_address=address, master_port=first.port, store_address=f"{address}:{first.store_port}")
+        )
+        self._started = True
+        if self._warn is not None:
+            for rank in sorted(self._prepared):
+                for line in self._prepared[rank].warnings:
+                    self._warn(f"{self._name(rank)}: {line}")
+
+    def _wait_for_nodes(self, wakeup: Wakeup | None) -> bool:
+        """Whether all nodes are prepared; False after a signal. UserError with the first node that cannot be."""
+        deadline = time.monotonic() + PREPARE_SECONDS
+        while len(self._prepared) < len(self._links.states):
+            if wakeup is None:
+                time.sleep(TICK_SECONDS)
+            else:
+                wakeup.wait(TICK_SECONDS)
+                if wakeup.signal is not None:
+                    return False
+            for rank, message in self._failed.items():
+                raise UserError(f"{self._name(rank)}: {message}")
+            for rank, state in self._links.states.items():
+                if state.gone is not None:
+                    raise UserError(f"{self._name(rank)}: {state.gone}")
+                if rank not in self._prepared and time.monotonic() > deadline:
+                    raise UserError(f"{self._name(rank)}: was not ready within {PREPARE_SECONDS:g} s")
+        return True
+
+    def codes(self) -> tuple[int | None, ...]:
+        """Their exit codes by node."""
+        return tuple(state.ended for state in self._links.states.values())
+
+    def lost(self) -> tuple[int, str] | None:
+        """A node whose connection has ended or is silent, or that has failed; records that cannot be kept count too."""
+        if self._broken is not None:
+            return 0, f"records cannot be kept: {self._broken}"
+        for rank, message in self._failed.items():
+            return rank, f"{self._name(rank)}: {message}"
+        for state in self._links.states.values():
+            if state.ended is None and (reason := self._reason(state)):
+                return state.rank, f"{self._name(state.rank)}: {reason}"
+        return None
+
+    @staticmethod
+    def _reason(state: NodeState) -> str | None:
+        if state.gone is not None:
+            return f"the connection has ended: {state.gone}"
+        if state.silent_seconds > SILENT_SECONDS:
+            return f"has not answered for {state.silent_seconds:.0f} s"
+        return None
+
+    def stacks(self) -> dict[int, str]:
+        """The stacks of the ranks on all nodes that answer."""
+        self._answers.clear()
+        self._links.send(Task(number=1, name="stacks"))
+        deadline = time.monotonic() + STACKS_SECONDS
+        while len(self._answers) < len(self._links.states) and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS)
+        dumps: dict[int, str] = {}
+        for answer in list(self._answers.values()):
+            if answer.error is None:
+                texts = json_files.decode(bytes(answer.result), dict[str, str], "stacks")
+                dumps |= {int(rank): text for rank, text in texts.items() if rank.isdigit()}
+        return dumps
+
+    def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
+        """End the ranks of all nodes, wait for their last records, and fetch those of nodes whose link was lost."""
+        if self._started:
+            self._links.send(Stop())
+            deadline = time.monotonic() + STOP_SECONDS
+            while self._waiting() and time.monotonic() < deadline and not hurry():
+                time.sleep(TICK_SECONDS)
+        codes = self.codes()
+        for rank, state in self._links.states.items():
+            if state.ended is None and rank in self._prepared and self._started:
+                self._lost[rank] = round(state.silent_seconds, 1)
+        self._links.send(Done())
+        self._links.close()
+        if self._lost:
+            self._collect()
+        self._save_nodes()
+        return codes
+
+    def _waiting(self) -> bool:
+        """Whether a node has not sent everything and is not given up."""
+        return any(state.ended is None and self._reason(state) is None for state in self._links.states.values())
+
+    def _collect(self) -> None:
+        """Reach the lost nodes once more: end what runs there, and take the records that did not come back."""
+        self._undelivered = {rank: self._prepared[rank].folder for rank in self._lost}
+        for rank in self._lost:
+            node = self._plan.nodes[rank]
+            arguments = {"folder": self._prepared[rank].folder, "tag": self._tag, "sizes": self._receiver.sizes}
+            try:
+                with Conversation(self._launcher, [(rank, node)], self._python, self._receive) as conversation:
+                    answer = conversation.ask("collect", arguments, COLLECT_SECONDS / len(self._lost))[rank]
+            except UserError:
+                continue
+            if not isinstance(answer, UserError):
+                del self._undelivered[rank]
+
+    def _save_nodes(self) -> None:
+        nodes = tuple(
+            ReachedNode(
+                node_rank=rank,
+                host=state.node.host,
+                address=state.node.address,
+                interface=state.node.interface,
+                clock_offset_seconds=state.clock_offset_seconds,
+                clock_error_seconds=state.clock_error_seconds,
+                lost_seconds=self._lost.get(rank),
+                undelivered=self._undelivered.get(rank),
+            )
+            for rank, state in self._links.states.items()
+        )
+        json_files.save(self._run / filenames.NODES, nodes)
