@@ -134,6 +134,7 @@ def contents_page() -> str:
         "overlays": "the tuning overlays and their conditions",
         "model-files": "keys of a model file",
         "case-files": "keys of a case file",
+        "matrix-files": "keys of a matrix file",
         "hooks": "what a plugin can answer, with an example of each",
         "types": "the dataclasses and protocols of the contract",
         "vendorkit": "what vendor packages build on",

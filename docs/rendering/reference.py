@@ -13,6 +13,7 @@ import llmperf.types
 import llmperf.vendorkit
 from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
+from llmperf.cases.matrix import MatrixFile
 from llmperf.cases.settings import describe
 from llmperf.types.spec import Case, Contract, DataSource, Model, Tuning
 
@@ -179,6 +180,12 @@ PAGES = {
         "Model files",
         Model,
         "A model is a file `models/NAME.toml` in a folder that `llmperf_resources` gives. [How to write one](../own-files.md).",
+    ),
+    "matrix-files": lambda: file_page(
+        "Matrix files",
+        MatrixFile,
+        "`llmperf run --matrix FILE.toml` runs every combination of the values in these lists. A single value may be written"
+        " without brackets. [How to run one](../clusters.md#matrices).",
     ),
     "hooks": hooks_page,
     "types": types_page,

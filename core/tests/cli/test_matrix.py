@@ -77,6 +77,9 @@ def test_a_matrix_from_its_file_to_its_table(matrix):
     assert "[2/2]" in err
     failed = [state for state in states(folder) if len(state["attempts"]) == 2]
     assert [[attempt["state"] for attempt in state["attempts"]] for state in failed] == [["failed", "failed"]]
+    summary = [sys.executable, "-P", "-m", "llmperf", "summary", str(folder), "--json"]
+    (kind, _) = json.loads(subprocess.run(summary, capture_output=True, check=True).stdout)
+    assert kind["spread"]["runs"] == 1
     code, out, err = ran()
     assert (code, out) == (2, "")
     assert "there is a matrix already: continue it with --resume" in err

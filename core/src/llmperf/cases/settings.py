@@ -95,7 +95,7 @@ def describe(annotation: Any) -> str:
     if origin is typing.Literal:
         return "one of " + ", ".join(str(option) for option in options)
     if origin is tuple:
-        return 'a list, such as ["a", "b"]'
+        return _LISTS.get(describe(options[0]), 'a list, such as ["a", "b"]')
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a table of options"
     if options:
@@ -103,6 +103,10 @@ def describe(annotation: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
         annotation, str(annotation)
     )
+
+
+_LISTS = {"a whole number": "a list, such as [1, 2]", "a table of options": "a list of tables"}
+"""Lists whose items are no texts, by the description of an item."""
 
 
 def from_command_line(texts: Iterable[str]) -> list[Setting]:

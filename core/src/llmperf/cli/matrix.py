@@ -149,7 +149,7 @@ def _run(
         finished = work.run_all(lambda run, whole: _say_ended(matrix, run, whole))
     except (Interrupted, Terminated):
         _say_how_to_continue()
-        raise
+        return 130
     summaries = summarised(matrix, work, planned)
     further = show(folder.path, summaries, quiet)
     if quiet:

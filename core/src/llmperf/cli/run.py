@@ -69,7 +69,8 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         widest, tasks = widest_request(asked, options)
     elif options["resume"] or options["part"]:
         raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
-    if dry_run and (text := preview(widest, ctx.obj, out, tasks)) is not None:
+    real = [word for word in ctx.obj if word != "--dry-run"]
+    if dry_run and (text := preview(widest, real, out, tasks)) is not None:
         click.echo(text)
         ctx.exit(0)
     if not dry_run:
