@@ -84,6 +84,7 @@ class Trial:
         self.error = folder / "error.txt"
         self.process: subprocess.Popen[bytes] | None = None
         self.options = {"config": str(self.servers.config), "env": {"OMP_NUM_THREADS": "1"}}
+        self.framework = "pytorch"
         self.fault_at = 0.0
         self.written: dict[str, int] = {}
 
@@ -91,18 +92,8 @@ class Trial:
         """Start the run."""
         table = "".join(f"{key} = {inline(value)}\n" for key, value in self.options.items())
         (self.folder / "llmperf.toml").write_text(f"[launchers.ssh]\n{table}")
-        words = [
-            "run",
-            "default",
-            "--framework",
-            "pytorch",
-            "--vendor",
-            "cpu",
-            "--launcher",
-            "ssh",
-            "--hosts",
-            "node1,node2",
-        ]
+        words = ["run", "default", "--framework", self.framework, "--vendor", "cpu", "--launcher", "ssh"]
+        words += ["--hosts", "node1,node2"]
         words += ["--devices", "1", "--stall-timeout", "20", "--out", str(self.runs)]
         words += [word for setting in (*MODEL, f"steps={steps}") for word in ("--set", setting)]
         command = [sys.executable, "-P", "-m", "llmperf", *words]
@@ -144,7 +135,7 @@ class Trial:
     def left(self) -> list[str]:
         """Processes of the run on the nodes, without SSH servers: they end when TCP gives a connection up."""
         return [f"{node.name}: {line}" for node in self.hosts.nodes for line in node.processes().values()
-                if not line.startswith("sshd: ")]  # fmt: skip
+                if not line.startswith("sshd: ") and THIEF[:20] not in line]  # fmt: skip
 
     def await_clean(self) -> float | None:
         """Seconds from the fault until no process of the run is left; None if some are left."""
@@ -273,7 +264,28 @@ def clock_skew(trial: Trial) -> None:
     """The clock of a host is an hour ahead."""
 
 
-COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew,)
+def port_in_use(trial: Trial) -> None:
+    """Another process takes the port at which Paddle's ranks meet."""
+    trial.framework = "paddle"
+    trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
+
+
+THIEF = f"""
+import pathlib, re, socket, time
+while True:
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            port = re.search(rb"MASTER_PORT=(\\d+)", path.read_bytes())
+            if port and b"{RANK}" in (path.parent / "cmdline").read_bytes():
+                thief = socket.create_server(("0.0.0.0", int(port[1])))
+                print("took", port[1], flush=True)
+                time.sleep(1000)
+        except OSError:
+            pass
+    time.sleep(0.005)
+"""
+"""Listens on the port that the first rank is told, before the rank does."""
+COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew, port_in_use)
 """With these a run is as good as without."""
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 """Of Debian's package libfaketime."""
