@@ -41,7 +41,7 @@ PAIRS = {
     "zero3": Pair("zero", (*CONTRACT, "sharding_stage=3")),
     "megatron_deepspeed": Pair("megatron_deepspeed", (*CONTRACT, "tensor_parallel=2")),
     "megatron_deepspeed_pp": Pair("megatron_deepspeed", (*CONTRACT, "tensor_parallel=2", "pipeline_parallel=2")),
-    "lora": Pair("lora", CONTRACT),
+    "lora": Pair("lora", (*CONTRACT, "contract.lora.rank=8")),
     "paddle": Pair("paddle", (*CONTRACT, "tensor_parallel=2")),
     "baichuan2_13b_pretrain_zero": Pair("zero", ("model=llama_tiny",), case="baichuan2_13b_pretrain_zero"),
     "three_hosts": Pair("pytorch", (*CONTRACT, "global_batch=6"), hosts=3, devices=1),
