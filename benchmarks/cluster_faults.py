@@ -32,7 +32,15 @@ LIMIT_SECONDS = 60.0
 START_SECONDS = 180.0
 STEPS_BEFORE = 5
 STEPS_AFTER = 5
-MODEL = ("model=llama_tiny", "seq_len=64", "global_batch=4", "precision=fp32", "warmup_steps=2", "nodes=2")
+MODEL = (
+    "model=llama_tiny",
+    "seq_len=32",
+    "global_batch=2",
+    "micro_batch=1",
+    "precision=fp32",
+    "warmup_steps=2",
+    "nodes=2",
+)
 RANK = "llmperf.measuring.worker"
 AGENT = "llmperf.launching.agent"
 PROGRAM = "llmperf.launching.node"
