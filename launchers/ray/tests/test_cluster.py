@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,7 +16,7 @@ from llmperf_ray.launcher import RayLauncher
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": "/tmp", "RAY_raylet_start_wait_time_s": "120"}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": "/tmp", "RAY_raylet_start_wait_time_s": "40"}
 
 ECHO = """
 import os, sys
@@ -50,7 +51,7 @@ def cluster(tmp_path_factory):
 
 
 def started(arguments, log):
-    """A Ray node. Ray gives up when one of its own agents needs half a minute to start, as on a busy machine."""
+    """A Ray node. Ray gives up when one of its own agents needs 15 s to start, so it goes first where it may."""
     names = ("dashboard-agent-grpc-port", "dashboard-agent-listen-port", "metrics-export-port")
     for _ in range(3):
         ports = [f"--{name}={free_port()}" for name in (*names, "runtime-env-agent-port")]
@@ -62,11 +63,17 @@ def started(arguments, log):
                 stderr=file,
                 start_new_session=True,
                 env={**os.environ, **QUIET},
+                preexec_fn=go_first,
             )
         wait_for(lambda process=process: "Ray runtime started" in log.read_text() or process.poll() is not None)
         if process.poll() is None:
             return process
     pytest.skip(f"Ray does not start here: {log.read_text()[-300:]}")
+
+
+def go_first():
+    with suppress(PermissionError):
+        os.nice(-15)
 
 
 def end(process):

@@ -16,9 +16,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType
+from contextlib import suppress
 
-from llmperf.errors import UserError
+from llmperf.errors import Interrupted, Terminated, UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
 from llmperf_inside.bridge import COMMAND, GATE
@@ -47,25 +47,18 @@ class InsideLauncher:
         options, member = options_of(submission.request), membership(os.environ)
         if member.local_rank > 0:
             return follow(member, options.timeout_seconds)
-        before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-        leader, code = None, 1
+        leader, code = Leader(member, options.timeout_seconds), 1
         try:
-            leader = Leader(member, options.timeout_seconds)
             if member.rank > 0:
                 connection = join(member, options, submission.out, os.environ, say)
                 code = serve(connection, user_environment(os.environ, member), say)
             else:
                 code = _control(member, options, submission, say)
-        except _Signalled as signalled:
-            code = signalled.code
         except UserError:
             code = UserError.exit_code
             raise
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            if leader is not None:
-                leader.finish(code)
+            leader.finish(code)
         return code
 
     def nodes(self, request: NodeRequest) -> Sequence[Node]:
@@ -128,35 +121,20 @@ def _control(member: Membership, options: InsideOptions, submission: Submission,
 def _run(argv: Sequence[str], env: dict[str, str]) -> int:
     """Run the controller in a session of its own, and pass the signals of this process on to it."""
     with subprocess.Popen(argv, env=env, start_new_session=True) as process:
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {
-            number: signal.signal(number, lambda received, _: process.send_signal(received)) for number in numbers
-        }
-        try:
-            code = process.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        while True:
+            try:
+                code = process.wait()
+                break
+            except Interrupted:
+                process.send_signal(signal.SIGINT)
+            except Terminated as ended:
+                process.send_signal(ended.number)
     return code if code >= 0 else 128 - code
 
 
 def _end_with_gate(path: str) -> None:
     """End this process, the controller, when its parent is gone."""
-    with socket.socket(socket.AF_UNIX) as sock:
-        try:
-            sock.connect(path)
-            sock.recv(1)
-        except OSError:
-            pass
+    with socket.socket(socket.AF_UNIX) as sock, suppress(OSError):
+        sock.connect(path)
+        sock.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-class _Signalled(BaseException):
-    """This process has received SIGTERM or SIGHUP: what it has started must end."""
-
-    def __init__(self, number: int) -> None:
-        self.code = 128 + number
-
-
-def _leave(number: int, _: FrameType | None) -> None:
-    raise _Signalled(number)

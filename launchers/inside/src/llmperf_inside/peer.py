@@ -100,8 +100,7 @@ class Command:
                 self._connection.send_stream(kind, self._channel, data)
 
     def end(self) -> None:
-        """End the process and its group."""
-        self.write(b"")
+        """Wait for the process, whose standard input has ended, and kill its group if it does not end."""
         try:
             self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -191,6 +190,8 @@ def serve(connection: Connection, env: Mapping[str, str], say: Callable[[str], N
         say(f"the connection with node 0 has ended: {reason_of(error)}")
         return 1
     finally:
+        for command in commands.values():
+            command.write(b"")
         for command in commands.values():
             command.end()
         connection.close()
