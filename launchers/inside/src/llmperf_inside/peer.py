@@ -137,7 +137,7 @@ def join(
             say(f"waiting for node 0 at {address or 'the address that it writes to ' + str(path)}")
             waiting = True
         time.sleep(RETRY_SECONDS)
-    if meeting is None:
+    if meeting is None and not reason:
         raise UserError(
             f"launcher 'inside': no secret to join node 0 with: set {NAME} to the same random text on all nodes, or"
             f" name a folder with --out that all nodes share"
