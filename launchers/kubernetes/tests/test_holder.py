@@ -25,25 +25,26 @@ def shell(script: str) -> subprocess.Popen[str]:
 
 def test_a_pod_that_nobody_uses_ends_with_1() -> None:
     process = shell("sleep 100 &")
-    assert process.communicate(timeout=20)[1] == "llmperf: no command for 0 s; the pod ends\n"
+    assert process.communicate(timeout=60)[1] == "llmperf: no command for 0 s; the pod ends\n"
     assert process.returncode == 1
 
 
 def test_a_pod_lives_while_a_command_of_llmperf_runs() -> None:
     began = time.monotonic()
     process = shell("LLMPERF_NODE_RANK=0 sleep 1 &")
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 1
     assert time.monotonic() - began > 1.3
 
 
-def test_a_pod_that_is_deleted_ends_at_once() -> None:
+def test_a_pod_that_is_deleted_ends_with_0() -> None:
     process = shell("LLMPERF_NODE_RANK=0 sleep 100 &")
     child = ""
     while not child:  # the first process of the namespace
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
             child = children.read().strip()
-    time.sleep(0.5)
-    os.kill(int(child), signal.SIGTERM)
-    process.communicate(timeout=5)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        os.kill(int(child), signal.SIGTERM)  # ignored until the holder has its handler
+        time.sleep(0.2)
     assert process.returncode == 0

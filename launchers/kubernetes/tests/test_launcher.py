@@ -146,6 +146,22 @@ def test_a_job_that_cannot_be_deleted_is_named(cluster: Cluster, capsys: pytest.
     assert "was not deleted: Unable to connect to the server; delete it with: " in shown
 
 
+def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = KubernetesLauncher()
+    launcher.nodes(request(1))
+    terminated = {"exitCode": 137, "reason": "OOMKilled"}
+    cluster.set(pod_status={"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]})
+    launcher.close()
+    assert "node-0-0-x0 on host host-0: OOMKilled: exit code 137\n" in capsys.readouterr().err
+    cluster.set()
+    launcher.nodes(request(1))
+    cluster.set(pod_status={"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."})
+    launcher.close()
+    assert "on host host-0: Evicted: The node was low on memory.\n" in capsys.readouterr().err
+
+
 def test_the_preview_is_a_manifest_even_without_a_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     submission = Submission(command=("run", "tiny"), request=request(nodes=4), out="/runs")
     monkeypatch.setenv("PATH", "/nowhere")

@@ -7,6 +7,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
@@ -101,10 +102,14 @@ class KubernetesLauncher:
         return comments + as_yaml(objects)
 
     def close(self) -> None:
-        """Delete the job, whose pods get SIGTERM."""
+        """Delete the job, whose pods get SIGTERM. Pods that have ended before are named with the reason."""
         created, self._created = self._created, []
         if not created or self._kubectl is None:
             return
+        with suppress(UserError):
+            for pod in self._pods():
+                if pod.failed:
+                    _say(f"kubernetes: pod {pod.name} on host {pod.host}: {pod.state}")
         try:
             self._kubectl.call("delete", "--ignore-not-found", "--wait=false", *created)
         except KubectlError as error:

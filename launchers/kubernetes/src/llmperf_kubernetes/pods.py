@@ -47,11 +47,16 @@ def read_pod(item: Mapping[str, Any]) -> Pod:
         host=item.get("spec", {}).get("nodeName"),
         running=phase == "Running" and started and not deleted,
         failed=deleted or phase in ("Failed", "Succeeded") or reason in HOPELESS,
-        state=_one_line(f"{reason}: {message}" if message else reason or phase),
+        state=_one_line(f"{reason}: {message}" if message else reason or ("Deleted" if deleted else phase)),
     )
 
 
 def _reason(status: Mapping[str, Any], containers: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    if status.get("reason"):  # such as Evicted
+        return status["reason"], status.get("message", "")
+    for condition in status.get("conditions", ()):
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return condition.get("reason", "DisruptionTarget"), condition.get("message", "")
     for container in containers:
         for key in ("terminated", "waiting"):
             state = container.get("state", {}).get(key)
@@ -61,7 +66,7 @@ def _reason(status: Mapping[str, Any], containers: Sequence[Mapping[str, Any]]) 
     for condition in status.get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("reason", "Unschedulable"), condition.get("message", "")
-    return status.get("reason", ""), status.get("message", "")
+    return "", status.get("message", "")
 
 
 def job_state(item: Mapping[str, Any]) -> str | None:
