@@ -48,7 +48,11 @@ settings.load_profile("untimed")  # how long an example takes depends on what el
 
 
 def pytest_configure() -> None:
-    """Undo inherited ignored signals, which runs respect: `&` ignores Ctrl-C, and `nohup` ignores SIGHUP."""
+    """Undo inherited ignored signals, which runs respect: `&` ignores Ctrl-C, and `nohup` ignores SIGHUP.
+
+    Runs of tests are not screened, which takes seconds.
+    """
+    os.environ.setdefault("LLMPERF_SCREENING", "0")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

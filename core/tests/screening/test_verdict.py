@@ -37,7 +37,14 @@ def screened(names: str, **changes) -> Screened:
         )
         for rank in ranks
     )  # fmt: skip
-    known = {"figures": figures, "contacts": contacts, "transfers": transfers, "pairs": (), "problems": ()}
+    known = {
+        "figures": figures,
+        "contacts": contacts,
+        "transfers": transfers,
+        "pairs": (),
+        "problems": (),
+        "skipped": (),
+    }
     return Screened(hosts=hosts, seconds=3.0, **{**known, **changes})
 
 

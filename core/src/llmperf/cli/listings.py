@@ -5,10 +5,11 @@ Each command's function has the command's name; `llmperf.cli.main` finds it by t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.options import Text
 from llmperf.cli.output import big, gib, json_option, print_json, print_table, say_left_out
 
 if TYPE_CHECKING:
@@ -184,14 +185,37 @@ def devices(as_json: bool) -> None:
             click.echo(f"{vendor}: {line}")
 
 
-@click.command("doctor", epilog=examples("doctor"))
+DOCTOR_EXAMPLES = """\b
+Examples:
+  llmperf doctor
+  llmperf doctor --launcher ssh --hosts node1,node2
+  llmperf doctor --launcher ssh --hosts node1,node2 --interface ib0 --json
+"""
+
+
+@click.command("doctor", epilog=DOCTOR_EXAMPLES)
+@click.option("--launcher", metavar="L", type=Text(), help="Check the nodes that this launcher reaches.")
+@click.option("--hosts", metavar="A,B", type=Text(), help="Nodes for the launcher; also names from llmperf.toml.")
+@click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes; all of --hosts by default.")
+@click.option("--vendor", metavar="V", type=Text(), help="Whose devices; the best on the nodes by default.")
+@click.option("--interface", metavar="NAME", type=Text(), help="Network interface of the nodes.")
+@click.option("--python", metavar="PATH", type=Text(), help="Python of the ranks, as for llmperf run.")
+@click.option("--screening/--no-screening", default=True, help="Measure the nodes and compare them.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, as_json: bool) -> None:
+def doctor(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Check what each plugin lacks on this machine, and show the command that installs it.
 
-    Exits with 1 if an installed plugin cannot be used.
+    With --launcher, check its nodes instead: reports, differences, ports, and short measurements of each node against
+    the others. Exits with 1 if an installed plugin or a node cannot be used, or a node is slow.
     """
+    if options["launcher"] is not None:
+        from llmperf.cli.nodes_doctor import examine_nodes
+
+        ctx.exit(examine_nodes({**options, "as_json": as_json}))
+    named = [name for name in ("hosts", "nodes", "vendor", "interface", "python") if options[name] is not None]
+    if named:
+        raise click.UsageError(f"--{named[0]} needs --launcher.")
     from llmperf.cli.help import COMMANDS
     from llmperf.running.doctor import examine
 

@@ -39,6 +39,8 @@ Examples:
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@click.option("--screening/--no-screening", default=True, envvar="LLMPERF_SCREENING",
+              help="Measure each of several nodes for some seconds first, and compare them.")  # fmt: skip
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @click.option("--matrix", metavar="FILE", type=click.Path(path_type=Path),
@@ -86,7 +88,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         ctx.exit(show(plan_only(asked), options["as_json"]))
     outcome = plan_run(asked)
     try:
-        results = _run(outcome, out, repeat, options["as_json"])
+        results = _run(outcome, out, repeat, options["as_json"], options["screening"])
     finally:
         outcome.machine.close()
     if options["as_json"]:
@@ -107,7 +109,7 @@ def _check_folder(out: Path) -> None:
         raise UserError(f"{out}: cannot create") from None  # the command adds that the working directory is gone
 
 
-def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Path, Result]]:
+def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool) -> list[tuple[Path, Result]]:
     from llmperf.reporting.terminal import finding_text, result_card
     from llmperf.running.measure import measure, startable
 
@@ -130,6 +132,10 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool) -> list[tuple[Pa
     click.echo(headline(planned), err=True)
     if planned.plan.peak_problem:
         _warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
+    if screening:
+        from llmperf.running.node_checks import screened
+
+        planned = screened(planned, _say)
     for folder, result in measure(planned, out, repeat, _warn, show):
         results.append((folder, result))
         if quiet:

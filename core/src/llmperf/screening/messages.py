@@ -33,7 +33,7 @@ class ScreenTask:
     secret: str = ""
     """What a node must say first when it connects to another."""
     addresses: tuple[str, ...] = ()
-    """`listen`: address of each node, by rank."""
+    """`listen`: address of each node, by rank; empty for a node that does not take part."""
     ranks: tuple[Count, ...] = ()
     """`checks`: nodes whose turn it is; the others answer nothing."""
     devices: tuple[Count, ...] = ()

@@ -47,6 +47,8 @@ class NodeScreening:
         """Do one stage; UserError if it cannot be done."""
         if task.stage == "listen":
             self._address, self._secret = task.addresses[self._rank], task.secret
+            if not self._address:
+                return ScreenAnswer()
             self._listener = Listener(self._address, task.secret)
             return ScreenAnswer(port=self._listener.port, free_port=free_port(self._address))
         if task.stage == "checks":

@@ -12,6 +12,7 @@ import msgspec
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
+from llmperf.planning.interfaces import compact
 from llmperf.planning.node_report import NodeReport
 from llmperf.screening.comparison import better, faster, slow_pairs, slow_ranks
 from llmperf.screening.messages import TASK, Contact, Figure, Peer, ScreenAnswer, ScreenTask
@@ -45,6 +46,8 @@ class Screened:
     """Of each node: with its partners, each pair at the node with the lower rank."""
     pairs: tuple[tuple[tuple[int, int], tuple[Figure, ...]], ...]
     """Of each two nodes: checks that they made together."""
+    skipped: tuple[str, ...]
+    """One line for each part that was left out."""
     problems: tuple[tuple[int, str], ...]
     """Rank of a node, and why a stage failed there, in one line."""
     seconds: float
@@ -54,9 +57,16 @@ class Screened:
 class Screening:
     """One screening of the nodes of a conversation."""
 
-    def __init__(self, asking: Asking, nodes: Sequence[Node], reports: Sequence[NodeReport], vendor: str) -> None:
-        """`nodes` have their numeric addresses; `vendor` is the plugin whose devices are measured."""
+    def __init__(
+        self, asking: Asking, nodes: Sequence[Node], reports: Sequence[NodeReport], vendor: str, together: bool
+    ) -> None:
+        """`nodes` have their interfaces; `vendor` is the plugin whose devices are measured.
+
+        `together`: also the checks that two nodes make together, whose libraries take seconds to start.
+        """
         self._asking = asking
+        self._together = together
+        self._skipped: list[str] = []
         self._nodes = nodes
         self._reports = reports
         probes = [next((probe for probe in report.probes if probe.vendor == vendor), None) for report in reports]
@@ -81,6 +91,7 @@ class Screening:
             contacts=tuple(self._contacts),
             transfers=tuple(map(tuple, self._transfers)),
             pairs=tuple(self._pairs),
+            skipped=tuple(self._skipped),
             problems=tuple(self._problems.items()),
             seconds=time.monotonic() - began,
         )
@@ -122,7 +133,10 @@ class Screening:
     def _measure_network(self) -> None:
         secret = secrets.token_hex(16)
         count = len(self._nodes)
-        addresses = tuple(node.address for node in self._nodes)
+        addresses = tuple(node.address if node.interface else "" for node in self._nodes)
+        if unknown := [node.host for node in self._nodes if not node.interface]:
+            where = f"node {compact(unknown)}: the network was not measured"
+            self._skipped.append(f"{where}: no interface of the node has its address; --interface names one")
         listening = self._ask(ScreenTask(stage="listen", secret=secret, addresses=addresses), STAGE_SECONDS)
         peers = tuple(
             Peer(
@@ -132,7 +146,7 @@ class Screening:
             )
             for rank, address in enumerate(addresses)
         )
-        schedule = rounds(sorted(listening))
+        schedule = rounds(sorted(rank for rank, answer in listening.items() if answer.port))
         meeting = [pair for pairs in schedule for pair in pairs]
         reach = ScreenTask(stage="reach", secret=secret, peers=peers, partners=partners(meeting, count))
         for rank, answer in self._ask(reach, STAGE_SECONDS).items():
@@ -150,7 +164,7 @@ class Screening:
         for number, pairs in enumerate(schedule, len(schedule)):
             if again := [pair for pair in pairs if pair in doubtful]:
                 self._transfer(again, secret, peers, number)
-        for pairs in schedule:
+        for pairs in schedule if self._together else ():
             self._measure_together(pairs, peers)
 
     def _transfer(self, pairs: Sequence[tuple[int, int]], secret: str, peers: tuple[Peer, ...], number: int) -> None:
@@ -169,7 +183,7 @@ class Screening:
         task = ScreenTask(
             stage="collective",
             peers=peers,
-            partners=partners(pairs, len(self._nodes)),
+            partners=partners([pair for pair in pairs if not set(pair) & set(self._problems)], len(self._nodes)),
             interfaces=tuple(node.interface for node in self._nodes),
             on_cpu=not any(self._accelerators),
         )

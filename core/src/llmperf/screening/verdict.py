@@ -72,7 +72,7 @@ def verdict(screened: Screened) -> Verdict:
         measured=(*measured, *pairs),
         slow=tuple(dict.fromkeys(slow)),
         unreachable=tuple(_unreachable(screened)),
-        not_measured=tuple(_not_measured(screened)),
+        not_measured=(*screened.skipped, *_not_measured(screened)),
         path_mtu=tuple(sorted({mtu for contacts in screened.transfers for c in contacts if (mtu := c.path_mtu)})),
         seconds=screened.seconds,
     )
