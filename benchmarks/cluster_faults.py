@@ -237,7 +237,8 @@ def link_down(trial: Trial) -> None:
 
 def disk_full(trial: Trial) -> None:
     """The file system of the run folder on a host is full."""
-    trial.node2.run("sh", "-c", "cat /dev/zero > /tmp/filler; true")
+    full = 'mount -o remount,size="$(df -k --output=used /tmp | tail -n 1 | tr -d " ")k" /tmp'
+    trial.node2.run("sh", "-c", full, check=True)
 
 
 def controller_killed(trial: Trial) -> None:

@@ -27,7 +27,7 @@ from types import TracebackType
 NETWORK = "10.77.0"
 TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount")
 START_SECONDS = 20.0
-TMP_BYTES = 512 * 2**20
+TMP_BYTES = 2 * 2**30
 INIT = """
 set -e
 hostname "$1"
