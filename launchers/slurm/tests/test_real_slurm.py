@@ -21,7 +21,11 @@ SMALL = (
     *("--set", "micro_batch=1", "--set", "warmup_steps=1"),
 )
 TWO_NODES = ("--launcher", "slurm", "--set", "nodes=2", "--devices", "1")
-ENDLESS = ("--set", "steps=100000")
+ENDLESS = (
+    *("default", "--vendor", "stub", "--framework", "stub", "--set", "model=llama_tiny", "--set", "seq_len=16"),
+    *("--set", "steps=100000", "--set", "framework.step_seconds=0.05"),
+)
+"""A run that starts quickly and lasts until something ends it."""
 BOUND_SECONDS = 60.0
 
 long = pytest.mark.skipif("LLMPERF_ALL_FAULTS" not in os.environ, reason="takes minutes; LLMPERF_ALL_FAULTS=1 runs it")
@@ -42,7 +46,7 @@ def test_lines_of_steps_are_whole_and_gpus_are_those_of_the_job(idle_cluster):
 
 def test_a_submitted_run_has_the_loss_of_one_node_and_its_exit_code(idle_cluster, project):
     steps = ("--set", "steps=6", "--json")
-    run = Followed(idle_cluster, project, *steps)
+    run = Followed(idle_cluster, project, *SMALL, *steps)
     assert run.wait() == 0, run.text
     assert "submitted job " in run.text
     assert re.search(r"job \d+: RUNNING on node\[1-2\]", run.text)
@@ -59,7 +63,7 @@ def test_a_submitted_run_has_the_loss_of_one_node_and_its_exit_code(idle_cluster
     assert len(wanted) == 6
 
 
-def test_ctrl_c_cancels_the_job_and_keeps_its_records(idle_cluster, project):
+def test_ctrl_c_cancels_the_job_and_keeps_its_records(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
     seconds = run.after(lambda: run.signal(signal.SIGINT))
@@ -70,7 +74,7 @@ def test_ctrl_c_cancels_the_job_and_keeps_its_records(idle_cluster, project):
     assert_nothing_left(idle_cluster)
 
 
-def test_a_node_that_goes_down_is_named(idle_cluster, project):
+def test_a_node_that_goes_down_is_named(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
     seconds = run.after(lambda: idle_cluster.kill_node("node2"))
@@ -83,7 +87,7 @@ def test_a_node_that_goes_down_is_named(idle_cluster, project):
     assert_nothing_left(idle_cluster)
 
 
-def test_preemption_ends_the_run_and_requeues_the_job(idle_cluster, project):
+def test_preemption_ends_the_run_and_requeues_the_job(idle_cluster, stub_site, project):
     (project / "llmperf.toml").write_text('[launchers.slurm]\npartition = "low"\nrequeue = true\n')
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
@@ -100,7 +104,7 @@ def test_preemption_ends_the_run_and_requeues_the_job(idle_cluster, project):
 
 
 @long
-def test_a_link_that_stays_down_ends_the_run_on_both_sides(idle_cluster, project):
+def test_a_link_that_stays_down_ends_the_run_on_both_sides(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
     seconds = run.after(lambda: idle_cluster.link("node2", "down"))
@@ -110,7 +114,7 @@ def test_a_link_that_stays_down_ends_the_run_on_both_sides(idle_cluster, project
 
 
 @long
-def test_the_time_limit_ends_the_run_in_order(idle_cluster, project):
+def test_the_time_limit_ends_the_run_in_order(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
     minutes = int(time.monotonic() - run.began) // 60 + 1  # SIGTERM comes 60 s before: at Slurm's next look, every 30 s
@@ -145,7 +149,7 @@ class Followed:
         self.began = time.monotonic()
         with (folder / "output").open("wb") as output, (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                cluster.within(LLMPERF, "run", *SMALL, *TWO_NODES, *words), cwd=folder,
+                cluster.within(LLMPERF, "run", *words, *TWO_NODES), cwd=folder,
                 env={**os.environ, **cluster.env}, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
             )  # fmt: skip
 
