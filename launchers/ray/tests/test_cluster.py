@@ -1,5 +1,6 @@
 """Runs on a real Ray cluster: two Ray nodes with an address each on this machine."""
 
+import json
 import os
 import socket
 import subprocess
@@ -161,3 +162,20 @@ time.sleep(600)
         assert len(reserved(launcher, cluster, cpus=2, timeout_seconds=20)) == 2
     finally:
         launcher.close()
+
+
+def test_a_run_on_two_nodes_has_the_loss_of_one(cluster, tmp_path):
+    (tmp_path / "llmperf.toml").write_text(f'[launchers.ray]\naddress = "{cluster}"\n')
+    small = ["--set", "steps=8", "--set", "warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
+    llmperf = [Path(sys.executable).with_name("llmperf"), "run", "default", "--vendor", "cpu", *small]
+    runs = {
+        "two": ["--framework", "pytorch", "--devices", "1", "--set", "nodes=2", "--launcher", "ray"],
+        "one": ["--framework", "pytorch", "--devices", "2"],
+    }
+    losses = {}
+    for name, words in runs.items():
+        finished = subprocess.run([*llmperf, *words, "--out", name], cwd=tmp_path, capture_output=True, text=True)
+        assert finished.returncode == 0, finished.stderr + finished.stdout
+        (path,) = (tmp_path / name).glob("*/result.json")
+        losses[name] = json.loads(path.read_text())["metrics"]["final_loss"]
+    assert losses["two"] == pytest.approx(losses["one"], rel=1e-6)
