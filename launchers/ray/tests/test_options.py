@@ -17,7 +17,7 @@ def request(hosts=(), devices=None, **options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"adres": "auto"}, "[launchers.ray]: unknown key 'adres'; did you mean 'address'?"),
+        ({"address_": "auto"}, "[launchers.ray]: unknown key 'address_'; did you mean 'address'?"),
         ({"address": "ray://head:10001"}, "[launchers.ray]: address: expected 'auto' or HOST:PORT, found 'ray://head"),
         ({"address": "head"}, "address: expected 'auto' or HOST:PORT, found 'head'"),
         ({"cpus": -1}, "[launchers.ray]: cpus: expected 0 or more, found -1"),

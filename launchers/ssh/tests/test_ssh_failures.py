@@ -44,6 +44,10 @@ def test_other_failures_of_the_client_keep_their_last_line():
     )
 
 
+def test_a_client_that_was_killed_is_named():
+    assert explanation("a", -9, "") == "the ssh client here was killed by signal 9"
+
+
 def test_a_missing_python_on_the_host_is_named():
     line = explanation("a", 127, "env: '/opt/py': No such file or directory\n")
     assert line == (

@@ -49,6 +49,8 @@ def explanation(host: str, exit_code: int, errors: str) -> str | None:
             if line is not None:
                 return f"{line[:MAX_CHARACTERS].rstrip('.')}: {advice.format(host=host)}"
         return f"{lines[-1][:MAX_CHARACTERS]} (ssh, exit status 255)" if lines else KILLED
+    if exit_code < 0:
+        return f"the ssh client here was killed by signal {-exit_code}"
     if exit_code in (NOT_FOUND, NOT_EXECUTABLE) and lines:
         return (
             f"{lines[-1][:MAX_CHARACTERS]}: install llmperf on the host under the same path as here, or name its Python"
