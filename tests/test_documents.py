@@ -29,8 +29,10 @@ GUIDES = tuple(ROOT / "docs" / name for name in ("vendors.md", "extending.md", "
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
-FOLDERS = ("zero", "ddp", "megatron", "submission")
+FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches")
 """Where the documents' commands have runs: `--out runs/NAME`."""
+NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
+"""A file of a document whose first line is its name."""
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 
@@ -60,6 +62,9 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))
+    for name, text in NAMED.findall((ROOT / "docs" / "clusters.md").read_text()):
+        if name != "llmperf.toml":
+            (tmp_path / name).write_text(text)
     for name in ("docs", "published"):
         (tmp_path / name).symlink_to(ROOT / name)
     assert words[0] in {*COMMANDS, *extra_commands()}

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from llmperf.cases.matrix import Cell, Matrix
 from llmperf.errors import UserError
 from llmperf.files import json_files
+from llmperf.plugins.loading import load_for
+from llmperf.running.launched import run_plan
 from llmperf.running.matrix import MatrixRun, line
-from llmperf.running.matrix_cells import PlannedCell
-from llmperf.running.matrix_folder import MatrixFolder, document_of, working_in
+from llmperf.running.matrix_cells import MeasuredRuns, PlannedCell
+from llmperf.running.matrix_folder import MatrixFolder, document_of, made_for_matrix, working_in
+from llmperf.types import Result
 
 
 class Killed(BaseException):
@@ -230,3 +233,31 @@ def renaming(rename, tick):
         return moved
 
     return killed_before_or_after
+
+
+def test_a_folder_of_other_runs_is_refused(tmp_path):
+    assert not made_for_matrix(tmp_path / "new")
+    (tmp_path / "slurm-12_1.out").touch()
+    assert not made_for_matrix(tmp_path)
+    worked(tmp_path, matrix_of(1), FakeRuns())
+    assert made_for_matrix(tmp_path)
+    (tmp_path / "other" / "20260101-default-cpu-zero-1f2e").mkdir(parents=True)
+    with pytest.raises(UserError, match="found 20260101-default-cpu-zero-1f2e; choose another --out"):
+        made_for_matrix(tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_result(stub_plan, tmp_path):
+    folder, warnings = tmp_path / "run", []
+    runs = MeasuredRuns({}, warnings.append)
+    assert runs.recover(folder) is None, "killed before the folder was made"
+    result = run_plan(stub_plan(ranks=1), folder, load_for("stub", "stub"), sample_seconds=0.05)
+    (folder / "result.json").unlink()
+    recovered = runs.recover(folder)
+    assert (recovered.status, recovered.metrics) == (result.status, result.metrics)
+    assert json_files.load(folder / "result.json", Result) == recovered
+    assert (folder / "report.md").exists()
+    (folder / "result.json").unlink()
+    (folder / "ending.json").unlink()
+    assert runs.recover(folder) is None, "killed while the ranks ran"
+    assert warnings == []

@@ -100,15 +100,15 @@ def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any
     from llmperf.running.matrix_cells import request_of
     from llmperf.running.matrix_folder import document_of, made_for_matrix, working_in
 
-    part, quiet = options["part"], options["as_json"]
-    if made_for_matrix(out) and not (options["resume"] or part or options["dry_run"]):
+    part, quiet, dry_run = options["part"], options["as_json"], options["dry_run"]
+    if not dry_run and made_for_matrix(out) and not (options["resume"] or part):
         raise UserError(f"{out}: there is a matrix already: continue it with --resume, or choose another --out")
     requests = {cell.identity: request_of(cell, common, matrix.folder) for cell in matrix.cells}
     planned = _planned(requests)
     if all(cell.problems for cell in planned.values()):
         lines = dict.fromkeys(line for cell in planned.values() for line in cell.problems)
         raise Refused(f"matrix {matrix.name}: none of its {len(planned)} cells can run here:", lines)
-    if options["dry_run"]:
+    if dry_run:
         _show_plan(matrix, planned, quiet)
         return 0
     with working_in(out, part) as folder:

@@ -22,6 +22,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.build import now
 from llmperf.plugins.discovery import discover
+from llmperf.runfolder.create import release
 from llmperf.types.units import Count, NonNegative, Positive
 
 MATRIX = "matrix.json"
@@ -198,22 +199,21 @@ class MatrixFolder:
         """Move the folder of a run that was cut off, if it had been made, to those that do not count."""
         folder = self.path / RUNS / name
         if folder.exists():
+            release(folder)
             folder.rename(self.path / UNFINISHED / name)
 
 
 def made_for_matrix(path: Path) -> bool:
-    """Whether a folder is that of a matrix; UserError if it holds anything else."""
+    """Whether a folder is that of a matrix; UserError if it holds other folders, such as those of runs."""
     if (path / MATRIX).exists():
         return True
-    known = {CELLS, RUNS, UNFINISHED}
-    other = next((entry.name for entry in path.iterdir() if _foreign(entry, known)), None) if path.is_dir() else None
+    others = [entry.name for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
+    other = next((name for name in sorted(others) if name not in (CELLS, RUNS, UNFINISHED)), None)
     if other is not None:
-        raise UserError(f"{path}: expected the folder of a matrix or an empty one, found {other}")
+        raise UserError(
+            f"{path}: expected the folder of a matrix or an empty one, found {other}/; choose another --out"
+        )
     return False
-
-
-def _foreign(entry: Path, known: set[str]) -> bool:
-    return entry.name not in known and entry.suffix != ".lock" and not entry.name.startswith(".")
 
 
 def _locks(path: Path, part: tuple[int, int] | None) -> Iterator[int]:
