@@ -16,7 +16,6 @@ from llmperf.files import json_files
 from llmperf.files.json_files import convert
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.run_setup import contract_parts
-from llmperf.results.device_readings import windows
 from llmperf.results.groups import contract_differences
 from llmperf.results.series import curve_of, recorded_curves
 from llmperf.runfolder import filenames
@@ -164,7 +163,7 @@ def test_of_two_values_the_band_is_their_range():
 
 def sampled(run):
     """The run folder with readings of its device from 3 s before its window on, and one rank that is slower."""
-    begin, _ = windows(read_run(run))[0]
+    begin, _ = read_run(run).windows[0]
     readings = [MemorySample(at=at, monotonic=begin - 3 + at, query_seconds=0.0, devices=(DeviceSample(index=0,
                 memory_used_bytes=2**30 + at, memory_total_bytes=2**33),)) for at in range(6)]  # fmt: skip
     (run / filenames.MEMORY).write_bytes(b"".join(json_files.encode(one) + b"\n" for one in readings))
@@ -175,7 +174,7 @@ def sampled(run):
 
 def test_seconds_are_since_the_measured_window_began(run_folder):
     found = recorded_curves(sampled(run_folder))
-    begin, end = windows(read_run(run_folder))[0]
+    begin, end = read_run(run_folder).windows[0]
     assert found.window_seconds == end - begin
     assert found.by_name["memory_bytes"].x == pytest.approx((-3, -2, -1, 0, 1, 2), abs=1e-5)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from llmperf.runfolder.node_readings import HostLoad, HostReading
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import HostSample
 
@@ -87,10 +87,7 @@ def other_share(samples: Sequence[tuple[float, HostSample]]) -> float | None:
 
     An interval in which the counter of our own processes went back, because one was lost, is left out.
     """
-    used = available = 0.0
-    for (at, before), (later, after) in pairwise(samples):
-        own = after.own_seconds - before.own_seconds
-        if before.cores == after.cores and own >= 0 and later > at:
-            used += after.busy_seconds - before.busy_seconds - own
-            available += (later - at) * after.cores
-    return min(1.0, max(0.0, used / available)) if available else None
+    load = HostLoad()
+    for at, host in samples:
+        load.add(HostReading(at, host))
+    return load.share

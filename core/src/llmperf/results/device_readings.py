@@ -1,36 +1,22 @@
-"""What the samplers of all nodes read in the measured window: means, energy, throttling, other processes on the hosts.
-
-Each node has a sampler and a clock of its own: its readings are compared only with the phases of its own ranks.
-"""
+"""What the samplers of all nodes read in the measured window: means, energy, throttling, other processes of hosts."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from llmperf.measuring.host_load import other_share
 from llmperf.runfolder.means import finite_mean
+from llmperf.runfolder.node_readings import COVERED as COVERED
+from llmperf.runfolder.node_readings import DeviceReadings
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
-    from llmperf.types.records import MemorySample
 
-Span = tuple[float, float]
-"""Begin and end, seconds of the monotonic clock of one node."""
-DeviceKey = tuple[int, int]
-"""Node, and index of a device on it."""
 Source = Literal["counter", "power readings"]
-Curve = list[tuple[float, float]]
-"""Time and joules drawn until then, both rising."""
 
 FEWEST_READINGS = 3
 """Smallest number of readings in the window: with fewer, its edges weigh more than the time between them."""
-COVERED = 0.9
-"""Share of the window that the readings must cover for the energy to be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,64 +29,35 @@ class Energy:
     source: Source
 
 
-def windows(records: RunRecords) -> dict[int, Span]:
-    """When every rank of a node was in its measured window, for each node where that was ever so."""
-    layout = records.plan.layout
-    begins: dict[int, list[float]] = defaultdict(list)
-    ends: dict[int, list[float]] = defaultdict(list)
-    for phase in records.phases:
-        node = layout.node_of(phase.rank)
-        if phase.phase == "measuring":
-            begins[node].append(phase.monotonic)
-        elif phase.phase in ("evaluating", "done"):
-            ends[node].append(phase.monotonic)
-    spans = {node: (max(begins[node]), min(ends[node])) for node in sorted(begins) if node in ends}
-    return {node: span for node, span in spans.items() if span[0] < span[1]}
-
-
-def readings(records: RunRecords) -> list[MemorySample]:
-    """The samples that were taken in the measured windows of their nodes."""
-    return [
-        sample
-        for node, (begin, end) in windows(records).items()
-        for sample in records.samples_by_node.get(node, ())
-        if begin <= sample.monotonic <= end
-    ]
-
-
-def mean(records: RunRecords, name: str) -> float | None:
+def mean(records: RunRecords, name: Literal["utilisation_percent", "power_watts"]) -> float | None:
     """Mean of one figure over the devices, of each of them over the window; None unless every device showed it.
 
     A card of two chips may show its power on one of them: that is no chip's own.
     """
-    known = _known(readings(records), name)
-    return finite_mean([finite_mean(values) for values in known.values()]) if len(known) == devices(records) else None
+    known = [getattr(device, name).value for device in _devices(records) if getattr(device, name).count]
+    return finite_mean(known) if len(known) == devices(records) else None
 
 
-def most(records: RunRecords, name: str) -> int | None:
+def most(records: RunRecords, name: Literal["memory_used_bytes", "memory_total_bytes"]) -> int | None:
     """The largest value of one figure on any device in the whole run; None unless every device showed it."""
-    known = _known(records.samples, name)
-    return max(map(max, known.values())) if len(known) == devices(records) else None
+    known: list[int] = [size for device in _devices(records) if (size := getattr(device, name)) is not None]
+    return max(known) if len(known) == devices(records) else None
 
 
 def partly_shown(records: RunRecords) -> dict[str, int]:
     """Figures that only some devices showed, with the number of these devices; the figures are then null."""
-    shown = {
-        "memory in use": _known(records.samples, "memory_used_bytes"),
-        **{name.split("_")[0]: _known(readings(records), name) for name in ("utilisation_percent", "power_watts")},
-        "throttling": _known(readings(records), "throttle_reasons"),
+    ways: dict[str, Callable[[DeviceReadings], bool]] = {
+        "memory in use": lambda device: device.memory_used_bytes is not None,
+        "utilisation": lambda device: device.utilisation_percent.count > 0,
+        "power": lambda device: device.power_watts.count > 0,
+        "throttling": lambda device: device.throttle_known,
     }
-    return {name: len(known) for name, known in shown.items() if 0 < len(known) < devices(records)}
+    shown = {name: sum(map(known, _devices(records))) for name, known in ways.items()}
+    return {name: known for name, known in shown.items() if 0 < known < devices(records)}
 
 
-def _known(samples: Iterable[MemorySample], name: str) -> dict[DeviceKey, list[Any]]:
-    """The known values of a figure by device."""
-    by_device: dict[DeviceKey, list[Any]] = defaultdict(list)
-    for sample in samples:
-        for device in sample.devices:
-            if (value := getattr(device, name)) is not None:
-                by_device[sample.node_rank, device.index].append(value)
-    return by_device
+def _devices(records: RunRecords) -> list[DeviceReadings]:
+    return [device for node in records.readings.values() for device in node.devices.values()]
 
 
 def unread(records: RunRecords) -> tuple[float, float] | None:
@@ -108,46 +65,26 @@ def unread(records: RunRecords) -> tuple[float, float] | None:
 
     Of several nodes, those of the node where the most was missed. None if no device was ever read.
     """
-    missed = [
-        missing
-        for node, span in windows(records).items()
-        if (missing := _unread(records.samples_by_node.get(node, ()), span)) is not None
-    ]
+    missed = []
+    for node, span in records.windows.items():
+        known = [device for device in records.node_devices(node) if device.first is not None]
+        if known:
+            begin = max(span[0], *(device.first for device in known if device.first is not None))
+            end = min(span[1], *(device.last for device in known))
+            missed.append((span[1] - span[0] - max(0.0, end - begin), span[1] - span[0]))
     return max(missed, default=None)
-
-
-def _unread(samples: Iterable[MemorySample], span: Span) -> tuple[float, float] | None:
-    known: dict[int, list[float]] = defaultdict(list)
-    for sample in samples:
-        for device in sample.devices:
-            if device.memory_used_bytes is not None or device.power_watts is not None:
-                known[device.index].append(sample.monotonic)
-    if not known:
-        return None
-    begin, end = max(span[0], *map(min, known.values())), min(span[1], *map(max, known.values()))
-    whole = span[1] - span[0]
-    return whole - max(0.0, end - begin), whole
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
     """For each reason, the share of the window's samples in which any device of a node was slowed; of several nodes the
     largest share. None where unknown, also of one device alone.
     """
-    samples = readings(records)
-    if len(_known(samples, "throttle_reasons")) != devices(records):
-        return None
-    by_node: dict[int, list[set[str]]] = defaultdict(list)
-    for sample in samples:
-        if any(device.throttle_reasons is not None for device in sample.devices):
-            reasons: set[str] = {reason for device in sample.devices for reason in device.throttle_reasons or ()}
-            by_node[sample.node_rank].append(reasons)
-    if not by_node:
+    if sum(device.throttle_known for device in _devices(records)) != devices(records):
         return None
     shares: dict[str, float] = {}
-    for seen in by_node.values():
-        for reason in set().union(*seen):
-            share = sum(reason in reasons for reasons in seen) / len(seen)
-            shares[reason] = max(share, shares.get(reason, 0.0))
+    for node in records.readings.values():
+        for reason, count in node.throttled.items():
+            shares[reason] = max(count / node.throttle_known, shares.get(reason, 0.0))
     return dict(sorted(shares.items()))
 
 
@@ -156,16 +93,17 @@ def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
 
     None unless the readings are of every device, at least three of them in each node's window and over 90 % of it.
     """
-    spans = windows(records)
-    if window_seconds is None or not spans:
+    nodes = [records.readings.get(node) for node in records.windows]
+    if window_seconds is None or not nodes:
         return None
-    read = Counter(sample.node_rank for sample in readings(records))
-    if any(read[node] < FEWEST_READINGS for node in spans):
+    if any(node is None or node.inside < FEWEST_READINGS for node in nodes):
         return None
-    ways: tuple[tuple[Source, dict[DeviceKey, Curve]], ...]
-    ways = (("counter", _counted(records)), ("power readings", _integrated(records)))
-    for source, curves in ways:
-        watts = [_mean_watts(curve, spans[node]) for (node, _), curve in curves.items() if node in spans]
+    ours = [device for node in records.windows for device in records.node_devices(node)]
+    ways: tuple[tuple[Source, list[float | None]], ...] = (
+        ("counter", [device.counted.watts() for device in ours if device.counted.rising]),
+        ("power readings", [device.integral.watts() for device in ours]),
+    )
+    for source, watts in ways:
         known = [power for power in watts if power is not None]
         if len(known) == devices(records):
             return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
@@ -179,68 +117,13 @@ def devices(records: RunRecords) -> int:
     return plan.layout.nodes * each
 
 
-def _counted(records: RunRecords) -> dict[DeviceKey, Curve]:
-    """The energy counter of each device, except counters that went back."""
-    curves = _curves(records, "energy_joules")
-    return {key: curve for key, curve in curves.items() if all(a[1] <= b[1] for a, b in pairwise(curve))}
-
-
-def _integrated(records: RunRecords) -> dict[DeviceKey, Curve]:
-    """Each device's power added up over time, by trapezoids."""
-    return {key: _integral(curve) for key, curve in _curves(records, "power_watts").items()}
-
-
-def _integral(powers: Curve) -> Curve:
-    total, curve = 0.0, [(powers[0][0], 0.0)]
-    for (before, watts), (at, more) in pairwise(powers):
-        total += (at - before) * (watts + more) / 2
-        curve.append((at, total))
-    return curve
-
-
-def _curves(records: RunRecords, name: str) -> dict[DeviceKey, Curve]:
-    by_device: dict[DeviceKey, Curve] = defaultdict(list)
-    for node, samples in records.samples_by_node.items():
-        for sample in samples:
-            for device in sample.devices:
-                if (value := getattr(device, name)) is not None:
-                    by_device[node, device.index].append((sample.monotonic, value))
-    return by_device
-
-
-def _mean_watts(curve: Curve, span: Span) -> float | None:
-    begin, end = max(span[0], curve[0][0]), min(span[1], curve[-1][0])
-    if end - begin < COVERED * (span[1] - span[0]):
-        return None
-    return (_until(curve, end) - _until(curve, begin)) / (end - begin)
-
-
-def _until(curve: Curve, at: float) -> float:
-    """Joules drawn until a time within the curve, on the straight line between two readings."""
-    place = min(max(bisect_right(curve, at, key=lambda point: point[0]), 1), len(curve) - 1)
-    (before, low), (after, high) = curve[place - 1], curve[place]
-    return low if after == before else low + (high - low) * (at - before) / (after - before)
-
-
 def other_cpu_share(records: RunRecords) -> float | None:
     """Share of the cores that other processes used in the measured window, on the node where it was largest.
 
     None with fewer than two samples near it on every node.
     """
-    samples = records.samples_by_node
-    shares = [_other_cpu_share(samples.get(node, ()), span) for node, span in windows(records).items()]
+    shares = (node.other_cpu_share for node in records.readings.values())
     return max((share for share in shares if share is not None), default=None)
-
-
-def _other_cpu_share(samples: Iterable[MemorySample], span: Span) -> float | None:
-    """Of one node. If the samples inside cover less than half of the window, those before and after it count too."""
-    begin, end = span
-    hosts = [(sample.monotonic + sample.query_seconds, sample.host) for sample in samples if sample.host is not None]
-    inside = [host for host in hosts if begin <= host[0] <= end]
-    if not inside or inside[-1][0] - inside[0][0] < (end - begin) / 2:
-        before, after = [host for host in hosts if host[0] < begin], [host for host in hosts if host[0] > end]
-        inside = before[-1:] + inside + after[:1]
-    return other_share(inside)
 
 
 def other_cpu_share_before(records: RunRecords) -> float | None:
@@ -251,7 +134,7 @@ def other_cpu_share_before(records: RunRecords) -> float | None:
 
 def other_processes(records: RunRecords) -> int | None:
     """Largest number of processes of others on the devices of a node, in any sample of the window; None if unknown."""
-    counts = [sample.host.other_processes for sample in readings(records) if sample.host is not None]
+    counts = (node.other_processes for node in records.readings.values())
     return max((count for count in counts if count is not None), default=None)
 
 

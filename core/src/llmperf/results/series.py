@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -9,15 +10,17 @@ from pathlib import Path
 from statistics import median
 
 from llmperf.errors import UserError
-from llmperf.results.device_readings import windows
 from llmperf.results.statistics import quantile
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords, by_step, read_run
+from llmperf.runfolder.contents import RunRecords, by_step, read_run, samples_of
 from llmperf.runfolder.merging import merged
 from llmperf.types.devices import DeviceSample
+from llmperf.types.records import MemorySample
 from llmperf.types.result import Result
 from llmperf.types.sheet import Curve, Curves
 
+MAX_SAMPLES = 20_000
+"""Readings of devices that curves are made of."""
 MAX_POINTS = 400
 """Points of one curve, as many as a screen can show."""
 
@@ -53,14 +56,15 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
     Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
     """
     records = read_run(folder)
-    spans = windows(records)
+    samples = _some_samples(records)
     curves = {
         "step_seconds": _step_seconds(records, points),
-        "memory_bytes": _sampled(records, lambda sample: sample.memory_used_bytes, points),
-        "power_watts": _sampled(records, lambda sample: sample.power_watts, points),
-        "utilisation_percent": _sampled(records, lambda sample: sample.utilisation_percent, points),
+        "memory_bytes": _sampled(samples, lambda sample: sample.memory_used_bytes, points),
+        "power_watts": _sampled(samples, lambda sample: sample.power_watts, points),
+        "utilisation_percent": _sampled(samples, lambda sample: sample.utilisation_percent, points),
     }
-    return Curves(by_name=curves, window_seconds=max((end - begin for begin, end in spans.values()), default=None))
+    lengths = (end - begin for begin, end in records.windows.values())
+    return Curves(by_name=curves, window_seconds=max(lengths, default=None))
 
 
 def _step_seconds(records: RunRecords, points: int) -> Curve:
@@ -71,15 +75,31 @@ def _step_seconds(records: RunRecords, points: int) -> Curve:
     return _shared(times, records.steps.recorded, records.steps.most_ranks, points)
 
 
-def _sampled(records: RunRecords, figure: Callable[[DeviceSample], float | None], points: int) -> Curve:
-    spans = windows(records)
-    values = [
-        (sample.monotonic - start, [value for device in sample.devices if (value := figure(device)) is not None])
-        for node, samples in records.samples_by_node.items()
-        for start in [spans[node][0] if node in spans else samples[0].monotonic]
-        for sample in samples
-    ]
-    return curve_of(sorted(values), points)
+def _some_samples(records: RunRecords) -> list[tuple[float, MemorySample]]:
+    """The readings of all nodes with their seconds, in order; of very many, every 2nd, 4th, 8th ... of each node."""
+    starts = {node: span[0] for node, span in records.windows.items()}
+    places: Counter[int] = Counter()
+    kept: list[tuple[int, float, MemorySample]] = []
+    every = 1
+    for sample in samples_of(records.run, records.plan.layout.nodes):
+        node, place = sample.node_rank, places[sample.node_rank]
+        places[node] += 1
+        if place % every == 0:
+            kept.append((place, sample.monotonic - starts.setdefault(node, sample.monotonic), sample))
+        if len(kept) > MAX_SAMPLES:
+            every *= 2
+            kept = [reading for reading in kept if reading[0] % every == 0]
+    return sorted(((seconds, sample) for _, seconds, sample in kept), key=lambda reading: reading[0])
+
+
+def _sampled(
+    samples: Sequence[tuple[float, MemorySample]], figure: Callable[[DeviceSample], float | None], points: int
+) -> Curve:
+    values = (
+        (seconds, [value for device in sample.devices if (value := figure(device)) is not None])
+        for seconds, sample in samples
+    )
+    return curve_of(values, points)
 
 
 def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Curve:

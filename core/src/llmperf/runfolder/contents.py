@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from llmperf.errors import UserError
@@ -22,8 +21,9 @@ from llmperf.runfolder.endings import (
     read_reports,
 )
 from llmperf.runfolder.merging import merged
+from llmperf.runfolder.node_readings import DeviceReadings, NodeReadings, Span, measured_windows
 from llmperf.runfolder.rank_totals import RankTotals
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.step_totals import StepTotals
 from llmperf.types.plan import Plan
 from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, Record, StepRecord
@@ -42,7 +42,10 @@ class RunRecords:
     """The totals of each rank that has recorded a step, in rank order."""
     ranks: list[RankRecord]
     failures: list[FailureRecord]
-    samples: list[MemorySample]
+    windows: dict[int, Span]
+    """When every rank of a node was in its measured window, by node."""
+    readings: dict[int, NodeReadings]
+    """By node."""
     reports: list[AgentReport]
     ending: Ending | None
     hosts: dict[int, Host]
@@ -61,13 +64,9 @@ class RunRecords:
             return 0.0, 0.0
         return reached.clock_offset_seconds, reached.clock_error_seconds or 0.0
 
-    @cached_property
-    def samples_by_node(self) -> dict[int, list[MemorySample]]:
-        """The readings of each node in the order of time."""
-        by_node: dict[int, list[MemorySample]] = defaultdict(list)
-        for sample in self.samples:
-            by_node[sample.node_rank].append(sample)
-        return {node: sorted(samples, key=lambda sample: sample.monotonic) for node, samples in by_node.items()}
+    def node_devices(self, node: int) -> tuple[DeviceReadings, ...]:
+        """What the devices of a node showed."""
+        return tuple(self.readings[node].devices.values()) if node in self.readings else ()
 
 
 def read_run(run: Path) -> RunRecords:
@@ -80,12 +79,12 @@ def read_run(run: Path) -> RunRecords:
     by_rank: dict[int, RankTotals] = {}
     others = _OtherRecords()
     nodes, paths = plan.layout.nodes, filenames.record_files(run)
-    readings = [run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))]
     for part in merged(paths, others.add):
         for path, records in zip(paths, part, strict=True):
             _add_to_rank(path, records, by_rank)
         for step, ranks in by_step(part).items():
             steps.add(step, ranks)
+    windows = measured_windows(others.phases, plan.layout)
     return RunRecords(
         run=run,
         plan=plan,
@@ -94,13 +93,31 @@ def read_run(run: Path) -> RunRecords:
         by_rank=dict(sorted(by_rank.items())),
         ranks=sorted(others.ranks, key=_rank),
         failures=sorted(others.failures, key=_rank),
-        samples=[sample for path in readings for sample in read_records(path) if isinstance(sample, MemorySample)],
+        windows=windows,
+        readings=_readings(run, nodes, windows),
         reports=read_reports(run),
         ending=read_ending(run),
         hosts=read_hosts(run, nodes),
         nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
         files=file_hashes(run),
     )
+
+
+def samples_of(run: Path, nodes: int) -> Iterator[MemorySample]:
+    """The readings of the devices of all nodes, node by node."""
+    for path in (run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))):
+        for block in RecordFile(path).blocks():
+            yield from (record for record in block if isinstance(record, MemorySample))
+
+
+def _readings(run: Path, nodes: int, windows: dict[int, Span]) -> dict[int, NodeReadings]:
+    readings: dict[int, NodeReadings] = {}
+    for sample in samples_of(run, nodes):
+        node = sample.node_rank
+        if node not in readings:
+            readings[node] = NodeReadings(windows.get(node))
+        readings[node].add(sample)
+    return readings
 
 
 def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:
