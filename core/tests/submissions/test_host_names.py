@@ -20,6 +20,12 @@ def test_hosts_and_addresses_get_numbers_and_this_machine_keeps_its_names(stub_p
     assert replacements(plan) == {"gpu-1": "node-000", "gpu-2": "node-001", "10.0.0.1": "address-000"}
 
 
+def test_users_and_ports_are_hidden_with_the_host(stub_plan):
+    plan = planned(stub_plan, ("amy@gpu-1:2222", "gpu-1"), ("gpu-2", "10.0.0.2"), ("::1", "fe80::1"))
+    known = {"amy@gpu-1:2222": "node-000", "gpu-1": "node-000", "gpu-2": "node-001"}
+    assert replacements(plan) == {**known, "10.0.0.2": "address-001", "fe80::1": "address-002"}
+
+
 def failure_of(stub_plan, message):
     """The message of a failure record after names were hidden."""
     from llmperf.submissions.host_names import _hidden, _hiding

@@ -46,11 +46,20 @@ def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], st
 def replacements(plan: Plan) -> dict[str, str]:
     """What takes the place of each name and address of the plan's nodes."""
     names: dict[str, str] = {}
-    for number, node in enumerate(plan.nodes):
-        names.setdefault(node.host, f"node-{number:03d}")
-    for number, node in enumerate(plan.nodes):
-        names.setdefault(node.address, f"address-{number:03d}")
+    for kind, texts in (
+        ("node", [node.host for node in plan.nodes]),
+        ("address", [node.address for node in plan.nodes]),
+    ):
+        for number, text in enumerate(texts):
+            names.setdefault(text, f"{kind}-{number:03d}")
+        for number, text in enumerate(texts):  # `USER@HOST:PORT` is known without user and port too
+            names.setdefault(_bare(text), f"{kind}-{number:03d}")
     return {name: other for name, other in names.items() if name and not PUBLIC.fullmatch(name)}
+
+
+def _bare(host: str) -> str:
+    name, colon, port = host.rpartition("@")[2].rpartition(":")
+    return name if colon and port.isdigit() and ":" not in name else host.rpartition("@")[2]
 
 
 def _hiding(names: Mapping[str, str]) -> Hide:

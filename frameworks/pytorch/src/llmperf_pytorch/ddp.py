@@ -128,10 +128,6 @@ class DdpTrainer(TorchTrainer):
         )  # nothing public tells, unless it waits
         return to_come(torch.stack(found).sum())
 
-    def communication_seconds(self) -> float | None:
-        """Time in which all gradients were computed and the reductions of the last of them were not done."""
-        return None if self._waits is None else self._waits.seconds()
-
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""
         self._feed.close()

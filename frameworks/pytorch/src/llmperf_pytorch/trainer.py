@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+import torch.distributed
 from llmperf.types import StepOutput
 from typing_extensions import Self
+
+from llmperf_pytorch.waits import Waits, waits_of_calls
+
+if TYPE_CHECKING:
+    from llmperf.types import Device
 
 
 class TorchTrainer(ABC):
@@ -15,6 +23,19 @@ class TorchTrainer(ABC):
 
     parameter_count: int
     """Parameters of the whole model, set while it is built."""
+    _waits: Waits | None = None
+    """Waits for communication; None where they are not measured."""
+    _calls: ExitStack | None = None
+
+    def _measure_calls(self, device: Device) -> None:
+        """Measure the waits in calls of `torch.distributed` from now on, if they make the host wait."""
+        if torch.distributed.get_world_size() > 1 and device.collective_backend == "gloo":
+            self._calls = ExitStack()
+            self._waits = self._calls.enter_context(waits_of_calls(device))
+
+    def communication_seconds(self) -> float | None:
+        """Time so far in which computation waited for other ranks; None where it is not measured."""
+        return None if self._waits is None else self._waits.seconds()
 
     @abstractmethod
     def train_step(self) -> StepOutput:
@@ -34,5 +55,7 @@ class TorchTrainer(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._calls is not None:
+            self._calls.close()
         if error is None:  # a failing rank must not wait for the others
             self.close()

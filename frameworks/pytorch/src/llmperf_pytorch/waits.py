@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed
 
 if TYPE_CHECKING:
     from llmperf.types import Device
@@ -53,3 +56,32 @@ class Waits:
 def waits_of(device: Device) -> Waits | None:
     """A new sum of waits; None for a device whose events make the host wait."""
     return None if getattr(type(device.event()), "blocks", False) else Waits(device)
+
+
+@contextmanager
+def waits_of_calls(device: Device) -> Iterator[Waits]:
+    """The sum of the times in which this process waits for a collective, or for a message of another rank, on the host.
+
+    For backends whose `Work.wait` blocks the host, such as gloo: every call of `torch.distributed` from Python ends in
+    it, whether it was made to be waited for or not.
+    """
+    waits, wait = Waits(device), torch.distributed.Work.wait
+    waiting = False
+
+    def measured(work: torch.distributed.Work, *arguments: Any, **named: Any) -> bool:
+        nonlocal waiting
+        if waiting:
+            return wait(work, *arguments, **named)
+        waiting = True
+        waits.begin()
+        try:
+            return wait(work, *arguments, **named)
+        finally:
+            waits.end()
+            waiting = False
+
+    torch.distributed.Work.wait = measured
+    try:
+        yield waits
+    finally:
+        torch.distributed.Work.wait = wait

@@ -43,6 +43,7 @@ class ZeroTrainer(TorchTrainer):
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
         reset_step_count(self._optimizer)
+        self._measure_calls(device)
         self._step = 0
 
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:

@@ -49,6 +49,7 @@ class PipelineTrainer(TorchTrainer):
         self._reports = self._engine.is_last_stage() and ranks.rank == 0
         reads = self._engine.is_first_stage() or self._engine.is_last_stage()
         self._feed = Feed(plan, self._device) if reads else None
+        self._measure_calls(device)
         self._step = 0
 
     def _count(self, module: torch.nn.Module) -> int:
