@@ -21,6 +21,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         identity,
         loss,
         memory,
+        nodes,
         parallelism,
         provenance,
         reading,
@@ -29,7 +30,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     )
     from llmperf.validation.violations import rules_in
 
-    return rules_in(devices, identity, loss, memory, parallelism, provenance, reading, throughput, utilisation)
+    return rules_in(devices, identity, loss, memory, nodes, parallelism, provenance, reading, throughput, utilisation)
 
 
 @hookimpl

@@ -1,0 +1,72 @@
+"""The nodes of a run, waits for communication, and stragglers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.types import Result
+from llmperf.types.documents import Violation
+from llmperf.types.result import Hardware
+from llmperf.validation.violations import figure, rule
+
+COSTLY_SHARE = 0.05
+"""Share of the measured window that stragglers may cost without a note."""
+
+
+@rule("LP220", "error", "The nodes are those of the layout, each with its ranks")
+def nodes_of_the_layout(result: Result) -> Iterator[Violation]:
+    """A run through a launcher lists every node once, in the order of its ranks."""
+    if not result.nodes:
+        return
+    hardware = result.hardware
+    if len(result.nodes) != hardware.nodes:
+        yield "/nodes", f"expected {hardware.nodes} nodes (hardware.nodes), found {len(result.nodes)}"
+        return
+    each = hardware.devices_per_node
+    for index, node in enumerate(result.nodes):
+        expected = (index, index * each, (index + 1) * each - 1)
+        if (node.node_rank, node.first_rank, node.last_rank) != expected:
+            text = f"expected node {index} with ranks {expected[1]} to {expected[2]}"
+            yield f"/nodes/{index}", f"{text}, found node {node.node_rank} with {node.first_rank} to {node.last_rank}"
+
+
+@rule("LP221", "error", "Waits and stragglers fit the run")
+def waits_fit(result: Result) -> Iterator[Violation]:
+    """Shares are in order, stragglers are ranks of the run on their nodes, and cost no more than the window."""
+    waiting, window = result.waiting, result.metrics.window_seconds
+    if waiting is None:
+        return
+    least, share, most = waiting.least_share, waiting.share, waiting.most_share
+    if not least * (1 - 1e-9) <= share <= most * (1 + 1e-9) <= 1 + 2e-9:
+        found = f"{figure(least)}, {figure(share)}, {figure(most)}"
+        yield "/waiting/share", f"expected least_share <= share <= most_share <= 1, found {found}"
+    if window is not None and waiting.cost_seconds > window:
+        expected = f"at most {figure(window)} (metrics.window_seconds)"
+        yield "/waiting/cost_seconds", f"expected {expected}, found {figure(waiting.cost_seconds)}"
+    hardware = result.hardware
+    for index, straggler in enumerate(waiting.stragglers):
+        node = straggler.rank // hardware.devices_per_node
+        if straggler.rank >= _ranks(hardware):
+            expected = f"a rank below {_ranks(hardware)}"
+            yield f"/waiting/stragglers/{index}/rank", f"expected {expected}, found {straggler.rank}"
+        elif straggler.node_rank != node:
+            where = f"/waiting/stragglers/{index}/node_rank"
+            yield where, f"expected {node}, where rank {straggler.rank} runs, found {straggler.node_rank}"
+
+
+def _ranks(hardware: Hardware) -> int:
+    return hardware.nodes * hardware.devices_per_node
+
+
+@rule("LP222", "note", "No rank made the others wait for long")
+def no_stragglers(result: Result) -> Iterator[Violation]:
+    """A rank that is slower than its peers slows down all of them."""
+    waiting, window = result.waiting, result.metrics.window_seconds
+    if waiting is None or not window or not waiting.stragglers or waiting.cost_seconds <= COSTLY_SHARE * window:
+        return
+    slowest = waiting.stragglers[0]
+    count = len(waiting.stragglers) + waiting.more_stragglers
+    others = f" and {count - 1} more" if count > 1 else ""
+    who = f"rank {slowest.rank} on node {slowest.node_rank}{others}"
+    cost = f"{100 * waiting.cost_seconds / window:.0f} % of the measured window"
+    yield "/waiting/stragglers", f"expected none, found {who}: the others waited, which may have cost {cost}"
