@@ -12,7 +12,7 @@ from llmperf.types.launching import Node
 
 MAX_CLOCK_SECONDS = 1.0
 """Larger offsets of a node's clock are reported: no figure depends on them, but they confuse a reader of logs."""
-MIN_TEMPORARY_BYTES = 2**30
+MIN_TEMPORARY_BYTES = 2**28
 """Less free space for the run folder of a node is reported."""
 MEMORY_STEP = 2**30
 """Hosts with the same memory report sizes that differ by less, since firmware keeps a part."""
@@ -119,7 +119,7 @@ def concerns(
         free = report.host.temporary_free_bytes
         if free is not None and free < MIN_TEMPORARY_BYTES:
             yield (
-                f"node {node.host}: {report.host.temporary_folder} has {free / 2**20:.0f} MiB free; expected 1 GiB or"
+                f"node {node.host}: {report.host.temporary_folder} has {free / 2**20:.0f} MiB free; expected 256 MiB or"
                 " more for the records and logs of a run"
             )
         offset = clocks.get(rank, 0.0)

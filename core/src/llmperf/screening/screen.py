@@ -189,7 +189,10 @@ class Screening:
         )
         if not any(task.partners):
             return
+        before = dict(self._problems)
         answers = self._ask(task, PAIR_SECONDS)
+        self._skipped += [line for rank, line in self._problems.items() if rank not in before]
+        self._problems = before  # ranks may reach one another all the same
         for first, second in pairs:
             if first in answers and second in answers:
                 self._pairs.append(((first, second), answers[first].figures))

@@ -20,7 +20,9 @@ SECONDS = 1.0
 MATRIX = 8192
 """Rows and columns of the bfloat16 matrices: 1.1 TFLOP for each product."""
 COPIED_BYTES = 2**30
-REDUCED_BYTES = 2**26
+REDUCED_BYTES, SLOW_BYTES = 2**26, 2**20
+"""Data of an all-reduce; the smaller one over a network on which it alone takes longer than SLOW_SECONDS."""
+SLOW_SECONDS = 0.1
 TIMEOUT = datetime.timedelta(seconds=20)
 
 
@@ -67,7 +69,7 @@ def memory_copy(index: int) -> float:
 
 
 def all_reduce(end: PairEnd) -> float:
-    """Bytes per second of an all-reduce of 64 MiB between the first device of two nodes.
+    """Bytes per second of an all-reduce of 64 MiB between the first devices of two nodes; 1 MiB over a slow network.
 
     The store listens on the interface of the nodes only, at the port that the screening has chosen.
     """
@@ -85,14 +87,19 @@ def all_reduce(end: PairEnd) -> float:
     store = torch.distributed.TCPStore(end.address, end.port, 2, end.rank == 0, TIMEOUT, **options)
     torch.distributed.init_process_group(backend, store=store, rank=end.rank, world_size=2, timeout=TIMEOUT)
     try:
-        data = torch.ones(REDUCED_BYTES // 4, device=device)
-        durations = []
-        for _ in range(4):
+
+        def seconds(size: int) -> float:
+            data = torch.ones(size // 4, device=device)
             start = time.perf_counter()
             torch.distributed.all_reduce(data)
             if not end.on_cpu:
                 torch.accelerator.synchronize(device)
-            durations.append(time.perf_counter() - start)
-        return REDUCED_BYTES / statistics.median(durations[1:])
+            return time.perf_counter() - start
+
+        seconds(SLOW_BYTES)  # the first one connects
+        slowest = torch.tensor([seconds(SLOW_BYTES)], device=device)
+        torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
+        size = SLOW_BYTES if slowest.item() > SLOW_SECONDS else REDUCED_BYTES
+        return size / statistics.median([seconds(size) for _ in range(3)])
     finally:
         torch.distributed.destroy_process_group()
