@@ -41,14 +41,14 @@ def test_a_refused_job_is_one_line_with_slurms_reason(tools, out):
 def test_a_job_is_followed_to_its_exit_code(tools, out, capfd, monkeypatch):
     tools.answer("sbatch", "12;cluster\n")
     steps = iter(["PENDING", "RUNNING", "COMPLETING", "FAILED"])
-    out.mkdir()
+    (out / "jobs").mkdir(parents=True)
 
     def sleep(seconds):
         now = next(steps, "FAILED")
         state(tools, now, "NonZeroExitCode" if now == "FAILED" else "None", "3:0" if now == "FAILED" else "0:0")
-        with (out / "slurm-12.out").open("a") as file:
+        with (out / "jobs" / "slurm-12.out").open("a") as file:
             file.write(f"{now} line\nhalf a ")
-        (out / "slurm-12.err").write_text("a warning\n")
+        (out / "jobs" / "slurm-12.err").write_text("a warning\n")
 
     state(tools, "PENDING", "Resources", nodes="(null)")
     monkeypatch.setattr(following, "sleep", sleep)
@@ -61,7 +61,7 @@ def test_a_job_is_followed_to_its_exit_code(tools, out, capfd, monkeypatch):
     assert lines[0].startswith("submitted job 12 (")
     assert lines[1] == "job 12: PENDING (Resources), 0:00:00 after submission"
     assert lines[-1] == "job 12 has ended: FAILED (NonZeroExitCode), exit code 3"
-    (script,) = out.glob("slurm-*.sbatch")
+    (script,) = out.glob("jobs/slurm-*.sbatch")
     assert any(call == f"sbatch --parsable {script}" for call in tools.calls)
 
 
@@ -70,7 +70,7 @@ def test_a_job_without_output_says_that_the_folder_may_not_be_shared(tools, out)
     state(tools, "COMPLETED")
     lines = []
     assert hand_over(out, lines) == 0
-    assert f"no output at {out}/slurm-12.out: is that folder shared with the nodes of the job?" in lines
+    assert f"no output at {out}/jobs/slurm-12.out: is that folder shared with the nodes of the job?" in lines
 
 
 def test_a_job_that_nobody_remembers_has_no_exit_code(tools, out):
@@ -119,7 +119,7 @@ def test_a_lost_terminal_leaves_the_job_and_says_how_to_follow_it(tools, out, mo
     with pytest.raises(Terminated):
         hand_over(out, lines)
     assert not any(call.startswith("scancel") for call in tools.calls)
-    assert lines[-1].startswith(f"job 12 stays; follow it: tail -F {out}/slurm-12.out")
+    assert lines[-1].startswith(f"job 12 stays; follow it: tail -F {out}/jobs/slurm-12.*")
 
 
 def test_a_slurmctld_that_is_away_is_waited_for(tools, out, monkeypatch):

@@ -50,7 +50,7 @@ def test_the_script_asks_for_what_the_table_says():
     for wanted in (
         *("--nodes=2", "--ntasks-per-node=1", "--partition=gpu", "--account=lab", "--time=1:00:00", "--qos=high"),
         *("--gres=gpu:8", "--constraint=h800&ib", "--exclusive", "--mem=0", "--reservation=bench", "--no-requeue"),
-        *("--signal=B:TERM@60", "--output=/data/runs/slurm-%j.out", "--error=/data/runs/slurm-%j.err"),
+        *("--signal=B:TERM@60", "--output=/data/runs/jobs/slurm-%j.out", "--error=/data/runs/jobs/slurm-%j.err"),
     ):
         assert wanted in directives
     *_, setup, command = text.splitlines()
@@ -87,7 +87,7 @@ def test_chosen_hosts_are_asked_for():
 
 def test_folders_may_have_spaces_and_percent_signs_but_no_quotes():
     text = batch_script(submission(out="/my data/50%/runs"), slurm_options({}))
-    assert '#SBATCH --output="/my data/50%%/runs/slurm-%j.out"\n' in text
+    assert '#SBATCH --output="/my data/50%%/runs/jobs/slurm-%j.out"\n' in text
     with pytest.raises(UserError, match="expected a folder without quotes"):
         batch_script(submission(out='/a"b'), slurm_options({}))
 

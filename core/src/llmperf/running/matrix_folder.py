@@ -30,6 +30,8 @@ LOCK = "matrix.lock"
 CELLS = "cells"
 RUNS = "runs"
 UNFINISHED = "unfinished"
+JOBS = "jobs"
+"""Where launchers keep the scripts and the output of jobs that they submit."""
 SCHEMA = "llmperf/matrix/1"
 
 
@@ -208,7 +210,7 @@ def made_for_matrix(path: Path) -> bool:
     if (path / MATRIX).exists():
         return True
     others = [entry.name for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
-    other = next((name for name in sorted(others) if name not in (CELLS, RUNS, UNFINISHED)), None)
+    other = next((name for name in sorted(others) if name not in (CELLS, RUNS, UNFINISHED, JOBS)), None)
     if other is not None:
         raise UserError(
             f"{path}: expected the folder of a matrix or an empty one, found {other}/; choose another --out"

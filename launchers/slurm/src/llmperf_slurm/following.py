@@ -113,7 +113,7 @@ class Follower:
     def leave(self) -> None:
         """Say how to go on after this process has ended."""
         output, _ = self._job.files("*" if self._job.tasks > 1 else "")
-        job = self._job.job
+        output, job = output.with_suffix(".*"), self._job.job
         self._say(f"job {job} stays; follow it: tail -F {output}; its state: squeue -j {job}; end it: scancel {job}")
 
     def _ask(self, quiet: bool = False) -> None:

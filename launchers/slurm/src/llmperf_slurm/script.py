@@ -28,10 +28,15 @@ def batch_script(submission: Submission, options: SlurmOptions) -> str:
     return "\n".join([*lines, _command(submission), ""])
 
 
+def job_folder(submission: Submission) -> Path:
+    """The folder of batch scripts and of what jobs print, among the run folders."""
+    return Path(submission.out) / "jobs"
+
+
 def output_files(submission: Submission) -> tuple[str, str]:
     """Patterns of the files for standard output and standard error, with sbatch's `%` for numbers of the job."""
     job = "%A_%a" if submission.tasks > 1 else "%j"
-    folder = submission.out.replace("%", "%%").rstrip("/")
+    folder = str(job_folder(submission)).replace("%", "%%")
     return f"{folder}/slurm-{job}.out", f"{folder}/slurm-{job}.err"
 
 

@@ -11,7 +11,7 @@ from llmperf.errors import UserError
 from llmperf.types import Submission
 
 from llmperf_slurm.options import SlurmOptions
-from llmperf_slurm.script import batch_script, output_files
+from llmperf_slurm.script import batch_script, job_folder, output_files
 from llmperf_slurm.tools import SlurmError, call
 
 
@@ -39,12 +39,12 @@ class Job:
 
 
 def submit(submission: Submission, options: SlurmOptions, say: Callable[[str], None]) -> Job:
-    """Write the batch script beside the run folders and submit it; UserError with sbatch's reason."""
-    out = Path(submission.out)
+    """Write the batch script to a folder among the run folders and submit it; UserError with sbatch's reason."""
+    folder = job_folder(submission)
     text = batch_script(submission, options)
-    script = out / f"slurm-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{time.time_ns() % 1_000_000:06d}.sbatch"
+    script = folder / f"slurm-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{time.time_ns() % 1_000_000:06d}.sbatch"
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         script.write_text(text)
     except OSError as error:
         raise UserError(f"{script}: cannot write: {error.strerror}") from None
