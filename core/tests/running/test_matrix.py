@@ -242,7 +242,7 @@ def test_a_folder_of_other_runs_is_refused(tmp_path):
     worked(tmp_path, matrix_of(1), FakeRuns())
     assert made_for_matrix(tmp_path)
     (tmp_path / "other" / "20260101-default-cpu-zero-1f2e").mkdir(parents=True)
-    with pytest.raises(UserError, match="found 20260101-default-cpu-zero-1f2e; choose another --out"):
+    with pytest.raises(UserError, match="found 20260101-default-cpu-zero-1f2e/; choose another --out"):
         made_for_matrix(tmp_path / "other")
 
 
