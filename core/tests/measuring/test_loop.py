@@ -208,3 +208,33 @@ def test_the_loop_costs_less_than_a_hundredth_of_a_step_of_ten_milliseconds(tmp_
             window = MeasuredLoop(instant, instant, recorder, 0).run(steps, 0, lambda phase, moment: None)
         costs.append(window.seconds / steps)
     assert min(costs) < 100e-6
+
+
+class WaitingTrainer(AsyncTrainer):
+    """Says that it waits for other ranks for half a millisecond in each step."""
+
+    def communication_seconds(self):
+        return 0.0005 * self.step
+
+
+def test_waits_for_communication_are_those_of_the_window(tmp_path):
+    device = AsyncDevice()
+    window, _ = run_loop(tmp_path, WaitingTrainer(device, [1.0] * 30), device, 30, 10)
+    assert window.communication_seconds == pytest.approx(20 * 0.0005)
+
+
+def test_waits_are_unknown_where_the_trainer_does_not_tell(tmp_path):
+    device = AsyncDevice()
+    assert run_loop(tmp_path, AsyncTrainer(device, [1.0] * 8), device, 8, 2)[0].communication_seconds is None
+    trainer = WaitingTrainer(device, [1.0] * 8)
+    trainer.communication_seconds = lambda: None
+    assert run_loop(tmp_path, trainer, device, 8, 2)[0].communication_seconds is None
+
+
+@pytest.mark.parametrize("answer", [-1.0, float("nan"), "long"])
+def test_waits_that_are_no_seconds_name_the_trainer(tmp_path, answer):
+    device = AsyncDevice()
+    trainer = WaitingTrainer(device, [1.0] * 8)
+    trainer.communication_seconds = lambda: answer
+    with pytest.raises(PluginError, match=r"expected seconds of at least 0 or None as communication_seconds\(\)"):
+        run_loop(tmp_path, trainer, device, 8, 2)

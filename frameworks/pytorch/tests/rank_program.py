@@ -60,6 +60,17 @@ class TestDevice:
         self.places = {"torch": torch_device}
         self.collective_backend = backend_of(torch_device)
 
+    def event(self):
+        """A mark in the device's queue, from which trainers measure their waits for communication."""
+        from llmperf_cpu.device import HostEvent
+
+        if self.places["torch"] == "cpu":
+            return HostEvent()
+        import torch
+        from llmperf.vendorkit.accelerator import RuntimeEvent
+
+        return RuntimeEvent(torch.cuda.Event(enable_timing=True))
+
 
 def backend_of(torch_device):
     """Which collectives a kind of device has."""
