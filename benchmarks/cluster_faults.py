@@ -438,8 +438,9 @@ def row(result: Outcome, what: str) -> str:
     seconds, left = ("-" if value is None else f"{value:.1f}" for value in (result.seconds, result.left_seconds))
     lost = f" ({result.lost_records} records lost)" if result.lost_records else ""
     lost += f" (left: {'; '.join(line[:100] for line in result.left)})" if result.left else ""
+    message = "" if result.expected == "goes on" else result.message
     mark = "" if result.good else "**wrong** "
-    return f"| {what} | {mark}{result.expected} | {seconds} | {left} | {result.exit_code} | {result.message}{lost} |"
+    return f"| {what} | {mark}{result.expected} | {seconds} | {left} | {result.exit_code} | {message}{lost} |"
 
 
 if __name__ == "__main__":
