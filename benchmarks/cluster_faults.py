@@ -71,7 +71,7 @@ class Outcome:
         in_time = self.seconds is not None and self.seconds <= LIMIT_SECONDS
         clean = self.left_seconds is not None and self.left_seconds <= LIMIT_SECONDS
         if self.expected == "completes":
-            return self.exit_code == 0 and clean
+            return self.exit_code == 0 and self.left_seconds is not None
         names = (
             self.expected == "goes on"
             or self.fault == "controller_killed"
@@ -132,11 +132,11 @@ class Trial:
                 self.written[path.name] = path.read_bytes().count(b"\n")
         self.fault_at = time.monotonic()
 
-    def await_end(self) -> float | None:
+    def await_end(self, limit: float = LIMIT_SECONDS + 30) -> float | None:
         """Seconds from the fault until llmperf has ended; None if it has not in time."""
         assert self.process is not None
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(LIMIT_SECONDS + 30)
+            self.process.wait(limit)
             return time.monotonic() - self.fault_at
         return None
 
@@ -147,11 +147,9 @@ class Trial:
 
     def await_clean(self) -> float | None:
         """Seconds from the fault until no process of the run is left; None if some are left."""
-        while time.monotonic() < self.fault_at + LIMIT_SECONDS + 30:
-            if not self.left():
-                return time.monotonic() - self.fault_at
+        while (left := self.left()) and time.monotonic() < self.fault_at + LIMIT_SECONDS + 30:
             time.sleep(0.1)
-        return None
+        return None if left else time.monotonic() - self.fault_at
 
     def lost(self) -> int:
         """Lines of records that were written and have not arrived."""
@@ -296,13 +294,40 @@ while True:
 """Listens on the port that the first rank is told, before the rank does."""
 COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew, port_in_use)
 """With these a run is as good as without."""
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
-"""Of Debian's package libfaketime."""
-ENVIRONMENTS: dict[str, dict[str, dict[str, str]]] = {
-    "clock_skew": {"node2": {
-        "LD_PRELOAD": FAKETIME, "FAKETIME": "+3600", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}},
-}  # fmt: skip
-"""Variables of the sessions on a node, by fault."""
+CLOCK = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *value) {
+    int failed = syscall(SYS_clock_gettime, clock, value);
+    if (!failed && clock == CLOCK_REALTIME) value->tv_sec += 3600;
+    return failed;
+}
+int gettimeofday(struct timeval *restrict value, void *restrict zone) {
+    int failed = syscall(SYS_gettimeofday, value, zone);
+    if (!failed) value->tv_sec += 3600;
+    return failed;
+}
+time_t time(time_t *value) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (value) *value = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+"""A library whose wall clock is an hour ahead. That of Debian's libfaketime 0.9.10 makes Python's time.sleep fail."""
+
+
+def environment(fault: str, folder: Path) -> dict[str, dict[str, str]]:
+    """Variables of the sessions on a node, by node."""
+    if fault != "clock_skew":
+        return {}
+    source, library = folder / "clock.c", Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so")  # each host has its own /tmp
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+    return {"node2": {"LD_PRELOAD": str(library)}}
 
 
 def ssh_refused(trial: Trial) -> None:
@@ -366,7 +391,7 @@ def try_complete(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
     fault(trial)
     trial.fault()
     trial.start(steps=STEPS_BEFORE + STEPS_AFTER)
-    return outcome(fault, "completes", trial, trial.await_end())
+    return outcome(fault, "completes", trial, trial.await_end(2 * START_SECONDS))
 
 
 def try_refused(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
@@ -419,11 +444,12 @@ def main() -> int:
     for name in options.only or TRIALS:
         attempt, fault = TRIALS[name]
         folder = Path(tempfile.mkdtemp(prefix=f"llmperf-{name}-", dir=options.keep))
-        trial = Trial(folder, ENVIRONMENTS.get(name))
+        trial = Trial(folder, environment(name, folder))
         try:
             outcomes.append(result := attempt(fault, trial))
         finally:
             trial.close()
+            Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so").unlink(missing_ok=True)
             if options.keep is None:
                 shutil.rmtree(folder, ignore_errors=True)
         if not options.json:
