@@ -246,6 +246,18 @@ def test_a_folder_of_other_runs_is_refused(tmp_path):
         made_for_matrix(tmp_path / "other")
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "/tmp/elsewhere", "..", "a/b"])
+def test_a_state_cannot_name_a_folder_outside(tmp_path, name):
+    matrix = matrix_of(1)
+    worked(tmp_path, matrix, FakeRuns())
+    (file,) = (tmp_path / "cells").iterdir()
+    state = json.loads(file.read_text())
+    state["attempts"][0] |= {"run": name, "state": "running"}
+    file.write_text(json.dumps(state))
+    with pytest.raises(UserError, match="with run folders below runs/, found others"):
+        worked(tmp_path, matrix, FakeRuns())
+
+
 @pytest.mark.slow
 def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_result(stub_plan, tmp_path):
     folder, warnings = tmp_path / "run", []

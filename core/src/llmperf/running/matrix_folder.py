@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ UNFINISHED = "unfinished"
 JOBS = "jobs"
 """Where launchers keep the scripts and the output of jobs that they submit."""
 SCHEMA = "llmperf/matrix/1"
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,15 @@ class MatrixFolder:
         """The state of a run; without attempts if there is no file yet."""
         empty = CellRun(cell=cell, repeat=repeat)
         file = self._file(empty)
-        return json_files.load(file, CellRun) if file.exists() else empty
+        if not file.exists():
+            return empty
+        run = json_files.load(file, CellRun)
+        names = [attempt.run for attempt in run.attempts if attempt.run is not None]
+        if (run.cell, run.repeat) != (cell, repeat) or not all(map(_RUN_NAME.fullmatch, names)):
+            raise UserError(
+                f"{file}: expected run {repeat} of cell {cell} with run folders below {RUNS}/, found others"
+            )
+        return run
 
     def write(self, run: CellRun) -> None:
         """Save the state of a run."""
