@@ -89,9 +89,13 @@ def test_torchrun_starts_two_processes_on_each_of_two_nodes(tmp_path):
         torchrun = [SCRIPTS / "torchrun", "--nnodes=2", "--nproc-per-node=2", f"--node-rank={node}", "--no-python"]
         where = ["--master-addr=127.0.0.1", f"--master-port={port}"]
         agents.append(start([*torchrun, *where, *RUN, "--out", tmp_path / "inside"], env, cwd=tmp_path))
-    for agent in agents:
-        output = agent.communicate(timeout=380)[0]
-        assert agent.returncode == 0, output
+    try:
+        for agent in agents:
+            output = agent.communicate(timeout=380)[0]
+            assert agent.returncode == 0, output
+    finally:
+        for agent in agents:
+            agent.terminate()
     local = [LLMPERF, *CASE, "--devices", "2", "--out", tmp_path / "local"]
     subprocess.run(local, cwd=tmp_path, check=True, capture_output=True)
     (inside,), (local,) = results(tmp_path / "inside"), results(tmp_path / "local")

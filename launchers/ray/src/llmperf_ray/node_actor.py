@@ -61,6 +61,8 @@ class NodeActor:
         environment = dict(os.environ)
         if not keeps_threads:
             environment.pop("OMP_NUM_THREADS", None)  # Ray sets it to the CPUs of the actor
+        with suppress(OSError):  # Ray lowers the priority of its workers; only root may raise it
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
         try:
             self._process = subprocess.Popen(
                 argv,
