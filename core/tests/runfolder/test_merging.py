@@ -150,3 +150,8 @@ def test_the_content_is_read_with_few_files_open(folder, stub_plan, monkeypatch)
         assert len(contents.read_run(folder.run).by_rank) == 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_curves_of_runs_of_different_lengths_have_common_steps():
+    long, short = ({point.step for point in points(steps).points()} for steps in (45_000, 25_000))
+    assert len(long & short) > 3_000

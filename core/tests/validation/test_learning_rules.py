@@ -69,3 +69,37 @@ def test_a_curve_that_no_training_gives_is_a_finding(example, losses, settings, 
 def test_a_run_that_failed_is_not_asked_for_its_curve(example):
     example["status"] = "failed"
     assert told(example, [8.2] * 8) == set()
+
+
+def thinned(example, steps, *, every=4, contract_steps=20_002):
+    """The messages of LP505 for a curve with these steps."""
+    example["loss_curve"] = [
+        {"step": step, "loss": 8.0 - step / 10_000, "nonfinite": None, "grad_norm": None} for step in steps
+    ]
+    example["loss_curve_every"] = every
+    example["contract"]["steps"] = contract_steps
+    return [one.message for one in findings("result", convert(example, Result, "result")) if one.code == "LP505"]
+
+
+EVEN = [*range(1, 20_003, 4), 20_002]
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "messages"),
+    [
+        (EVEN, {}, []),
+        (EVEN[:7] + EVEN[8:], {}, ["expected one step in 4 and the last, found no step 29"]),
+        (EVEN[:-1], {}, ["expected one step in 4 and the last, found no step 20002"]),
+        (sorted([*EVEN, 30]), {}, ["expected one step in 4, found step 30"]),
+        (EVEN, {"every": 2}, ["expected 4 (of 20002 steps), found 2"]),
+        (range(1, 10_001), {"every": 1, "contract_steps": 10_000}, []),
+        (
+            range(1, 10_000),
+            {"every": 1, "contract_steps": 10_000},
+            ["expected 10000 points (contract.steps), found 9999"],
+        ),
+        (range(1, 10_001, 2), {"every": 2, "contract_steps": 10_000}, ["expected 1 (of 10000 steps), found 2"]),
+    ],
+)
+def test_a_long_curve_has_even_steps(example, steps, settings, messages):
+    assert thinned(example, steps, **settings) == messages

@@ -150,7 +150,7 @@ def _thinned(result: Result, every: int) -> Iterator[Violation]:
     if missing := even - {point.step for point in curve}:
         yield (
             "/loss_curve",
-            f"expected a point for every {every} steps and the last, found none for step {min(missing)}",
+            f"expected one step in {every} and the last, found no step {min(missing)}",
         )
     for index, point in enumerate(curve):
         if point.step not in even and point.nonfinite is None:
