@@ -12,7 +12,7 @@ from llmperf.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmperf.types import ScreeningCheck
 
-SECONDS = 1.0
+SECONDS = 0.5
 """Duration of each measurement after its warm-up."""
 MATRIX = 1536
 """Rows and columns of the float32 matrices: 7.2 GFLOP for each product."""

@@ -1,0 +1,81 @@
+"""Differences between nodes: which refuse a run, which are warnings, and how nodes are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from llmperf.planning.host_facts import host_facts
+from llmperf.planning.interfaces import NetworkInterface
+from llmperf.planning.node_differences import concerns, differences, usual_report
+from llmperf.planning.node_report import InstalledPlugin, NodeReport
+from llmperf.types import DeviceInfo, DeviceSample, Facts, Offers, Probe
+from llmperf.types.launching import Node
+
+OFFERS = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1",), up=True, mtu=9000)
+NODES = [Node(host=f"node{rank:02d}", address="10.0.0.1", interface="eth0") for rank in range(1, 5)]
+
+
+def devices(count: int) -> tuple[Probe, ...]:
+    known = tuple(DeviceInfo(index=index, model="Acme A1", memory_bytes=2**34) for index in range(count))
+    return (Probe(vendor="acme", devices=known, offers=OFFERS, driver="1.0"),)
+
+
+@pytest.fixture
+def alike() -> list[NodeReport]:
+    plugins = tuple(
+        InstalledPlugin(role=role, name="acme", distribution="llmperf-acme", version="1.0", problem=None)
+        for role in ("vendor", "framework")
+    )
+    host = replace(host_facts(Facts()), interfaces=(ETH,), temporary_free_bytes=2**40)
+    report = NodeReport(
+        llmperf_version="1", python_version="3.12.3", plugins=plugins, probes=devices(8), left_out=(), samples={},
+        host=host,
+    )  # fmt: skip
+    return [report] * 4
+
+
+def lines(reports: list[NodeReport]) -> list[tuple[bool, str]]:
+    return [(difference.refuses, str(difference)) for difference in differences("acme", NODES, reports)]
+
+
+def test_nodes_that_are_alike_have_none(alike):
+    assert lines(alike) == []
+    assert list(concerns("acme", NODES, alike, {0: 0.2, 3: -0.9})) == []
+
+
+def test_other_devices_and_another_python_refuse_a_run(alike):
+    alike[0] = replace(alike[0], probes=devices(7), python_version="3.11.2")
+    assert lines(alike) == [
+        (True, "Python: 3.12.3 on node[02-04]; 3.11.2 on node01"),
+        (True, "devices: 8 x Acme A1 on node[02-04]; 7 x Acme A1 on node01"),
+    ]
+    assert usual_report(alike) is alike[1]
+
+
+def test_other_differences_are_warnings(alike):
+    host = replace(
+        alike[2].host, kernel="Linux 5.4", interfaces=(replace(ETH, mtu=1500),), packages={"acme": "2"},
+        environment={"ACME_MODE": "loud"},
+    )  # fmt: skip
+    alike[2] = replace(alike[2], host=host, plugins=alike[2].plugins[:1])
+    kernel = alike[0].host.kernel
+    assert lines(alike) == [
+        (False, "MTU: 9000 on node[01-02,04]; 1500 on node03"),
+        (False, "framework 'acme': 1.0 on node[01-02,04]; none on node03"),
+        (False, f"kernel: {kernel} on node[01-02,04]; Linux 5.4 on node03"),
+        (False, "package acme: none on node[01-02,04]; 2 on node03"),
+        (False, "variable ACME_MODE: none on node[01-02,04]; 'loud' on node03"),
+    ]
+
+
+def test_what_disturbs_single_nodes(alike):
+    busy = DeviceSample(index=3, memory_used_bytes=2**30, memory_total_bytes=2**34, process_ids=(7, 8))
+    alike[1] = replace(alike[1], samples={"acme": (busy,)})
+    alike[2] = replace(alike[2], host=replace(alike[2].host, temporary_free_bytes=2**20, temporary_folder="/var/tmp"))
+    assert list(concerns("acme", NODES, alike, {3: 3600.0})) == [
+        "node node02: device 3 is busy: 2 processes compute on it",
+        "node node03: /var/tmp has 1 MiB free; expected 256 MiB or more for the records and logs of a run",
+        "node node04: its clock is 3600.0 s ahead of this machine's",
+    ]
