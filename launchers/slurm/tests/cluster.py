@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ NODES = ("node1", "node2")
 CONTROL = "login"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "ip", "unshare")
 UP_SECONDS = 30.0
+NULL_DEVICE = os.makedev(1, 3)
+"""In place of a GPU's device file."""
 
 CONFIG = """\
 ClusterName=llmperf
@@ -71,8 +74,18 @@ def missing() -> str | None:
     absent = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
     if absent:
         return f"needs {', '.join(absent)}"
-    probe = subprocess.run(["unshare", "--net", "--uts", "true"], capture_output=True)
-    return None if probe.returncode == 0 else "needs the right to make namespaces"
+    space = f"lpsl{os.getpid()}-probe"
+    made = subprocess.run(["ip", "netns", "add", space], capture_output=True)
+    run = subprocess.run(["ip", "netns", "exec", space, "unshare", "--uts", "true"], capture_output=True)
+    subprocess.run(["ip", "netns", "del", space], capture_output=True)
+    if made.returncode or run.returncode:
+        return "needs the right to make namespaces"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            os.mknod(f"{folder}/device", 0o600 | stat.S_IFCHR, NULL_DEVICE)
+        except OSError:
+            return "needs the right to make device files"
+    return None
 
 
 class Cluster:
@@ -101,7 +114,7 @@ class Cluster:
             "CgroupPlugin=cgroup/v1\n"
         )  # not used: spares slurmd the search for it
         for device in range(2):
-            os.mknod(self.folder / f"gpu{device}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # like /dev/null
+            os.mknod(self.folder / f"gpu{device}", 0o600 | stat.S_IFCHR, NULL_DEVICE)
         (self.folder / "gres.conf").write_text(f"NodeName={','.join(NODES)} Name=gpu File={self.folder}/gpu[0-1]\n")
         self._daemon(CONTROL, "slurmctld", "-D", "-i", "-f", str(self.folder / "slurm.conf"))
         for node in NODES:

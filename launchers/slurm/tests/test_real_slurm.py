@@ -165,7 +165,7 @@ class Followed:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, seconds=200.0):
+    def wait(self, seconds=250.0):
         """The exit code."""
         self._wait_until(lambda: self.process.poll() is not None, "end", seconds)
         return self.process.returncode

@@ -21,7 +21,8 @@ _NODE_LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-\[\],]*")
 
 def batch_script(submission: Submission, options: SlurmOptions) -> str:
     """The script as text: `sbatch FILE` takes it as it is."""
-    lines = ["#!/bin/sh", "# Written by llmperf. `sbatch FILE` submits it as it is."]
+    by_hand = f"mkdir -p {shlex.quote(str(job_folder(submission)))} && sbatch FILE"
+    lines = ["#!/bin/sh", f"# Written by llmperf. By hand: {by_hand}"]
     lines += [f"#SBATCH {line}" for line in _directives(submission, options)]
     lines += options.lines
     lines += ["", *options.setup] if options.setup else [""]
