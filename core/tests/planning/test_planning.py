@@ -626,3 +626,15 @@ def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
     assert "--  needy tool: no such tool\n    mend: apt-get install tool" in output
     assert "!!  extension needy: extension 'needy' (llmperf-needy): host check 'other tool' raised ZeroDiv" in output
     assert "present tool" not in output
+
+
+def test_a_plan_for_many_devices_is_small_and_quick():
+    request = Request(
+        case="llama2_7b_pretrain_zero", on="H800:2048x8", settings=("global_batch=16384", "steps=1000000")
+    )
+    plan_run(request)  # imports
+    began = time.process_time()
+    plan = plan_run(request).plan
+    assert time.process_time() - began < 1.0
+    assert plan.layout.world_size == 16384
+    assert len(json_files.encode(plan)) < 2**20
