@@ -85,6 +85,23 @@ def test_options_of_the_launcher_come_from_the_users_file(pair, in_folder, capsy
     )
 
 
+def test_a_node_without_the_plugins_is_named(pair, in_folder, capsys):
+    assert call(["plan", *STUB, "--launcher", "pair", "--hosts", "left,bare,right", "--devices", "1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "llmperf: nodes differ in devices: 1 x Stub S1 on left, right; none on bare;"
+        " nodes differ in vendor 'stub': 1.0 on left, right; none on bare"
+    )
+
+
+def test_the_interface_of_the_nodes_is_planned(pair, in_folder, capsys):
+    code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--interface", "lo")
+    assert code == 0
+    assert [node["interface"] for node in document["plan"]["nodes"]] == ["lo", "lo"]
+    assert call(["plan", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--interface", "l0"]) == 2
+    assert capsys.readouterr().err == "llmperf: node left: --interface: unknown interface 'l0'; did you mean 'lo'?\n"
+
+
 def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
     assert call(["plan", *STUB, "--hosts", "a,b"]) == 2
     assert "launcher 'local' reaches this machine only; choose one with --launcher" in capsys.readouterr().err

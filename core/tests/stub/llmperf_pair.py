@@ -21,7 +21,9 @@ class PairLauncher:
         ]
 
     def commands(self, nodes):
-        return [replace(node, argv=("env", f"REACHED={node.host}", *node.argv)) for node in nodes]
+        # a host named `bare` has no plugins but those of this project
+        words = {node.host: ["-u", "PYTHONPATH"] if node.host == "bare" else [] for node in nodes}
+        return [replace(node, argv=("env", *words[node.host], f"REACHED={node.host}", *node.argv)) for node in nodes]
 
 
 @llmperf.hookimpl
