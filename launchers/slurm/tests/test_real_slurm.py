@@ -20,7 +20,7 @@ SMALL = (
     *("default", "--framework", "pytorch", "--set", "model=llama_tiny", "--set", "seq_len=32"),
     *("--set", "micro_batch=1", "--set", "warmup_steps=1"),
 )
-TWO_NODES = ("--launcher", "slurm", "--set", "nodes=2", "--devices", "1")
+TWO_NODES = ("--launcher", "slurm", "--no-screening", "--set", "nodes=2", "--devices", "1")
 ENDLESS = (
     *("default", "--vendor", "stub", "--framework", "stub", "--set", "model=llama_tiny", "--set", "seq_len=16"),
     *("--set", "steps=100000", "--set", "framework.step_seconds=0.05"),

@@ -85,7 +85,7 @@ class CheckedLauncher:
         """The exit code of a command that the launcher has had run elsewhere; None if it is to be run here."""
         if not hasattr(self._launcher, "hand_over"):
             return None
-        with blaming(self._owner, self._call("hand_over"), limited=False):  # follows a run to its end
+        with blaming(self._owner, self._call("hand_over"), limited=False, prints=True):
             code = self._launcher.hand_over(submission, say)
         if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
             raise PluginError(f"{self._at('hand_over')}: expected an exit code or None, found {code!r:.200}")

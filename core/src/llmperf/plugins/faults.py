@@ -31,18 +31,19 @@ def printing_aside() -> redirect_stdout[IO[str]]:
 
 
 @contextmanager
-def blaming(found: Found, hook: str, *, limited: bool = True) -> Iterator[None]:
+def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = False) -> Iterator[None]:
     """Turn any exception of a plugin's hook in this context into a PluginError of one line.
 
     Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error. Meanwhile, the
-    supervisor of this command knows which plugin is being called, unless the call may take as long as it likes.
+    supervisor of this command knows which plugin is being called, unless the call may take as long as it likes. If
+    the hook `prints` what the command prints, its output stays on standard output.
     """
     if found.role == "core":
         with printing_aside():
             yield
         return
     try:
-        with asking(who(found), hook) if limited else nullcontext(), printing_aside():
+        with asking(who(found), hook) if limited else nullcontext(), nullcontext() if prints else printing_aside():
             yield
     except (LlmperfError, Interrupted, Terminated):
         raise

@@ -105,7 +105,8 @@ class Launcher(Protocol):
     `hand_over(submission: Submission, say: Callable[[str], None]) -> int | None`
         Called by `llmperf run` before anything is planned. The launcher may have the command run elsewhere, such as in
         a batch job that it submits and follows, or serve as one node of a run that another process controls; it then
-        returns the exit code. None if the command is to be run by this process. `say` prints a line on standard error.
+        returns the exit code. None if the command is to be run by this process. `say` prints a line on standard error;
+        standard output is for what the command prints elsewhere.
     `preview(submission: Submission) -> str | None`
         What `hand_over` would submit or `nodes` would ask the engine for, such as a batch script or a manifest, as text
         that the engine's own tools take. `llmperf run --dry-run` prints it. None if there is none.

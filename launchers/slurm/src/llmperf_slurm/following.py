@@ -185,7 +185,7 @@ class Follower:
     def _new_tails(self, task: str) -> tuple[Tail, Tail]:
         output, errors = self._job.files(task)
         prefix = f"[{task}] " if task else ""
-        return Tail(output, sys.__stdout__ or sys.stderr, prefix), Tail(errors, sys.stderr, prefix)
+        return Tail(output, sys.stdout, prefix), Tail(errors, sys.stderr, prefix)
 
     def _name(self, task: str) -> str:
         return f"job {self._job.job}_{task}" if task else f"job {self._job.job}"
