@@ -104,12 +104,12 @@ def test_torchrun_starts_two_processes_on_each_of_two_nodes(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_the_end_of_node_0_ends_the_other_node(tmp_path):
     port = free_ports()
     command = [*RUN, "--set", "steps=100000", "--out", tmp_path / "runs"]
     processes = [start(command, member(rank, port), cwd=tmp_path, start_new_session=True) for rank in (0, 1)]
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not list(tmp_path.glob("runs/*/records/rank-00001.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.2)
