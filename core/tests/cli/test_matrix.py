@@ -17,6 +17,8 @@ from llmperf.measuring.processes import left_of_run
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 KILLS = 50
+BUSY_SECONDS = 120
+"""On a machine so busy that the kills take longer than this, the rest of them is left out."""
 CELLS = """
 vendors = ["stub"]
 frameworks = ["stub"]
@@ -123,18 +125,25 @@ def test_scaling_is_measured_in_turn_and_kept_beside_its_runs(stub_site, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_runs_twice(matrix):
     """Either the command or the process above it is killed, after its start or after that of a run of half a second."""
-    draws, repeats = random.Random(20), 24
+    draws, repeats = random.Random(20), 32
+    begun = time.monotonic()
     folder = matrix(repeats=repeats)
     kept = {}
     for number in range(KILLS):
+        if time.monotonic() - begun > BUSY_SECONDS:
+            break
         process, before = started("--resume"), set((folder / "runs").glob("*"))
         if number % 4 == 0:
             time.sleep(draws.uniform(0.0, 1.0))
         else:
-            wait_for(lambda before=before: set((folder / "runs").glob("*")) - before)
-            time.sleep(draws.uniform(0.0, 0.8))
+            wait_for(lambda p=process, before=before: set((folder / "runs").glob("*")) - before or p.poll() is not None)
+            time.sleep(draws.uniform(0.0, 0.6))
+        if process.poll() is not None:  # nothing was left to do
+            process.communicate(timeout=30)
+            break
         os.kill(process.pid if number % 2 else child_of(process.pid), signal.SIGKILL)
         process.communicate(timeout=30)
         now = {
