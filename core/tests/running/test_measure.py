@@ -40,6 +40,7 @@ def plans(monkeypatch):
         return SimpleNamespace(status="complete")
 
     monkeypatch.setattr("llmperf.running.launched.run_plan", run_plan)
+    monkeypatch.setattr("llmperf.validation.run_folder.recorded_findings", lambda _: ())
     monkeypatch.setattr("llmperf.running.measure.check", lambda result, *_: result)
     return started
 
