@@ -192,8 +192,8 @@ def test_what_is_different_on_a_node_is_listed_there_and_the_rest_once(folder):
     layout = Layout(nodes=4, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=4)
     nodes = tuple(Node(host=f"n{i}", address=f"10.0.0.{i}") for i in range(4))
     folder.plan = replace(folder.plan, worker=replace(folder.plan.worker, layout=layout), nodes=nodes)
-    usual = replace(folder.hosts[0], environment={"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"})
-    odd = replace(usual, kernel="5.4", memory_bytes=2**33, environment={"OMP_NUM_THREADS": "1"})
+    usual = replace(folder.hosts[0], driver="550.1", environment={"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"})
+    odd = replace(usual, kernel="5.4", driver="535.2", memory_bytes=2**33, environment={"OMP_NUM_THREADS": "1"})
     folder.hosts = [odd, usual, replace(usual, memory_bytes=usual.memory_bytes - 2**20), usual]
     folder.reached = [replace(folder.reached[0], node_rank=node) for node in range(4)]
     folder.build()
@@ -205,11 +205,12 @@ def test_what_is_different_on_a_node_is_listed_there_and_the_rest_once(folder):
         path.write_bytes(path.read_bytes().replace(b'"packages":{"python":"3.12.1"}', b'"packages":' + line))
     result = build_result(folder.run)
     assert (result.software.kernel, result.hardware.host_memory_bytes) == ("6.1", 2**34)
+    assert result.hardware.driver == "550.1"
     assert result.software.environment == {"OMP_NUM_THREADS": "8", "NCCL_DEBUG": "INFO"}
     assert result.software.packages == {"torch": "2.15.0"}
     changed = {"environment.OMP_NUM_THREADS": "1", "environment.NCCL_DEBUG": None}
     assert [node.differs for node in result.nodes] == [
-        {"kernel": "5.4", "host_memory_bytes": 2**33, **changed},
+        {"kernel": "5.4", "host_memory_bytes": 2**33, "driver": "535.2", **changed},
         {},
         {},
         {"packages.torch": "2.14.0"},

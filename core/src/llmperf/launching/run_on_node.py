@@ -17,7 +17,7 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent_process import AgentProcess
-from llmperf.launching.host import this_host
+from llmperf.launching.host import driver_here, this_host
 from llmperf.launching.launchers import agent_command, of_node
 from llmperf.launching.shipping import Shipper
 from llmperf.links.messages import Ended, Failed, Note, Prepared, RunOrder, Start
@@ -57,7 +57,8 @@ class RunOnNode:
         self._sampler = device_sampler(memory, plan, plugins, order.sample_seconds, True, node)
         before = self._sampler.look()
         variables = {**plan.nodes[node].env, **of_node(plan.env, plan, node)}
-        host = replace(this_host(variables, joined_facts(plugins)), **before._asdict())
+        host = this_host(variables, joined_facts(plugins))
+        host = replace(host, driver=driver_here(plan.vendor, plugins), **before._asdict())
         json_files.save(filenames.host_path(self.folder, node), host)
         send(
             Prepared(

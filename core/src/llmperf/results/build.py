@@ -71,6 +71,7 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
     """The machine as probed, and what most hosts have."""
     plan = records.plan
     device = plan.probe.devices[0]
+    driver = common.get("driver")
     memory, cpu = common.get("host_memory_bytes"), common.get("host_cpu")
     return Hardware(
         vendor=plan.vendor,
@@ -79,7 +80,7 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
         devices_per_node=plan.layout.devices_per_node,
         device_share=plan.device_share,
         device_memory_bytes=device.memory_bytes,
-        driver=plan.probe.driver,
+        driver=plan.probe.driver if driver is None else str(driver),
         interconnect=plan.probe.interconnect,
         host_cpu=None if cpu is None else str(cpu),
         host_memory_bytes=None if memory is None else int(memory),

@@ -28,7 +28,7 @@ def node_facts(records: RunRecords) -> dict[int, Facts]:
         host, versions = records.hosts.get(node), dict(packages.get(node, {}))
         known: dict[str, str | int | None] = {}
         if host is not None:
-            known |= {"os": host.os, "kernel": host.kernel, "host_cpu": host.cpu}
+            known |= {"os": host.os, "kernel": host.kernel, "host_cpu": host.cpu, "driver": host.driver}
             known["host_memory_bytes"] = host.memory_bytes
             known |= {f"environment.{name}": value for name, value in host.environment.items()}
         known["python"] = versions.pop("python", None) or (None if host is None else host.python)

@@ -80,6 +80,8 @@ class Host:
     """Variables the ranks see: those that plugins name or set."""
     notable_packages: tuple[str, ...] = ()
     """Import names of packages whose version affects the training speed, from the plugins."""
+    driver: str | None = None
+    """Version of the devices' driver on a node; None if unknown, and for this machine, whose driver is in the plan."""
     other_cpu_share: NonNegative | None = None
     """Share of the cores that other processes used just before the start; None if unknown."""
     other_processes: Count | None = None
