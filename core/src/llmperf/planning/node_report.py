@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.links.conversation import Conversation
+from llmperf.links.messages import BEAT_SECONDS
 from llmperf.planning.host_facts import HostFacts, host_facts
 from llmperf.planning.interfaces import compact, resolved
 from llmperf.types.devices import DeviceSample, Facts, Probe
@@ -158,7 +160,13 @@ def ask_for_reports(conversation: Conversation, nodes: Sequence[Node], python: s
             reports[rank] = json_files.decode(bytes(answer), NodeReport, f"node {nodes[rank].host}: {python}")
         except UserError as error:
             failures[rank] = str(error)
-    offsets = {rank: state.clock_offset_seconds for rank, state in conversation.links.states.items()}
+    states = conversation.links.states
+    deadline = time.monotonic() + BEAT_SECONDS + 0.5  # the first beat may have been left out for a line that waited
+    while len(nodes) > 1 and any(states[rank].clock_offset_seconds is None for rank in reports):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    offsets = {rank: state.clock_offset_seconds for rank, state in states.items()}
     clocks = {rank: offset for rank, offset in offsets.items() if offset is not None}
     return Reached(reports=reports, failures=failures, clocks=clocks)
 
