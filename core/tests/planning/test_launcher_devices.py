@@ -44,3 +44,10 @@ def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, 
     assert call(["plan", "default", *options, *words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices
+
+
+def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, capsys):
+    install("llmperf-slots", "slots", SOURCE, role="extension")
+    options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
+    assert call(["plan", "default", *options, "--set", "micro_batch=1"]) == 0
+    assert "on node[1-2])" in capsys.readouterr().out

@@ -10,6 +10,8 @@ from typing import Any
 from llmperf.accounting.layout import coordinates_text, range_text, rank_order_text
 from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.files.text import WITHHELD, without_secrets
+from llmperf.planning.interfaces import compact
+from llmperf.planning.nodes import LOCAL
 from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout
@@ -80,7 +82,7 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
     yield "model", f"{spec.model.name}, {outcome.resolved.flops.parameters:,} parameters"
     yield "framework", spec.tuning.framework
-    here = "simulated on this machine" if probe.simulated else "on this machine"
+    here = f"simulated {_place(outcome)}" if probe.simulated else _place(outcome)
     where = here if outcome.machine.here else "from the catalogue, nothing can be started"
     yield (
         "devices",
@@ -95,6 +97,13 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     for entry in outcome.resolved.flops.per_token:
         yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"
     yield from _plan_facts(outcome)
+
+
+def _place(outcome: Outcome) -> str:
+    """Where the devices are: this machine, or the nodes that a launcher reaches."""
+    if outcome.resolved.request.launcher == LOCAL:
+        return "on this machine"
+    return f"on {compact(node.host for node in outcome.machine.node_list)}"
 
 
 def layout_text(layout: Layout) -> str:
