@@ -103,7 +103,8 @@ def _place(outcome: Outcome) -> str:
     """Where the devices are: this machine, or the nodes that a launcher reaches."""
     if outcome.resolved.request.launcher == LOCAL:
         return "on this machine"
-    return f"on {compact(node.host for node in outcome.machine.node_list)}"
+    nodes = outcome.machine.node_list[: outcome.spec.tuning.nodes]
+    return f"on {compact(node.host for node in nodes)}"
 
 
 def layout_text(layout: Layout) -> str:
