@@ -36,5 +36,6 @@ def configured_files(run: Path) -> frozenset[str]:
         value = parse_json(read_bytes(plan), str(plan)).value if plan.is_file() else None
     except UserError:
         return frozenset()
-    files = value.get("files") if isinstance(value, dict) else None
+    worker = value.get("worker") if isinstance(value, dict) else None
+    files = worker.get("files") if isinstance(worker, dict) else None
     return frozenset(files) if isinstance(files, dict) else frozenset()
