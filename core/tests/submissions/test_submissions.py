@@ -9,6 +9,7 @@ import re
 import shutil
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.build import build_result
+from llmperf.runfolder.create import load_plan
 from llmperf.submissions import archives
 from llmperf.submissions.archives import unpacked
 from llmperf.validation.check import validate_path
@@ -55,6 +57,22 @@ def test_a_packed_run_is_valid_and_complete(submission, run_folder, capsys):
     inside = {name.partition("/")[2] for name in names if "/" in name}
     assert {"plan.json", "result.json", "records/rank-00000.jsonl"} <= inside
     assert not any(name.startswith("logs/") for name in inside)
+
+
+def test_configuration_files_of_the_plan_are_packed_and_others_are_not(run_folder, tmp_path):
+    plan = load_plan(run_folder)
+    worker = replace(plan.worker, files={"engine.json": "{}"})
+    json_files.save(run_folder / "plan.json", replace(plan, worker=worker))
+    (run_folder / "files").mkdir(exist_ok=True)
+    for name in ("engine.json", "own.json"):
+        (run_folder / "files" / name).write_text("{}")
+    json_files.save(run_folder / "result.json", build_result(run_folder))
+    assert call(["pack", str(run_folder), "-o", str(tmp_path / "configured.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "configured.zip") as archive:
+        inside = {name.partition("/")[2] for name in archive.namelist()}
+    assert "files/engine.json" in inside
+    assert "files/own.json" not in inside
+    assert codes(tmp_path / "configured.zip") == []
 
 
 def test_a_folder_of_runs_and_a_result_are_packed_as_their_run_folders(submission, run_folder, tmp_path):
