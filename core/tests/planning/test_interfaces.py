@@ -20,8 +20,9 @@ ALL = (LO, ETH, IB, BARE)
 
 
 def placed(address: str, known_as: tuple[str, ...] = (), wanted: str | None = None, interface: str | None = None):
-    node = with_interface(Node(host="n1", address=address, interface=interface, env={"A": "1"}), ALL, known_as, wanted)
-    assert (node.host, node.env) == ("n1", {"A": "1"})
+    given = Node(host="n1", address=address, interface=interface, devices=2, env={"A": "1"})
+    node = with_interface(given, ALL, known_as, wanted)
+    assert (node.host, node.devices, node.env) == ("n1", 2, {"A": "1"})
     return node.interface, node.address
 
 

@@ -120,6 +120,8 @@ def test_hosts_and_slots_come_from_the_host_file(tmp_path):
     with pytest.raises(UserError, match=r"host node1: expected at least 4 slots \(--devices\), found 2"):
         launcher.nodes(request(nodes=2, devices=4, **options))
     assert [node.devices for node in launcher.nodes(request(nodes=2, **options))] == [2, 4]
+    with pytest.raises(UserError, match=r"^--hosts: node3 is not in .*hosts; it has node1, node2$"):
+        launcher.nodes(request(["node2", "node3"], **options))
 
 
 @needs_ssh

@@ -10,7 +10,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -187,7 +187,7 @@ def _with_addresses(interfaces: Sequence[NetworkInterface]) -> str:
 
 
 def _placed(node: Node, interface: NetworkInterface, address: str) -> Node:
-    return Node(host=node.host, address=address, interface=interface.name, env=node.env)
+    return replace(node, address=address, interface=interface.name)
 
 
 def interface_variables(plan: Plan, *names: str) -> dict[str, str]:

@@ -19,6 +19,8 @@ from llmperf_ssh.quoting import command_line
 
 CLIENTS_AT_ONCE = 16
 """Clients that resolve names at the same time."""
+HOSTS_SHOWN = 8
+"""Hosts of a host file that a message names."""
 
 
 class SshLauncher:
@@ -40,6 +42,7 @@ class SshLauncher:
         hosts = [*(request.hosts or (file.slots if file else ()))][: request.nodes]
         parsed = [parse_host(host, "--hosts" if request.hosts else str(options.hostfile)) for host in hosts]
         if file is not None:
+            _check_listed(file, hosts)
             _check_slots(file, hosts, request.devices)
         client = ssh_client()
         with ThreadPoolExecutor(CLIENTS_AT_ONCE) as clients:
@@ -54,7 +57,7 @@ class SshLauncher:
                 address=address,
                 interface=options.interface,
                 env=options.env,
-                devices=file.slots.get(host) if file else None,
+                devices=file.slots[host] if file else None,
             )
             for host, address in zip(hosts, addresses, strict=True)
         ]
@@ -104,9 +107,18 @@ def _loopback(address: str) -> bool:
         return address == "localhost" or address.endswith(".localhost")
 
 
+def _check_listed(file: HostFile, hosts: Sequence[str]) -> None:
+    """UserError for a host that is not in the host file."""
+    for host in hosts:
+        if host not in file.slots:
+            names = list(file.slots)
+            more = f" and {len(names) - HOSTS_SHOWN} more" if len(names) > HOSTS_SHOWN else ""
+            raise UserError(f"--hosts: {host} is not in {file.path}; it has {', '.join(names[:HOSTS_SHOWN])}{more}")
+
+
 def _check_slots(file: HostFile, hosts: Sequence[str], devices: int | None) -> None:
     """UserError for a host with fewer slots than `--devices`."""
     for host in hosts:
-        slots = file.slots.get(host)
+        slots = file.slots[host]
         if slots is not None and devices is not None and slots < devices:
             raise UserError(f"{file.path}: host {host}: expected at least {devices} slots (--devices), found {slots}")
