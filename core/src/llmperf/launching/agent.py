@@ -85,8 +85,9 @@ def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
     if interpreter is not None:
         for name in ("PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
             environment.pop(name, None)
-        path = os.environ.get("PATH", os.defpath)
-        environment["PATH"] = os.pathsep.join([str(Path(interpreter.path).parent), path])
+        if "/" in interpreter.path:
+            path = os.environ.get("PATH", os.defpath)
+            environment["PATH"] = os.pathsep.join([str(Path(interpreter.path).parent), path])
     return environment
 
 

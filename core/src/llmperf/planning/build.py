@@ -125,10 +125,10 @@ def _machine(case: Case, request: Request) -> Machine:
     """The machine that `--on` names, or else the nodes that the launcher offers."""
     if request.on is not None:
         return machine_elsewhere(request.on, request.vendor)
-    wanted, vendor, launcher = node_request(case, request), request.vendor, request.launcher
+    asked = (request.vendor, request.launcher, node_request(case, request), request.python)
     if request.nodes_in_use is not None:
-        return request.nodes_in_use.machine_of(vendor, launcher, wanted, request.python, request.interface)
-    return machine_of(vendor, launcher, wanted, request.python, opened=request.opened, interface=request.interface)
+        return request.nodes_in_use.machine_of(*asked, request.interface, request.containers)
+    return machine_of(*asked, request.opened, request.interface, request.containers)
 
 
 def _last(settings: Sequence[Setting], path: str, otherwise: object) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
+from llmperf.planning.containers import Container
 from llmperf.plugins.asking import VARIABLE
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
@@ -39,6 +41,9 @@ class CheckedLauncher:
         if not isinstance(name, str) or not name:
             raise PluginError(f"{who(owner)}: {HOOK} gave {launcher!r:.200}, which has no name")
         self.name = name
+        self.starts_containers = getattr(launcher, "starts_containers", False) is True
+        self.container: Container | None = None
+        """The container in which commands run, for a launcher that starts none itself."""
         self._close: Callable[[], object] | None = getattr(launcher, "close", None)
         if missing:
             raise PluginError(f"{who(owner)}: {HOOK}: launcher {name!r} has no method {missing[0]}")
@@ -57,6 +62,8 @@ class CheckedLauncher:
 
     def commands(self, nodes: Sequence[NodeCommand]) -> tuple[NodeCommand, ...]:
         """The processes to start on this machine: at least one, and at most one for each given command."""
+        if self.container is not None:
+            nodes = [self.container.wrapped(node) for node in nodes]
         commands = self._answer("commands", NodeCommand, nodes)
         at = self._at("commands")
         if not 1 <= len(commands) <= len(nodes):
@@ -86,7 +93,7 @@ class CheckedLauncher:
         if not hasattr(self._launcher, "hand_over"):
             return None
         with blaming(self._owner, self._call("hand_over"), limited=False, prints=True):
-            code = self._launcher.hand_over(submission, say)
+            code = self._launcher.hand_over(self._without_image(submission), say)
         if code is not None and (isinstance(code, bool) or not isinstance(code, int)):
             raise PluginError(f"{self._at('hand_over')}: expected an exit code or None, found {code!r:.200}")
         return code
@@ -96,7 +103,7 @@ class CheckedLauncher:
         if not hasattr(self._launcher, "preview"):
             return None
         with blaming(self._owner, self._call("preview")):
-            text = self._launcher.preview(submission)
+            text = self._launcher.preview(self._without_image(submission))
         if text is not None and not isinstance(text, str):
             raise PluginError(f"{self._at('preview')}: expected text or None, found {text!r:.200}")
         return text
@@ -107,6 +114,12 @@ class CheckedLauncher:
         if close is not None:
             with blaming(self._owner, self._call("close")):
                 close()
+
+    def _without_image(self, submission: Submission) -> Submission:
+        """A launcher that starts no containers is not told of an image."""
+        if self.starts_containers:
+            return submission
+        return replace(submission, request=replace(submission.request, image=None))
 
     def _at(self, method: str) -> str:
         return f"{who(self._owner)}: {self._call(method)}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
 from llmperf.links.link import this_interpreter
+from llmperf.planning.containers import NO_CONTAINERS, Containers, container_of
 from llmperf.planning.interfaces import compact, resolved, with_interface
 from llmperf.planning.launchers import CheckedLauncher, installed_launcher
 from llmperf.planning.node_differences import concerns, differences, usual_report
@@ -28,16 +29,22 @@ def machine_of(
     python: tuple[str, str | None] | None,
     opened: CheckedLauncher | None = None,
     interface: str | None = None,
+    containers: Containers = NO_CONTAINERS,
 ) -> Machine:
     """The devices that a run can use, on the nodes that the launcher offers, up to the requested number.
 
     `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one;
     `opened` is the launcher, if it was asked something already;
-    `interface` is the network interface that all nodes shall use. UserError if nodes differ in what a run depends on.
+    `interface` is the network interface that all nodes shall use;
+    `containers` says how the request's image is started if the launcher starts none.
+    UserError if nodes differ in what a run depends on.
     """
     if launcher_name == LOCAL and python is None and not request.hosts:
         return replace(this_machine(vendor), node_list=local_nodes())
     launcher = opened or installed_launcher(launcher_name, vendor)
+    if request.image is not None and not launcher.starts_containers:
+        launcher.container = container_of(request.image, containers, launcher_name)
+        request, python = replace(request, image=None), python or (containers.python, None)
     nodes = launcher.nodes(request)
     try:
         return _reached(vendor, launcher, nodes, python, interface)
@@ -65,13 +72,14 @@ class NodesInUse:
         request: NodeRequest,
         python: tuple[str, str | None] | None,
         interface: str | None = None,
+        containers: Containers = NO_CONTAINERS,
     ) -> Machine:
         """As the function of that name; the same machine as last time if the same is asked for."""
-        asked = (vendor, launcher_name, request, python, interface)
+        asked = (vendor, launcher_name, request, python, interface, containers)
         if self._machine is None or self._asked != asked:
             self.close()
             opened, self._opened = self._opened, None
-            self._machine = machine_of(vendor, launcher_name, request, python, opened, interface)
+            self._machine = machine_of(vendor, launcher_name, request, python, opened, interface, containers)
             self._asked = asked
         return self._machine
 

@@ -17,10 +17,10 @@ from llmperf.types.spec import Case
 
 
 def node_request(case: Case, request: Request) -> NodeRequest:
-    """What a request asks of its launcher; UserError for an image of this machine, which starts no containers."""
+    """What a request asks of its launcher; UserError for an image on this machine."""
     if request.image is not None and request.launcher == LOCAL:
-        raise UserError(f"--container-image {request.image}: launcher {LOCAL!r} starts no containers; choose one with "
-                        "--launcher that does")  # fmt: skip
+        raise UserError(f"--container-image {request.image}: launcher {LOCAL!r} starts no containers; expected "
+                        "another --launcher, such as ssh with --hosts localhost")  # fmt: skip
     return NodeRequest(
         nodes=_wanted_nodes(case, request),
         devices=request.devices,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmperf.cases.settings import Setting, from_command_line
+from llmperf.planning.containers import NO_CONTAINERS, Containers
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.nodes import NodesInUse
 from llmperf.planning.vendors import Machine
@@ -36,7 +37,9 @@ class Request:
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""
     image: str | None = None
-    """Container image of the nodes, for launchers that start containers."""
+    """Container image of the nodes."""
+    containers: Containers = NO_CONTAINERS
+    """How it is started by launchers that start no containers themselves."""
     interface: str | None = None
     """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
 from llmperf.files.user_files import config_file, read_toml
+from llmperf.planning.containers import NO_CONTAINERS, Containers
 
 NAME = "llmperf.toml"
 
@@ -39,6 +40,8 @@ class Tables:
     """What a run uses unless an option says otherwise."""
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hosts by the name of the group."""
+    containers: Containers = NO_CONTAINERS
+    """How `--container-image` is started by launchers that start no containers themselves."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options by the name of the launcher, which checks them."""
 

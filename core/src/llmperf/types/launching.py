@@ -22,7 +22,7 @@ class NodeRequest:
     options: Mapping[str, Any]
     """The table `[launchers.NAME]` of the user's `llmperf.toml`; the launcher checks it and raises UserError."""
     image: str | None = None
-    """The container image that the user named with `--container-image`, for engines that start containers."""
+    """The container image of `--container-image`, for launchers with `starts_containers`; None for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Interpreter:
     """The Python that runs the ranks, if it is another than llmperf's own."""
 
     path: str
-    """Absolute path of the executable, as on every node."""
+    """Absolute path of the executable, as on every node or in the container image, or a name on the image's `PATH`."""
     version: str
     """Such as `3.12.3`."""
     environment: str | None = None
@@ -100,7 +100,11 @@ class Launcher(Protocol):
     output, so that nothing has to listen and no file system has to be shared.
 
     It is asked for its nodes once, while a run is planned, and then for commands several times: to report what each
-    node has, to screen the nodes, and to run. A launcher may also have these methods:
+    node has, to screen the nodes, and to run. A launcher may also have this attribute, and these methods:
+
+    `starts_containers = True`
+        It starts `NodeRequest.image` itself, or refuses it. Other launchers never see an image: core turns the commands
+        that it gives them into commands of the engine in `[containers]` of `llmperf.toml`.
 
     `hand_over(submission: Submission, say: Callable[[str], None]) -> int | None`
         Called by `llmperf run` before anything is planned. The launcher may have the command run elsewhere, such as in

@@ -30,8 +30,6 @@ def options_of(request: NodeRequest) -> InsideOptions:
     if request.hosts:
         hosts = ", ".join(request.hosts)
         raise UserError(f"--hosts {hosts}: launcher 'inside' takes the nodes on which the engine has started it")
-    if request.image is not None:
-        raise UserError(f"--container-image {request.image}: launcher 'inside' cannot start one; tell the engine")
     if options.port is not None and not 0 < options.port <= MAX_PORT:
         raise UserError(f"{WHERE}: port: expected 1 to {MAX_PORT}, found {options.port}")
     if options.timeout_seconds <= 0:

@@ -26,6 +26,7 @@ class KubernetesLauncher:
     """Creates a job whose pods are the nodes of a run, and deletes it at the end."""
 
     name = "kubernetes"
+    starts_containers = True
 
     def __init__(self) -> None:
         self._kubectl: Kubectl | None = None

@@ -29,6 +29,7 @@ class RayLauncher:
     """
 
     name = "ray"
+    starts_containers = True
 
     def __init__(self) -> None:
         self._reservation: subprocess.Popen[str] | None = None

@@ -39,6 +39,7 @@ class SlurmLauncher:
     """Brings commands to the nodes of a Slurm job with one srun for each; outside a job, submits one."""
 
     name = "slurm"
+    starts_containers = True
 
     def __init__(self) -> None:
         self._options = SlurmOptions()

@@ -34,8 +34,6 @@ class SshLauncher:
     def nodes(self, request: NodeRequest) -> Sequence[Node]:
         """The hosts of `--hosts`, or else of the host file; UserError for one that is misspelt or has too few slots."""
         options = checked_options(request.options)
-        if request.image is not None:
-            raise UserError(f"--container-image {request.image}: launcher 'ssh' starts no containers")
         file = None if options.hostfile is None else read_host_file(Path(options.hostfile).expanduser())
         if not request.hosts and file is None:
             raise UserError("launcher 'ssh': expected hosts, as --hosts a,b or launchers.ssh.hostfile in llmperf.toml")

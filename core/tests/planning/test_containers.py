@@ -1,0 +1,98 @@
+"""Commands that run in containers, for launchers that start none themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.errors import UserError
+from llmperf.links.link import this_interpreter
+from llmperf.planning.containers import Containers, container_of
+from llmperf.planning.launchers import CheckedLauncher
+from llmperf.plugins.discovery import Found
+from llmperf.types.launching import NodeCommand
+
+COMMAND = NodeCommand(
+    node_rank=1, host="b", argv=("python3", "-u", "-c", "PROGRAM"), env={"LLMPERF_NODE_RANK": "1", "API_KEY": "hidden"}
+)
+SHARED = "run --rm --interactive --init --pull never --network host --ipc host"
+NAMES = "--env API_KEY --env LLMPERF_NODE_RANK"
+
+
+@pytest.mark.parametrize(
+    ("table", "argv"),
+    [
+        (Containers(engine="podman"),
+         f"podman {SHARED} {NAMES} --entrypoint python3 lab/llmperf:1 -u -c PROGRAM"),
+        (Containers(engine="podman", devices=("maker.com/gpu=all", "/dev/infiniband"), mounts=("/data:/data:ro",)),
+         f"podman {SHARED} --device maker.com/gpu=all --device /dev/infiniband --volume /data:/data:ro "
+         f"{NAMES} --entrypoint python3 lab/llmperf:1 -u -c PROGRAM"),
+        (Containers(engine="docker", gpus="all"),
+         f"docker {SHARED} --ulimit memlock=-1:-1 --gpus all {NAMES} --entrypoint python3 lab/llmperf:1 "
+         "-u -c PROGRAM"),
+        (Containers(engine="apptainer", gpus="nv", mounts=("/data:/data",)),
+         "apptainer exec --nv --bind /data:/data lab/llmperf:1 env -u PYTHONHOME -u PYTHONPATH -u VIRTUAL_ENV "
+         "PYTHONNOUSERSITE=1 python3 -u -c PROGRAM"),
+    ],
+)  # fmt: skip
+def test_the_command_of_each_engine(table, argv):
+    wrapped = container_of("lab/llmperf:1", table, "ssh").wrapped(COMMAND)
+    assert " ".join(wrapped.argv) == argv
+    assert wrapped.env == COMMAND.env
+    assert (wrapped.node_rank, wrapped.host) == (1, "b")
+
+
+def test_nodes_that_differ_in_their_number_only_have_the_same_words():
+    container = container_of("a.sif", Containers(engine="apptainer"), "ssh")
+    other = replace(COMMAND, env={**COMMAND.env, "LLMPERF_NODE_RANK": "7"})
+    assert container.wrapped(COMMAND).argv == container.wrapped(other).argv
+
+
+def test_the_interpreter_of_this_machine_is_not_sought_in_the_image():
+    container = container_of("a", Containers(engine="docker", python="/opt/llmperf/bin/python"), "ssh")
+    argv = container.wrapped(replace(COMMAND, argv=(this_interpreter(), "-u"))).argv
+    assert argv[argv.index("--entrypoint") + 1] == "/opt/llmperf/bin/python"
+
+
+@pytest.mark.parametrize(
+    ("image", "table", "message"),
+    [
+        ("--privileged", {"engine": "docker"}, "--container-image: expected the name or path of an image"),
+        ("a b", {"engine": "docker"}, "--container-image: expected the name or path of an image"),
+        ("a", {}, "launcher 'ssh' starts no containers itself; expected engine = "),
+        ("a", {"engine": "docker", "mounts": ("data:/data",)}, "containers.mounts: expected paths such as"),
+        ("a", {"engine": "docker", "mounts": ("/data:/data,suid",)}, "containers.mounts: expected paths such as"),
+        ("a", {"engine": "docker", "devices": ("/etc",)}, "containers.devices: expected a path below /dev"),
+        ("a", {"engine": "docker", "devices": ("/dev/../etc",)}, "containers.devices: expected a path below /dev"),
+        ("a", {"engine": "apptainer", "devices": ("/dev/a",)}, "apptainer shows a container all devices"),
+        ("a", {"engine": "podman", "gpus": "all"}, "podman takes GPUs as devices"),
+        ("a", {"engine": "docker", "gpus": "0 --privileged"}, "expected 'all' for docker"),
+        ("a", {"engine": "apptainer", "gpus": "nv --fakeroot"}, "expected the name of an option of apptainer"),
+        ("a", {"engine": "docker", "python": "--x"}, "containers.python: expected the interpreter in the image"),
+    ],
+)
+def test_what_could_become_another_option_is_refused(image, table, message):
+    with pytest.raises(UserError) as caught:
+        container_of(image, Containers(**table), "ssh")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_launcher_gets_commands_that_are_in_the_container_already():
+    launcher = SimpleNamespace(name="other", nodes=list, commands=lambda nodes: nodes)
+    checked = CheckedLauncher(launcher, Found("other", "extension", "other", "other", "1"))
+    checked.container = container_of("a", Containers(engine="podman"), "other")
+    (command,) = checked.commands([COMMAND])
+    assert command.argv[:2] == ("podman", "run")
+    assert not checked.starts_containers
+
+
+def test_an_unknown_engine_and_an_image_for_this_machine_are_refused(stub_site, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["run", "--container-image", "a"]) == 2
+    assert "launcher 'local' starts no containers; expected another --launcher" in capsys.readouterr().err
+    (tmp_path / "llmperf.toml").write_text('[containers]\nengine = "lxc"\n')
+    assert call(["run", "--container-image", "a"]) == 2
+    assert "engine" in capsys.readouterr().err
