@@ -21,6 +21,10 @@ class Slots:
         return nodes
 
 @llmperf.hookimpl
+def llmperf_worker_env(plan):
+    return llmperf.interface_variables(plan, "ACME_INTERFACE")
+
+@llmperf.hookimpl
 def llmperf_launchers():
     return [Slots()]
 """
@@ -50,4 +54,6 @@ def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, capsys):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
     assert call(["plan", "default", *options, "--set", "micro_batch=1"]) == 0
-    assert "on node[1-2])" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "on node[1-2])" in text
+    assert "ACME_INTERFACE=lo (on node1; each node has its own)" in text

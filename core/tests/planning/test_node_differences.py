@@ -70,6 +70,15 @@ def test_other_differences_are_warnings(alike):
     ]
 
 
+def test_packages_that_the_plugins_of_a_node_do_not_name_are_unknown_there(alike):
+    known = replace(alike[0].host, packages={"torch": "2.9"}, environment={"TORCH_MODE": "1"})
+    alike[:3] = [replace(report, host=known) for report in alike[:3]]
+    alike[3] = replace(alike[3], plugins=alike[3].plugins[:1])
+    assert lines(alike) == [(False, "framework 'acme': 1.0 on node[01-03]; none on node04")]
+    alike[2] = replace(alike[2], host=replace(known, packages={"torch": "2.8"}))
+    assert (False, "package torch: 2.9 on node[01-02]; 2.8 on node03") in lines(alike)
+
+
 def test_what_disturbs_single_nodes(alike):
     busy = DeviceSample(index=3, memory_used_bytes=2**30, memory_total_bytes=2**34, process_ids=(7, 8))
     alike[1] = replace(alike[1], samples={"acme": (busy,)})

@@ -37,6 +37,13 @@ def test_a_failed_connection_has_a_reason_and_advice(errors, advice):
     assert "\n" not in line
 
 
+def test_a_key_that_the_host_refuses_is_named():
+    line = explanation("node1", 255, "root@node1: Permission denied (publickey).\n", "~/.ssh/cluster")
+    assert line is not None
+    assert "~/.ssh/cluster (launchers.ssh.identity) was tried" in line
+    assert "name the key" not in line
+
+
 def test_other_failures_of_the_client_keep_their_last_line():
     assert explanation("a", 255, "mux: odd\n\n") == "mux: odd (ssh, exit status 255)"
     assert (

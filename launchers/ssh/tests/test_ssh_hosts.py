@@ -110,6 +110,16 @@ def test_the_command_has_no_word_that_the_user_did_not_choose(config):
 
 
 @needs_ssh
+def test_hosts_that_a_run_does_not_use_are_mentioned(tmp_path, capsys):
+    path = tmp_path / "hosts"
+    path.write_text("node1\nnode2\n")
+    SshLauncher().nodes(request(hostfile=str(path)))
+    assert capsys.readouterr().err == f"1 of the 2 hosts of {path}: node1; --set nodes=2 uses all\n"
+    SshLauncher().nodes(request(nodes=2, hostfile=str(path)))
+    assert capsys.readouterr().err == ""
+
+
+@needs_ssh
 def test_hosts_and_slots_come_from_the_host_file(tmp_path):
     path = tmp_path / "hosts"
     path.write_text("node1 slots=2\nnode2 slots=4\n")

@@ -68,7 +68,7 @@ def _shown(checked: NodesCheck) -> Iterator[str]:
     for concern in checked.concerns:
         yield f"{painted('warning')}: {printable(concern, ' ')}"
     if checked.verdict is not None:
-        yield from _screening(checked.verdict)
+        yield from _screening(checked.verdict, any(node.failure is not None for node in checked.nodes))
 
 
 def _row(node: CheckedNode) -> list[Any]:
@@ -84,7 +84,7 @@ def _row(node: CheckedNode) -> list[Any]:
     ]
 
 
-def _screening(found: Verdict) -> Iterator[str]:
+def _screening(found: Verdict, others_failed: bool) -> Iterator[str]:
     yield ""
     if found.measured:
         print_table(
@@ -101,15 +101,23 @@ def _screening(found: Verdict) -> Iterator[str]:
     for line in found.slow:
         yield f"{painted('warning')}: {printable(line, ' ')}"
     if not found.sick:
-        yield f"no node stands out; screened in {found.seconds:.0f} s"
+        which = "none of the other nodes" if others_failed else "no node"
+        yield f"{which} stands out; screened in {found.seconds:.0f} s"
 
 
+MAX_SHARE = 9.0
+"""Larger differences are shown as a factor."""
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def _figures(item: Measured) -> list[Any]:
-    relative = None if item.relative is None else f"{100 * item.relative:+.0f} %{' !' if item.slow else ''}"
+    relative = None if item.relative is None else f"{_relative(item.relative)}{' !' if item.slow else ''}"
     return [item.host, item.what, _figure(item.value, item.unit), _figure(item.others, item.unit), relative]
+
+
+def _relative(value: float) -> str:
+    """Such as `-12 %` or `532 times`."""
+    return f"{100 * value:+.0f} %" if value < MAX_SHARE else f"{1 + value:,.0f} times"
 
 
 def _figure(value: float | None, unit: str) -> str | None:

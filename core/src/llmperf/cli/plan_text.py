@@ -142,7 +142,16 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield from _launch_facts(outcome)
     shown = without_secrets(plan.env)
     for name in plan.env:
-        yield "environment", f"{name}={shown.get(name, WITHHELD)}"
+        yield "environment", f"{name}={_of_first_node(shown.get(name, WITHHELD), plan)}"
+
+
+def _of_first_node(value: str, plan: Plan) -> str:
+    """The value of a variable on the first node, where it is each node's own."""
+    first = plan.nodes[0] if plan.nodes else None
+    if first is None or first.interface is None:
+        return fill(value, {"interface": "<interface of the node>", "address": "<address of the node>"})
+    filled = fill(value, {"interface": first.interface, "address": first.address})
+    return filled if filled == value else f"{filled} (on {first.host}; each node has its own)"
 
 
 def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:

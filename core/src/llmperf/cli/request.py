@@ -86,8 +86,12 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
 
 
 def say_what_was_left_out(outcome: Outcome) -> None:
-    """Print on standard error which vendor plugins and extensions were skipped, and in what nodes differ."""
+    """Print on standard error which vendor plugins and extensions were skipped, and in what nodes differ.
+
+    Differences of nodes are left out where one of them lacks a plugin of the run: the problem says so.
+    """
     for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
         click.echo(f"left out: {line}", err=True)
-    for line in outcome.machine.concerns:
+    unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
+    for line in () if unusable else outcome.machine.concerns:
         warn(printable(line, " "))

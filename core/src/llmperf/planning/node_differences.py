@@ -16,6 +16,8 @@ MIN_TEMPORARY_BYTES = 2**28
 """Less free space for the run folder of a node is reported."""
 MEMORY_STEP = 2**30
 """Hosts with the same memory report sizes that differ by less, since firmware keeps a part."""
+PACKAGE, VARIABLE = "package ", "variable "
+"""Beginnings of the facts that only those nodes know whose plugins name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +38,23 @@ class Difference:
 def differences(vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> list[Difference]:
     """The facts in which these nodes differ, those that refuse a run first.
 
-    The value that most nodes have comes first; no node is the reference.
+    The value that most nodes have comes first; no node is the reference. Packages and variables are those that the
+    plugins of a node name: a node without these plugins is left out of the comparison.
     """
     tables = [dict(_facts(vendor, node, report)) for node, report in zip(nodes, reports, strict=True)]
-    hosts = [node.host for node in nodes]
-    return [
-        difference
-        for what in sorted({what for table in tables for what in table}, key=lambda what: (not what[1], what[0]))
-        if (difference := _compared(what, [table.get(what, "none") for table in tables], hosts)) is not None
-    ]
+    plugins = [frozenset((plugin.role, plugin.name) for plugin in report.plugins) for report in reports]
+    differences = []
+    for what in sorted({what for table in tables for what in table}, key=lambda what: (not what[1], what[0])):
+        sources = [names for table, names in zip(tables, plugins, strict=True) if what in table]
+        by_plugins = what[0].startswith((PACKAGE, VARIABLE))
+        known = [
+            (node.host, table.get(what, "none"))
+            for node, table, names in zip(nodes, tables, plugins, strict=True)
+            if what in table or not by_plugins or any(source <= names for source in sources)
+        ]
+        if (difference := _compared(what, [value for _, value in known], [host for host, _ in known])) is not None:
+            differences.append(difference)
+    return differences
 
 
 def _compared(what: tuple[str, bool], values: Sequence[str], hosts: Sequence[str]) -> Difference | None:
@@ -86,9 +96,9 @@ def _facts(vendor: str, node: Node, report: NodeReport) -> Iterator[tuple[tuple[
             yield ("speed of the link", False), "unknown" if speed is None else f"{speed} Mbit/s"
             yield ("state of the link", False), "up" if interface.up else "down"
     for name, version in host.packages.items():
-        yield (f"package {name}", False), version
+        yield (PACKAGE + name, False), version
     for name, value in host.environment.items():
-        yield (f"variable {name}", False), repr(value)
+        yield (VARIABLE + name, False), repr(value)
 
 
 def models(vendor: str, report: NodeReport) -> str:

@@ -144,7 +144,7 @@ def screened(planned: Planned, say: Callable[[str], None]) -> Planned:
         found = verdict(Screening(conversation, nodes, reports, machine.vendor, together=False).run())
     if found.unreachable:
         raise UserError("; ".join(found.unreachable))
-    outcome = "none stands out" if not found.slow else f"{len(found.slow)} findings"
+    outcome = "none stands out" if not found.slow else f"{len(found.slow)} finding{'s' * (len(found.slow) != 1)}"
     say(f"screening of {compact(node.host for node in nodes)}: {found.seconds:.0f} s, {outcome}")
     for line in found.slow:
         say(f"warning: screening: {line}")

@@ -20,9 +20,9 @@ ADVICE = (
      " `chmod 600` on it"),
     (r"Too many authentication failures", "the host ends the login after too many keys; name the right one with"
      " launchers.ssh.identity and add 'IdentitiesOnly=yes' to launchers.ssh.options"),
-    (r"Permission denied", "the host accepts none of the keys; `ssh {host} true` must work without a password (name"
-     " the key with launchers.ssh.identity)"),
-    (r"Could not resolve hostname", "the name is not known here; write the address, or a Host of your ssh config"),
+    (r"Permission denied", "the host accepts none of the keys; {key}"),
+    (r"Could not resolve hostname", "the name is not known here, and llmperf.toml has no group of that name; write the"
+     " address, or a Host of your ssh config"),
     (r"Connection refused", "nothing listens there; start sshd on the host, or name its port as HOST:PORT"),
     (r"not responding", "the host or its link is down: it did not answer for 15 s"),
     (r"banner exchange|kex_exchange_identification|Connection reset by peer during", "something listens there, but it"
@@ -35,19 +35,26 @@ ADVICE = (
 )  # fmt: skip
 """Patterns of the client's messages, first match first, and what to do."""
 
+NO_IDENTITY = "`ssh {host} true` must work without a password (name the key with launchers.ssh.identity)"
+IDENTITY = "{identity} (launchers.ssh.identity) was tried; its public key must be among the authorized keys of the host"
+
 _ADVICE = tuple((re.compile(pattern), advice) for pattern, advice in ADVICE)
 _CHATTER = re.compile(r"^(Warning: Permanently added|debug\d:|@+\s*$|Pseudo-terminal|\*\* )|^\s*$")
 
 
-def explanation(host: str, exit_code: int, errors: str) -> str | None:
-    """One line on a client that has ended with `exit_code` after printing `errors`; None if there is nothing to say."""
+def explanation(host: str, exit_code: int, errors: str, identity: str | None = None) -> str | None:
+    """One line on a client that has ended with `exit_code` after printing `errors`; None if there is nothing to say.
+
+    `identity` is the key that the user has named.
+    """
+    key = NO_IDENTITY.format(host=host) if identity is None else IDENTITY.format(identity=identity)
     lines = [" ".join(line.split()) for line in errors.splitlines() if not _CHATTER.match(line)]
     if exit_code == CONNECTION_FAILED:
         for pattern, advice in _ADVICE:
             # the lines from the end: the first ones may be a banner of the host
             line = next((line for line in reversed(lines) if pattern.search(line)), None)
             if line is not None:
-                return f"{line[:MAX_CHARACTERS].rstrip('.')}: {advice.format(host=host)}"
+                return f"{line[:MAX_CHARACTERS].rstrip('.')}: {advice.format(host=host, key=key)}"
         return f"{lines[-1][:MAX_CHARACTERS]} (ssh, exit status 255)" if lines else KILLED
     if exit_code < 0:
         return f"the ssh client here was killed by signal {-exit_code}"

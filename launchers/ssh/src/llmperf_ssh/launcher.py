@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
@@ -20,7 +21,7 @@ from llmperf_ssh.quoting import command_line
 CLIENTS_AT_ONCE = 16
 """Clients that resolve names at the same time."""
 HOSTS_SHOWN = 8
-"""Hosts of a host file that a message names."""
+"""Hosts that a message names."""
 
 
 class SshLauncher:
@@ -37,7 +38,15 @@ class SshLauncher:
         file = None if options.hostfile is None else read_host_file(Path(options.hostfile).expanduser())
         if not request.hosts and file is None:
             raise UserError("launcher 'ssh': expected hosts, as --hosts a,b or launchers.ssh.hostfile in llmperf.toml")
-        hosts = [*(request.hosts or (file.slots if file else ()))][: request.nodes]
+        known = [*(request.hosts or (file.slots if file else ()))]
+        hosts = known[: request.nodes]
+        if len(hosts) < len(known):
+            source = "--hosts" if request.hosts else options.hostfile
+            print(
+                f"{len(hosts)} of the {len(known)} hosts of {source}: {', '.join(hosts[:HOSTS_SHOWN])};"
+                f" --set nodes={len(known)} uses all",
+                file=sys.stderr,
+            )
         parsed = [parse_host(host, "--hosts" if request.hosts else str(options.hostfile)) for host in hosts]
         if file is not None:
             _check_listed(file, hosts)
@@ -77,7 +86,7 @@ class SshLauncher:
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
         """Why the client of a host has ended, and what to do about it."""
-        return explanation(host, exit_code, errors)
+        return explanation(host, exit_code, errors, self._options.identity)
 
 
 def _address(options: Options, text: str, name: str, resolved: str) -> str:
