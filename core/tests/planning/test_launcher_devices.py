@@ -50,6 +50,15 @@ def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, 
     assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices
 
 
+def test_plugins_lists_the_launchers_of_the_core_and_of_plugins(stub_site, install, capsys):
+    install("llmperf-slots", "slots", SOURCE, role="extension")
+    assert call(["plugins", "--json"]) == 0
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["role"] == "launcher"]
+    owners = {row["name"]: (row["distribution"], row["state"]) for row in rows}
+    assert owners["local"] == ("llmperf-core", "ok")
+    assert owners["slots"] == ("llmperf-slots", "ok")
+
+
 def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, capsys):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]

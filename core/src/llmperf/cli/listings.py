@@ -96,7 +96,7 @@ def models(as_json: bool) -> None:
 @click.command("plugins", epilog=examples("plugins"))
 @json_option
 def plugins(as_json: bool) -> None:
-    """List the installed plugins and the commands of packages; a broken one is shown with its reason."""
+    """List the installed plugins, their launchers and the commands of packages; a broken one has its reason."""
     from llmperf.cli.help import COMMANDS
     from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
@@ -114,6 +114,7 @@ def plugins(as_json: bool) -> None:
         }
         for found in installed
     ]
+    rows += _launcher_rows(installed, rows)
     for command in packaged_commands().values():
         problem = command.problem(COMMANDS)
         state = "ok" if problem is None else f"broken: {problem}"
@@ -130,6 +131,23 @@ def plugins(as_json: bool) -> None:
         *rows,
     ]:
         click.echo("  ".join(str(row[key]).ljust(width) for key, width in zip(COLUMNS, widths, strict=True)).rstrip())
+
+
+def _launcher_rows(installed: list[Found], rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The launchers of the core and of every plugin that works."""
+    from llmperf.errors import PluginError
+    from llmperf.planning.launchers import launchers_of
+    from llmperf.plugins.installed import version
+
+    working = [found for found, row in zip(installed, rows, strict=True) if row["state"] == "ok"]
+    launchers = [("launcher", name, "llmperf-core", version("llmperf-core") or "", "ok") for name in launchers_of(None)]
+    for found in working:
+        try:
+            names, state = launchers_of(found), "ok"
+        except PluginError as error:
+            names, state = [found.name], f"broken: {error}"
+        launchers += [("launcher", name, found.distribution, found.version, state) for name in names]
+    return [dict(zip(COLUMNS, words, strict=True)) for words in launchers]
 
 
 def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:

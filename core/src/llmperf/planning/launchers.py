@@ -79,6 +79,11 @@ class CheckedLauncher:
                 raise PluginError(f"{at}: expected names of environment variables, found {name!r:.200}")
         return commands
 
+    @property
+    def owner(self) -> Found:
+        """The plugin that provides the launcher."""
+        return self._owner
+
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
         """Why a process to a host has ended, in one line; None if the launcher does not say."""
         method = getattr(self._launcher, "explain", None)
@@ -172,6 +177,16 @@ def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
     if others := ", ".join(_offering(name)):
         raise UserError(f"--launcher: launcher {name!r} is offered by {others} only; expected --vendor of that name")
     raise unknown("--launcher", "launcher", name, known)
+
+
+def launchers_of(found: Found | None) -> list[str]:
+    """The names of the launchers that a plugin offers, or the core if it is None; PluginError if the plugin fails."""
+    offered = _launchers(Plugins() if found is None else Plugins([found]))
+    return [name for name, owners in offered.items() if (found is None) == all(_of_core(owner) for owner in owners)]
+
+
+def _of_core(offer: tuple[str, CheckedLauncher]) -> bool:
+    return offer[1].owner.role == "core"
 
 
 def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, CheckedLauncher]]]:
