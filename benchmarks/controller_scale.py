@@ -137,7 +137,7 @@ def received(run: Path, plan: Plan) -> dict[str, float]:
     """Take the records of all ranks as the pieces that nodes send, in steps of PIECE_RECORDS, and write the files."""
     copy = run.with_name(f"{run.name}-received")
     (copy / filenames.RECORDS).mkdir(parents=True)
-    receiver = Receiver(copy, plan.layout)
+    receiver = Receiver(copy, plan.layout, plan.spec.contract.steps)
     cpu, records, pieces, offset = 0.0, 0, 0, 0
     sizes = [path.stat().st_size for path in filenames.record_files(run)]
     while offset < max(sizes):

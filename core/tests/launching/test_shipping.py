@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
+from llmperf.files import json_files
 from llmperf.launching.shipping import Receiver, Shipper
 from llmperf.links.messages import PIECE_BYTES, Piece, packed
+from llmperf.runfolder.endings import AgentReport, Host, RankExit
 from llmperf.runfolder.logs import HEAD_BYTES
 from llmperf.types import Layout
 
@@ -33,7 +35,7 @@ def ends(tmp_path):
 def test_a_growing_file_arrives_whole_over_a_busy_connection(tmp_path_factory, portions, takes):
     path = tmp_path_factory.mktemp("ship")
     node, controller = folder(path / "node"), folder(path / "controller")
-    receiver, turns = Receiver(controller, LAYOUT), iter(takes)
+    receiver, turns = Receiver(controller, LAYOUT, 10), iter(takes)
 
     def send(piece):
         if not next(turns, True):
@@ -56,11 +58,13 @@ def test_a_growing_file_arrives_whole_over_a_busy_connection(tmp_path_factory, p
 
 def test_a_report_is_replaced_as_a_whole_and_half_written_files_stay(ends):
     node, controller = ends
-    receiver = Receiver(controller, LAYOUT)
+    receiver = Receiver(controller, LAYOUT, 10)
     shipper = Shipper(node, 0, lambda piece: receiver.take(piece) or True)
     report = node / "records" / "agent-000.json"
     (node / "records" / ".agent-000.json.tmp").write_text("half")
-    for text in ('{"a": 1}', '{"a": 1, "b": 22}', "{}"):
+    reports = [AgentReport(node_rank=0, pid=1, ranks=tuple(RankExit(rank=rank, pid=2) for rank in range(count)))
+               for count in (2, 1, 0)]  # fmt: skip
+    for text in [json_files.encode(state).decode() for state in reports]:
         report.write_text(text)
         os.utime(report, ns=(len(text), len(text)))
         shipper.ship()
@@ -70,7 +74,7 @@ def test_a_report_is_replaced_as_a_whole_and_half_written_files_stay(ends):
 
 def test_a_long_log_arrives_as_the_agent_has_shortened_it(ends):
     node, controller = ends
-    receiver = Receiver(controller, LAYOUT)
+    receiver = Receiver(controller, LAYOUT, 10)
     shipper = Shipper(node, 0, lambda piece: receiver.take(piece) or True)
     log, arrived = node / "logs" / "rank-00000.log", controller / "logs" / "rank-00000.log"
     log.write_bytes(b"x" * (HEAD_BYTES + 100))
@@ -107,23 +111,53 @@ def test_what_the_controller_has_is_not_sent_again(ends):
 def test_a_node_writes_only_its_own_files(ends, file):
     _, controller = ends
     with pytest.raises(UserError, match=r"node 1: .*expected a file of its own ranks"):
-        Receiver(controller, LAYOUT).take(Piece(node=1, file=file, offset=0, data=packed(b"x")))
+        Receiver(controller, LAYOUT, 10).take(Piece(node=1, file=file, offset=0, data=packed(b"x")))
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 2**60])
 def test_bytes_elsewhere_than_at_the_end_are_refused(ends, offset):
     _, controller = ends
-    receiver = Receiver(controller, LAYOUT)
+    receiver = Receiver(controller, LAYOUT, 10)
     with pytest.raises(UserError, match="expected bytes at 0"):
         receiver.take(Piece(node=1, file="records/rank-00002.jsonl", offset=offset, data=packed(b"x")))
 
 
-def test_a_report_of_any_size_is_refused(ends):
+@pytest.mark.parametrize(
+    "report",
+    [
+        AgentReport(node_rank=0, pid=1, ranks=()),
+        AgentReport(node_rank=1, pid=1, ranks=(RankExit(rank=0, pid=1, exit_code=9, at=1.0),)),
+        AgentReport(node_rank=1, pid=1, ranks=(RankExit(rank=99999999, pid=1, exit_code=9, at=1.0),)),
+        AgentReport(node_rank=1, pid=1, ranks=(RankExit(rank=2, pid=1),) * 3),
+        {"x": 1},
+    ],
+)
+def test_a_node_reports_on_its_own_ranks_only(ends, report):
     _, controller = ends
-    receiver = Receiver(controller, LAYOUT)
-    receiver.take(Piece(node=1, file="records/agent-001.json", offset=0, data=packed(b"x" * PIECE_BYTES)))
+    data = packed(json_files.encode(report))
+    with pytest.raises(UserError, match="node 1: "):
+        Receiver(controller, LAYOUT, 10).take(Piece(node=1, file="records/agent-001.json", offset=0, data=data))
+    assert not list((controller / "records").iterdir())
+
+
+def test_secrets_in_the_variables_of_a_node_are_not_kept(ends):
+    _, controller = ends
+    host = Host(os="o", kernel="k", python="3", cpu=None, memory_bytes=None, environment={"A": "1", "HF_TOKEN": "hf_1"})
+    data = packed(json_files.encode(host))
+    Receiver(controller, LAYOUT, 10).take(Piece(node=1, file="records/host-001.json", offset=0, data=data))
+    assert "hf_1" not in (controller / "records" / "host-001.json").read_text()
+
+
+def test_records_far_beyond_the_steps_of_the_run_are_refused(ends):
+    _, controller = ends
+    receiver, zeros = Receiver(controller, LAYOUT, 10), packed(bytes(PIECE_BYTES))
+
+    def send_all():
+        for number in range(300):
+            receiver.take(Piece(node=1, file="records/rank-00002.jsonl", offset=number * PIECE_BYTES, data=zeros))
+
     with pytest.raises(UserError, match="expected bytes at 0"):
-        receiver.take(Piece(node=1, file="records/agent-001.json", offset=PIECE_BYTES, data=packed(b"x")))
+        send_all()
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(ends, tmp_path):
@@ -131,5 +165,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(ends, tmp_path):
     (tmp_path / "target").write_text("kept")
     (controller / "records" / "rank-00002.jsonl").symlink_to(tmp_path / "target")
     with pytest.raises(UserError, match="cannot write"):
-        Receiver(controller, LAYOUT).take(Piece(node=1, file="records/rank-00002.jsonl", offset=0, data=packed(b"x")))
+        Receiver(controller, LAYOUT, 10).take(
+            Piece(node=1, file="records/rank-00002.jsonl", offset=0, data=packed(b"x"))
+        )
     assert (tmp_path / "target").read_text() == "kept"

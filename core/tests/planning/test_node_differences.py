@@ -8,7 +8,7 @@ import pytest
 from llmperf.planning.host_facts import host_facts
 from llmperf.planning.interfaces import NetworkInterface
 from llmperf.planning.node_differences import concerns, differences, usual_report
-from llmperf.planning.node_report import InstalledPlugin, NodeReport
+from llmperf.planning.node_report import Clock, InstalledPlugin, NodeReport
 from llmperf.types import DeviceInfo, DeviceSample, Facts, Offers, Probe
 from llmperf.types.launching import Node
 
@@ -42,7 +42,7 @@ def lines(reports: list[NodeReport]) -> list[tuple[bool, str]]:
 
 def test_nodes_that_are_alike_have_none(alike):
     assert lines(alike) == []
-    assert list(concerns("acme", NODES, alike, {0: 0.2, 3: -0.9})) == []
+    assert list(concerns("acme", NODES, alike, {0: Clock(0.2, 0.1), 3: Clock(-0.9, 0.1)})) == []
 
 
 def test_other_devices_and_another_python_refuse_a_run(alike):
@@ -83,7 +83,7 @@ def test_what_disturbs_single_nodes(alike):
     busy = DeviceSample(index=3, memory_used_bytes=2**30, memory_total_bytes=2**34, process_ids=(7, 8))
     alike[1] = replace(alike[1], samples={"acme": (busy,)})
     alike[2] = replace(alike[2], host=replace(alike[2].host, temporary_free_bytes=2**20, temporary_folder="/var/tmp"))
-    assert list(concerns("acme", NODES, alike, {3: 3600.0})) == [
+    assert list(concerns("acme", NODES, alike, {2: Clock(1.5, 0.8), 3: Clock(3600.0, 0.1)})) == [
         "node node02: device 3 is busy: 2 processes compute on it",
         "node node03: /var/tmp has 1 MiB free; expected 256 MiB or more for the records and logs of a run",
         "node node04: its clock is 3600.0 s ahead of this machine's",

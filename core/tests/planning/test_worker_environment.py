@@ -56,8 +56,10 @@ def reporting(folder: Path, **changes) -> Path:
     content = report(**changes)
     hello = {"llmperf": "hello", "node": 0, "version": content["llmperf_version"], "python": "3.12.3"}
     answer = {"llmperf": "answer", "node": 0, "number": 1, "result": content}
-    (folder / "report.json").write_text(json.dumps(hello) + "\n" + json.dumps(answer) + "\n")
-    return interpreter(folder, f"echo a banner; cat {folder / 'report.json'}; exec cat >/dev/null")
+    (folder / "hello.json").write_text(json.dumps(hello) + "\n")
+    (folder / "answer.json").write_text(json.dumps(answer) + "\n")
+    loop = f"while read -r line; do case $line in *task*) cat {folder / 'answer.json'};; esac; done"
+    return interpreter(folder, f"echo a banner; cat {folder / 'hello.json'}; {loop}")
 
 
 def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, capsys):

@@ -80,7 +80,7 @@ def _row(node: CheckedNode) -> list[Any]:
         node.devices,
         gib(host.memory_free_bytes) if host else None,
         f"{host.load:.1f}" if host and host.load is not None else None,
-        None if node.clock_offset_seconds is None else f"{1e3 * node.clock_offset_seconds:+.1f} ms",
+        f"{1e3 * node.clock.offset_seconds:+.1f} ± {1e3 * node.clock.error_seconds:.1f} ms" if node.clock else None,
     ]
 
 

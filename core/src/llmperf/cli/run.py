@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOG_LINES = 20
 """Lines of a failed rank's log that are printed; the result has more."""
+MAX_LINE = 2000
+"""Characters of a line that a launcher or a node gave."""
 
 EXAMPLES = """\b
 Examples:
@@ -148,11 +150,11 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool)
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    click.echo(printable(line, " ")[:MAX_LINE], err=True)
 
 
 def _warn(line: str) -> None:
-    click.echo(f"warning: {line}", err=True)
+    _say(f"warning: {line}")
 
 
 def _log_tail(result: Result) -> None:

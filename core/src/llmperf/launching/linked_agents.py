@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +29,7 @@ from llmperf.links.messages import (
     Stop,
     Task,
     bundles,
+    short,
 )
 from llmperf.measuring.processes import TAG
 from llmperf.runfolder import filenames
@@ -39,6 +41,8 @@ PREPARE_SECONDS = 120.0
 """Time for all nodes to make their run folders: each loads its plugins and asks its driver once."""
 STOP_SECONDS = 40.0
 """Time for all nodes to end their ranks and to send what they have; a node that is silent is given up earlier."""
+MAX_WARNINGS = 8
+"""Of one node."""
 STACKS_SECONDS = 5.0
 COLLECT_SECONDS = 15.0
 """Time to fetch the records of nodes whose connection was lost."""
@@ -63,7 +67,7 @@ class LinkedAgents:
         self._launcher = launcher
         self._sample_seconds = sample_seconds
         self._warn = warn
-        self._receiver = Receiver(run, plan.layout)
+        self._receiver = Receiver(run, plan.layout, plan.spec.contract.steps)
         self._prepared: dict[int, Prepared] = {}
         self._failed: dict[int, str] = {}
         self._answers: dict[int, Answer] = {}
@@ -111,11 +115,11 @@ class LinkedAgents:
         elif isinstance(message, Prepared):
             self._prepared[message.node] = message
         elif isinstance(message, Failed):
-            self._failed[message.node] = message.message
+            self._failed[message.node] = short(message.message)
         elif isinstance(message, Answer):
             self._answers[message.node] = message
         elif isinstance(message, Note) and len(self._notes) < 2 * len(self._links.states):
-            self._notes.append(f"{self._name(message.node)}: {message.text}")
+            self._notes.append(f"{self._name(message.node)}: {short(message.text)}")
 
     def start(self, wakeup: Wakeup | None) -> None:
         """Send the plan to the nodes, wait until all have prepared their folders, and start the agents."""
@@ -141,8 +145,8 @@ class LinkedAgents:
         self._started = True
         if self._warn is not None:
             for rank in sorted(self._prepared):
-                for line in self._prepared[rank].warnings:
-                    self._warn(f"{self._name(rank)}: {line}")
+                for line in self._prepared[rank].warnings[:MAX_WARNINGS]:
+                    self._warn(f"{self._name(rank)}: {short(line)}")
 
     def _wait_for_nodes(self, wakeup: Wakeup | None) -> bool:
         """Whether all nodes are prepared; False after a signal. UserError with the first node that cannot be."""
@@ -194,10 +198,12 @@ class LinkedAgents:
         while len(self._answers) < len(self._links.states) and time.monotonic() < deadline:
             time.sleep(TICK_SECONDS)
         dumps: dict[int, str] = {}
-        for answer in list(self._answers.values()):
-            if answer.error is None:
-                texts = json_files.decode(bytes(answer.result), dict[str, str], "stacks")
-                dumps |= {int(rank): text for rank, text in texts.items() if rank.isdigit()}
+        for node, answer in list(self._answers.items()):
+            own = {str(rank): rank for rank in range(self._plan.layout.world_size)
+                   if self._plan.layout.node_of(rank) == node}  # fmt: skip
+            with suppress(UserError):
+                texts = json_files.decode(bytes(answer.result) or b"{}", dict[str, str], "stacks")
+                dumps |= {own[rank]: text for rank, text in texts.items() if rank in own}
         return dumps
 
     def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:

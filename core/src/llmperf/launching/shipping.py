@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.files.text import without_secrets
 from llmperf.links.messages import PIECE_BYTES, Piece, packed, unpacked
 from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import AgentReport, Host
 from llmperf.runfolder.logs import HEAD_BYTES, TAIL_BYTES
 from llmperf.types.layout import Layout
 
 REWRITTEN = ".json"
 """Files with this ending are replaced as a whole; the others only grow."""
-MAX_FILE_BYTES = 2**34
-"""Largest offset that the controller writes at."""
+MAX_MEMORY_BYTES = 2**30
+"""Largest file of device readings that the controller keeps."""
+RANK_BYTES, STEP_BYTES = 64 * 2**20, 2000
+"""Upper bounds of the records of a rank: without its steps, and of each step."""
 MAX_LOG_BYTES = HEAD_BYTES + TAIL_BYTES + 2 * 2**20
 """Largest log that the controller keeps; the agent shortens logs to about this size."""
 
@@ -107,9 +113,11 @@ class Receiver:
     A node can write only its own files, and each only at its end or from its beginning.
     """
 
-    def __init__(self, run: Path, layout: Layout) -> None:
+    def __init__(self, run: Path, layout: Layout, steps: int) -> None:
+        """`steps`: of the run, which bound the size of its records."""
         self._run = run
         self._layout = layout
+        self._rank_bytes = RANK_BYTES + STEP_BYTES * steps
         self._allowed: dict[int, set[str]] = {}
         self.sizes: dict[str, int] = {}
         """Bytes of each file that have come."""
@@ -128,20 +136,30 @@ class Receiver:
         path = self._run / piece.file
         try:
             if path.suffix == REWRITTEN:
-                temporary = path.with_name(f".{path.name}.part")
-                temporary.write_bytes(data)
-                temporary.replace(path)
+                json_files.write_bytes(path, self._checked(piece, data, where))
             else:
                 self._append(path, piece.offset, data)
         except OSError as error:
             raise UserError(f"{path}: cannot write: {error.strerror}") from None
         self.sizes[piece.file] = piece.offset + len(data)
 
-    @staticmethod
-    def _limit(name: str) -> int:
+    def _checked(self, piece: Piece, data: bytes, where: str) -> bytes:
+        """A report of a node as the controller keeps it; UserError if it is none, or one on the ranks of others."""
+        if "/host-" in piece.file:
+            host = json_files.decode(data, Host, where)
+            return json_files.encode_pretty(replace(host, environment=without_secrets(host.environment)))
+        report = json_files.decode(data, AgentReport, where)
+        nodes = {report.node_rank, *(self._layout.node_of(rank.rank) for rank in report.ranks)}
+        if nodes != {piece.node} or len(report.ranks) > self._layout.devices_per_node:
+            raise UserError(f"{where}: expected a report on the ranks of node {piece.node}")
+        return data
+
+    def _limit(self, name: str) -> int:
         if name.endswith(REWRITTEN):
             return PIECE_BYTES
-        return MAX_LOG_BYTES if name.endswith(".log") else MAX_FILE_BYTES
+        if name.endswith(".log"):
+            return MAX_LOG_BYTES
+        return MAX_MEMORY_BYTES if "/memory-" in name else self._rank_bytes
 
     @staticmethod
     def _append(path: Path, offset: int, data: bytes) -> None:

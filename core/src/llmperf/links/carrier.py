@@ -11,8 +11,10 @@ from typing import IO
 from llmperf.errors import UserError
 from llmperf.types.launching import NodeCommand
 
-MAX_STDERR_BYTES = 64 * 1024
-"""How much of the end of its standard error is read."""
+TAIL_BYTES = 64 * 1024
+"""How much of the end of its standard error explains its end."""
+MAX_ERRORS_BYTES = 2**20
+"""How much of its standard error and of stray prints is kept in a file."""
 
 
 class Carrier:
@@ -21,6 +23,8 @@ class Carrier:
     def __init__(self, command: NodeCommand, errors: IO[bytes], launcher: str) -> None:
         self.command = command
         self.errors = errors
+        self._kept = 0
+        self._tail = b""
         self.ranks: set[int] = set()
         """Nodes whose lines have come from it."""
         self.buffer = bytearray()
@@ -32,7 +36,7 @@ class Carrier:
                 env={**os.environ, **command.env},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
                 bufsize=0,
             )
@@ -40,9 +44,10 @@ class Carrier:
             raise UserError(f"launcher {launcher!r}: cannot start {command.argv[0]}: {error.strerror}") from None
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
-        self.input, self.output = self.popen.stdin, self.popen.stdout
-        os.set_blocking(self.input.fileno(), False)
-        os.set_blocking(self.output.fileno(), False)
+        assert self.popen.stderr is not None
+        self.input, self.output, self.error_output = self.popen.stdin, self.popen.stdout, self.popen.stderr
+        for pipe in (self.input, self.output, self.error_output):
+            os.set_blocking(pipe.fileno(), False)
 
     def write_waiting(self) -> None:
         """Write as much as the process takes."""
@@ -65,11 +70,36 @@ class Carrier:
         with suppress(OSError):
             self.input.close()
 
-    def errors_text(self) -> str:
-        """The end of its standard error; empty if it cannot be read."""
+    def read_errors(self) -> bool:
+        """Keep what it has written to standard error; returns whether more may come."""
+        try:
+            data = os.read(self.error_output.fileno(), TAIL_BYTES)
+        except BlockingIOError:
+            return True
+        except (OSError, ValueError):
+            return False
+        self.keep(data)
+        return bool(data)
+
+    def keep(self, data: bytes) -> None:
+        """Append to the file for errors, up to MAX_ERRORS_BYTES; the end is remembered in any case."""
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        part = data[: max(0, MAX_ERRORS_BYTES - self._kept)]
+        self._kept += len(part)
         with suppress(OSError, ValueError):
-            size = os.fstat(self.errors.fileno()).st_size
-            return os.pread(self.errors.fileno(), MAX_STDERR_BYTES, max(0, size - MAX_STDERR_BYTES)).decode(
-                errors="replace"
-            )
-        return ""
+            self.errors.write(part)
+
+    def last_errors(self) -> str:
+        """The end of what it has written to standard error."""
+        before = None
+        while before != self._tail:  # what is still in the pipe
+            before = self._tail
+            self.read_errors()
+        return self._tail.decode(errors="replace")
+
+    def close(self) -> None:
+        """Close all files, after it has ended."""
+        self.last_errors()
+        for file in (self.input, self.output, self.error_output, self.errors):
+            with suppress(OSError):
+                file.close()

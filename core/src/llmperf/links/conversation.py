@@ -14,7 +14,7 @@ import msgspec
 from llmperf import __version__
 from llmperf.errors import UserError
 from llmperf.links.link import Links, NodeState, python_argv
-from llmperf.links.messages import SILENT_SECONDS, Answer, AnyMessage, Done, Failed, Task
+from llmperf.links.messages import SILENT_SECONDS, Answer, AnyMessage, Done, Failed, Task, short
 from llmperf.types.launching import Launcher, Node
 
 TICK_SECONDS = 0.02
@@ -36,7 +36,8 @@ class Conversation:
         """
         self._python = python
         self._others = receive
-        self._answers: dict[tuple[int, int], Answer] = {}
+        self._answers: dict[int, Answer] = {}
+        """To the last task, by rank."""
         self._failures: dict[int, str] = {}
         self._lock = threading.Lock()
         self._number = 0
@@ -45,7 +46,8 @@ class Conversation:
     def _receive(self, message: AnyMessage) -> None:
         with self._lock:
             if isinstance(message, Answer):
-                self._answers[message.number, message.node] = message
+                if message.number == self._number:  # a node may answer what nobody asked
+                    self._answers[message.node] = message
             elif isinstance(message, Failed):
                 self._failures[message.node] = message.message
             elif self._others is not None:
@@ -67,35 +69,34 @@ class Conversation:
 
         A node that does not answer within `seconds`, or cannot be reached, has an error too.
         """
-        self._number += 1
-        number = self._number
-        self.links.send(Task(number=number, name=name, arguments=arguments))
+        with self._lock:
+            self._number += 1
+            self._answers.clear()
+        self.links.send(Task(number=self._number, name=name, arguments=arguments))
         deadline = time.monotonic() + seconds
         outcomes: dict[int, msgspec.Raw | UserError] = {}
         while len(outcomes) < len(self.links.states):
             for rank, state in self.links.states.items():
                 if rank not in outcomes:
-                    outcome = self._outcome(number, state, deadline, seconds)
+                    outcome = self._outcome(state, deadline, seconds)
                     if outcome is not None:
                         outcomes[rank] = outcome
             time.sleep(TICK_SECONDS)
         return {rank: outcomes[rank] for rank in self.links.states}
 
-    def _outcome(
-        self, number: int, state: NodeState, deadline: float, seconds: float
-    ) -> msgspec.Raw | UserError | None:
+    def _outcome(self, state: NodeState, deadline: float, seconds: float) -> msgspec.Raw | UserError | None:
         where = f"node {state.node.host}: {self._python}"
         with self._lock:
-            answer, failure = self._answers.get((number, state.rank)), self._failures.get(state.rank)
+            answer, failure = self._answers.get(state.rank), self._failures.get(state.rank)
         if state.hello is not None and state.hello.version != __version__:
             return UserError(
                 f"{where}: has llmperf-core {state.hello.version}, expected {__version__} as here; install the same on"
                 " both"
             )
         if answer is not None:
-            return answer.result if answer.error is None else UserError(f"{where}: {answer.error}")
+            return answer.result if answer.error is None else UserError(f"{where}: {short(answer.error)}")
         if failure is not None:
-            return UserError(f"{where}: {failure}")
+            return UserError(f"{where}: {short(failure)}")
         if state.gone is not None:
             return UserError(f"{f'node {state.node.host}' if state.explained else where}: {state.gone}")
         if time.monotonic() > deadline:

@@ -43,7 +43,11 @@ PROGRAM = (
 """The node program. It runs on any Python, and imports nothing from the current folder."""
 CLOSE_SECONDS = 3.0
 """Time for a process to end after its standard input was closed."""
+MAX_CLOCK_SECONDS = 1e11
+"""No clock of a node shows a later time, in seconds since the epoch."""
 TICK_SECONDS = 0.05
+FIRST_BEAT_SECONDS = 0.1
+"""When a beat is sent after a node's first line, so that its clock is known soon."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,8 @@ class NodeState:
     rank: int
     hello: Hello | None = None
     """None until it has answered."""
+    first_beat: int = 0
+    """The last beat that was sent before it answered."""
     ended: int | None = None
     """Exit code of its agent."""
     heard: float = field(default_factory=time.monotonic)
@@ -101,6 +107,8 @@ class Links:
         self._stopping = threading.Event()
         self._beats: dict[int, tuple[float, float]] = {}
         self._beat = 0
+        self._due = 0.0
+        """When the next beat is to be sent, by the monotonic clock."""
         self._thread = threading.Thread(target=self._exchange, name="llmperf-links", daemon=True)
 
     def start(self) -> None:
@@ -157,8 +165,7 @@ class Links:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.popen.pid, signal.SIGKILL)
             process.popen.wait()
-            process.output.close()
-            process.errors.close()
+            process.close()
 
     @staticmethod
     def _drain_until_end(process: Carrier, deadline: float) -> None:
@@ -166,22 +173,24 @@ class Links:
         while process.popen.poll() is None and time.monotonic() < deadline:
             with suppress(OSError):
                 os.read(process.output.fileno(), MAX_LINE_BYTES)
+            process.read_errors()
             time.sleep(0.01)
 
     def _exchange(self) -> None:
         with selectors.DefaultSelector() as selector:
             for process in self._processes:
-                selector.register(process.output, selectors.EVENT_READ, process)
-            due = time.monotonic()
+                selector.register(process.output, selectors.EVENT_READ, (process, self._read))
+                selector.register(process.error_output, selectors.EVENT_READ, (process, Carrier.read_errors))
             while not self._stopping.is_set():
-                if time.monotonic() >= due:
-                    due = time.monotonic() + BEAT_SECONDS
+                if time.monotonic() >= self._due:
+                    self._due = time.monotonic() + BEAT_SECONDS
                     self._send_beat()
                 with self._lock:
                     for process in self._processes:
                         process.write_waiting()
                 for key, _ in selector.select(TICK_SECONDS):
-                    if not self._read(key.data):
+                    process, read = key.data
+                    if not read(process):
                         selector.unregister(key.fileobj)
                 if not selector.get_map():
                     self._stopping.wait(TICK_SECONDS)
@@ -209,7 +218,7 @@ class Links:
         process.buffer += data
         end = process.buffer.rfind(b"\n") + 1
         if end == 0 and len(process.buffer) > 2 * MAX_LINE_BYTES:
-            self._stray(process, bytes(process.buffer))
+            process.keep(bytes(process.buffer))
             process.buffer.clear()
         if end:
             lines, rest = bytes(process.buffer[:end]), process.buffer[end:]
@@ -220,21 +229,23 @@ class Links:
 
     def _take(self, process: Carrier, line: bytes) -> None:
         if not line.startswith(START):
-            self._stray(process, line + b"\n")
+            process.keep(line + b"\n")
             return
         try:
             message = message_of(line, f"launcher {self._launcher.name!r}")
         except UserError as error:
-            self._stray(process, f"{error}\n".encode())
+            process.keep(f"{error}\n".encode())
             return
         state = self.states.get(message.node)
         if state is None or (process.ranks and len(self._processes) > 1 and message.node not in process.ranks):
-            self._stray(process, b"a line of another node was left out\n")
+            process.keep(b"a line of another node was left out\n")
             return
         process.ranks.add(message.node)
         state.heard = time.monotonic()
         if isinstance(message, Hello):
             state.hello = message
+            state.first_beat = self._beat
+            self._due = min(self._due, time.monotonic() + FIRST_BEAT_SECONDS)
         elif isinstance(message, Echo):
             self._compare_clocks(state, message)
             return
@@ -245,20 +256,14 @@ class Links:
     def _compare_clocks(self, state: NodeState, echo: Echo) -> None:
         """The offset of a node's clock: its reading lies between the sending of a beat and the coming of its answer."""
         sent = self._beats.get(echo.number)
-        if sent is None:
+        if sent is None or echo.number <= state.first_beat:  # sent while the node's Python was still starting
+            return
+        if not 0 <= echo.at <= MAX_CLOCK_SECONDS:
             return
         error = (time.monotonic() - sent[1]) / 2
         if state.clock_error_seconds is None or error < state.clock_error_seconds:
             state.clock_error_seconds = error
             state.clock_offset_seconds = echo.at - (sent[0] + error)
-
-    @staticmethod
-    def _stray(process: Carrier, data: bytes) -> None:
-        """Keep what a login shell or a library printed in the log of the node."""
-        with suppress(OSError, ValueError):
-            if process.errors.tell() < MAX_LINE_BYTES:
-                process.errors.write(data)
-                process.errors.flush()
 
     def _finish(self, process: Carrier) -> None:
         """Note that a process has closed its output, for every node that it carried."""
@@ -274,7 +279,7 @@ class Links:
 
     def _why(self, process: Carrier, host: str) -> tuple[str, bool]:
         """Why a process has ended, in one line, and whether the launcher says so."""
-        code, errors = process.popen.poll(), process.errors_text()
+        code, errors = process.popen.poll(), process.last_errors()
         explain = getattr(self._launcher, "explain", None)
         if code is not None and explain is not None:
             try:

@@ -14,11 +14,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from llmperf.errors import UserError
+from llmperf.files.text import printable
 
 MAX_LINE_BYTES = 2**20
 """Longer lines are refused."""
 PIECE_BYTES = 256 * 1024
 """Bytes of a file in one line, before compression."""
+MAX_TEXT = 1000
+"""Characters of a text of a node that are shown or recorded."""
 BEAT_SECONDS = 2.0
 """How often the controller lets the nodes know that it is there, and they answer."""
 SILENT_SECONDS = 20.0
@@ -202,6 +205,11 @@ def message_of(line: bytes, where: str) -> AnyMessage:
         return _messages.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{where}: {error}") from None
+
+
+def short(text: str) -> str:
+    """Text of a node as one printable line of bounded length."""
+    return " ".join(printable(text[: 4 * MAX_TEXT], " ").split())[:MAX_TEXT]
 
 
 def packed(data: bytes) -> str:

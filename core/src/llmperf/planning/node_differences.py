@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.planning.interfaces import compact
-from llmperf.planning.node_report import NodeReport
+from llmperf.planning.node_report import Clock, NodeReport
 from llmperf.types.launching import Node
 
 MAX_CLOCK_SECONDS = 1.0
@@ -114,11 +114,11 @@ def _gib(count: int | None) -> str:
 
 
 def concerns(
-    vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport], clocks: Mapping[int, float]
+    vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport], clocks: Mapping[int, Clock]
 ) -> Iterator[str]:
     """One line for each thing on a single node that disturbs a run: busy devices, a full disk, a wrong clock.
 
-    `clocks` has each node's wall clock minus the controller's in seconds, by rank, as far as it is known.
+    `clocks` has the clock of each node by rank, as far as it is known.
     """
     for rank, (node, report) in enumerate(zip(nodes, reports, strict=True)):
         for sample in report.samples.get(vendor, ()):
@@ -132,8 +132,8 @@ def concerns(
                 f"node {node.host}: {report.host.temporary_folder} has {free / 2**20:.0f} MiB free; expected 256 MiB or"
                 " more for the records and logs of a run"
             )
-        offset = clocks.get(rank, 0.0)
-        if abs(offset) > MAX_CLOCK_SECONDS:
+        offset, error = clocks.get(rank, Clock(0.0, 0.0))
+        if abs(offset) - error > MAX_CLOCK_SECONDS:
             ahead = "ahead of" if offset > 0 else "behind"
             yield f"node {node.host}: its clock is {abs(offset):.1f} s {ahead} this machine's"
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
@@ -136,6 +136,15 @@ def _samples(probe: Probe) -> tuple[DeviceSample, ...]:
     return ()
 
 
+class Clock(NamedTuple):
+    """The wall clock of a node against the controller's."""
+
+    offset_seconds: float
+    """The node's minus the controller's."""
+    error_seconds: float
+    """Largest error of the offset."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """What the nodes of a launcher have answered."""
@@ -144,8 +153,8 @@ class Reached:
     """By rank."""
     failures: Mapping[int, str]
     """By rank: why a node has not reported, in one line that names it."""
-    clocks: Mapping[int, float]
-    """By rank: the node's wall clock minus the controller's, in seconds."""
+    clocks: Mapping[int, Clock]
+    """By rank, as far as they are known."""
 
 
 def ask_for_reports(conversation: Conversation, nodes: Sequence[Node], python: str, vendor: str | None) -> Reached:
@@ -166,8 +175,11 @@ def ask_for_reports(conversation: Conversation, nodes: Sequence[Node], python: s
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
-    offsets = {rank: state.clock_offset_seconds for rank, state in states.items()}
-    clocks = {rank: offset for rank, offset in offsets.items() if offset is not None}
+    clocks = {
+        rank: Clock(state.clock_offset_seconds, state.clock_error_seconds)
+        for rank, state in states.items()
+        if state.clock_offset_seconds is not None and state.clock_error_seconds is not None
+    }
     return Reached(reports=reports, failures=failures, clocks=clocks)
 
 

@@ -23,7 +23,8 @@ SPREADS = 10.0
 METHOD = (
     "busy time of a rank = its measured window - its waits for communication; a straggler is busy for longer than the"
     f" median of the other ranks of its pipeline stage, by more than {100 * STRAGGLER_SHARE:.0f} % and by more than"
-    f" {SPREADS:g} median absolute deviations of the faster half of these ranks"
+    f" {SPREADS:g} median absolute deviations of the faster half of these ranks; with a single other rank to compare"
+    " with, a slow connection or chance may look the same"
 )
 
 

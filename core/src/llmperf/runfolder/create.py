@@ -52,9 +52,9 @@ def _fill(run: Path, plan: Plan) -> None:
     points = min(plan.spec.contract.steps, MOST_EVEN_POINTS + MOST_NONFINITE_POINTS)
     reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * points + BYTES_PER_RANK * plan.layout.world_size
     json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
-    json_files.save(
-        run / filenames.PLAN, replace(plan, env=without_secrets(plan.env))
-    )  # ranks inherit secrets from the agent
+    nodes = tuple(replace(node, env=without_secrets(node.env)) for node in plan.nodes)
+    recorded = replace(plan, env=without_secrets(plan.env), nodes=nodes)  # ranks inherit secrets from the agent
+    json_files.save(run / filenames.PLAN, recorded)
     for name, text in plan.worker.files.items():
         path = run / filenames.FILES / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from llmperf.links.link import this_interpreter
 from llmperf.planning.interfaces import NetworkInterface, compact
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.node_differences import Difference, concerns, differences, models, usual_report
-from llmperf.planning.node_report import NodeReport, ask_for_reports
+from llmperf.planning.node_report import Clock, NodeReport, ask_for_reports
 from llmperf.planning.nodes import placed_nodes
 from llmperf.planning.states import Planned
 from llmperf.planning.vendors import chosen_machine
@@ -36,8 +36,8 @@ class CheckedNode:
     """Interface with that address."""
     devices: str | None = None
     """Such as `8 x NVIDIA H800`."""
-    clock_offset_seconds: float | None = None
-    """Its wall clock minus the controller's."""
+    clock: Clock | None = None
+    """Its wall clock against the controller's; None if it is unknown."""
     report: NodeReport | None = None
     """Everything that it has reported."""
 
@@ -116,7 +116,7 @@ def _vendor(vendor: str | None, reports: Sequence[NodeReport]) -> str | None:
         return None
 
 
-def _checked(node: Node, report: NodeReport, vendor: str | None, clock: float | None) -> CheckedNode:
+def _checked(node: Node, report: NodeReport, vendor: str | None, clock: Clock | None) -> CheckedNode:
     interface = next((item for item in report.host.interfaces if item.name == node.interface), None)
     return CheckedNode(
         host=node.host,
@@ -124,7 +124,7 @@ def _checked(node: Node, report: NodeReport, vendor: str | None, clock: float | 
         address=node.address,
         interface=interface,
         devices=models(vendor, report) if vendor is not None else None,
-        clock_offset_seconds=clock,
+        clock=clock,
         report=report,
     )
 
