@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,41 @@ def test_the_python_of_other_nodes_need_not_exist_here(tmp_path: Path) -> None:
     assert config.python("image", here=False) == (Path("/no/python"), "image")
     with pytest.raises(UserError, match=r"environments\.image: expected a Python executable"):
         config.python("image")
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o662])
+def test_a_file_that_others_can_write_is_refused(tmp_path, mode):
+    path = tmp_path / "llmperf.toml"
+    path.write_text(WHOLE)
+    path.chmod(mode)
+    with pytest.raises(UserError, match=rf"only its owner can write, found mode {mode:o}; use chmod go-w {path}"):
+        user_config(tmp_path / "project")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_of_another_user_above_the_working_directory_is_refused(tmp_path, link):
+    path = tmp_path / "llmperf.toml"
+    if link:
+        (tmp_path / "own.toml").write_text(WHOLE)
+        path.symlink_to("own.toml")
+    else:
+        path.write_text(WHOLE)
+    os.chown(path, 4321, 4321, follow_symlinks=False)
+    with pytest.raises(UserError, match=r"llmperf.toml: expected a file of this user .* or root, found user ID 4321$"):
+        user_config(tmp_path / "project")
+
+
+def test_a_group_of_several_users_may_not_write_the_file(tmp_path, monkeypatch):
+    import grp
+    import pwd
+
+    path = tmp_path / "llmperf.toml"
+    path.write_text(WHOLE)
+    path.chmod(0o664)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd(("ann", "x", 1, 1, "", "/", "/")))
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group(("ann", "x", 1, [])))
+    assert user_config(tmp_path).tables.default.vendor == "cpu"
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group(("lab", "x", 1, ["ann", "bob"])))
+    with pytest.raises(UserError, match="only its owner can write, found mode 664"):
+        user_config(tmp_path)

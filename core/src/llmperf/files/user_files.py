@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from pathlib import Path
 from typing import Any
 
 from llmperf.errors import UserError
-from llmperf.files.json_files import read_bytes
+from llmperf.files.json_files import open_regular, read_bytes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,9 +53,55 @@ def config_file(name: str, folder: Path) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """The tables of a configuration file; UserError also if another user could have written it.
+
+    It may name programs to run, and it may be found above the working directory, where others may create files.
+    """
+    try:
+        with open_regular(path) as file:
+            _refuse_of_others(path, path.lstat())  # a link that another user has made chooses the file
+            _refuse_of_others(path, os.fstat(file.fileno()))
+            data = file.read(MAX_TOML_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    if len(data) > MAX_TOML_BYTES:
+        raise UserError(f"{path}: larger than the {MAX_TOML_BYTES // 2**20} MiB that are read")
+    return _decoded(data, path)
+
+
+def _refuse_of_others(path: Path, status: os.stat_result) -> None:
+    """UserError for a file of a user other than this one and root, or one to which further users can write."""
+    user = os.geteuid()
+    if status.st_uid not in (user, 0):
+        raise UserError(f"{path}: expected a file of this user (user ID {user}) or root, found user ID {status.st_uid}")
+    if stat.S_ISLNK(status.st_mode):  # their mode has no meaning
+        return
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _private_group(status)):
+        mode = stat.S_IMODE(status.st_mode)
+        raise UserError(
+            f"{path}: expected a file that only its owner can write, found mode {mode:03o}; use chmod go-w {path}"
+        )
+
+
+def _private_group(status: os.stat_result) -> bool:
+    """Whether the group is that of the owner alone, by name and members; many systems give new files such a group."""
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(status.st_uid).pw_name, grp.getgrgid(status.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner and set(group.gr_mem) <= {owner}
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; UserError if it cannot be read, is not UTF-8, or is not TOML."""
-    data = read_bytes(path, limit=MAX_TOML_BYTES)
+    return _decoded(read_bytes(path, limit=MAX_TOML_BYTES), path)
+
+
+def _decoded(data: bytes, path: Path) -> dict[str, Any]:
     try:
         return _parsed(data.decode("utf-8"))
     except UnicodeDecodeError as error:

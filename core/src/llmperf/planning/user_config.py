@@ -10,7 +10,7 @@ from typing import Any
 from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
-from llmperf.files.user_files import config_file, read_toml
+from llmperf.files.user_files import config_file, read_config
 from llmperf.planning.containers import NO_CONTAINERS, Containers
 
 NAME = "llmperf.toml"
@@ -92,12 +92,13 @@ def _executable(path: Path, where: str, here: bool) -> Path:
 def user_config(folder: Path) -> UserConfig:
     """The configuration in `folder` or the nearest folder above it, otherwise the user's own, otherwise an empty one.
 
-    UserError with file and key for an unknown key, with the closest one, or a value of the wrong type.
+    UserError with file and key for an unknown key, with the closest one, or a value of the wrong type; also for a
+    file that another user could have written.
     """
     path = config_file(NAME, folder)
     if path is None:
         return UserConfig()
-    content = read_toml(path)
+    content = read_config(path)
     check_table(content, Tables, str(path))
     tables = json_files.convert(content, Tables, str(path))
     chosen = tables.default.environment
