@@ -186,6 +186,27 @@ FAILURE = {"rank": 0, "reason": "killed", "exception": None, "message": "killed"
 CHANGE = {"path": "tuning.micro_batch", "case_value": 1, "value": 999, "origin": "--set"}
 COUNTING = {"name": "acme_moe", "role": "extension", "distribution": "llmperf-acme-moe", "version": "1.0"}
 
+NODE = {"node_rank": 7, "host": "node7", "interface": None, "first_rank": 0, "last_rank": 0, "coordinates": {},
+        "clock_offset_seconds": None, "clock_error_seconds": None}  # fmt: skip
+STRAGGLER = {"rank": 0, "node_rank": 0, "busy_seconds": 1.0, "lag_seconds": 1.0}
+WAITING = {
+    "share": 0.5,
+    "least_share": 0.4,
+    "most_share": 0.6,
+    "stragglers": [STRAGGLER],
+    "cost_seconds": 0.0,
+    "method": "-",
+}
+
+
+def waiting(**changes):
+    return put(("/waiting", WAITING | changes))
+
+
+def costly(result):
+    waiting(cost_seconds=0.5 * result["metrics"]["window_seconds"])(result)
+
+
 FAULTS = {
     "LP101": put(("/parallelism/tensor_parallel", times(2))),
     "LP102": put(("/batch/global_batch", times(2))),
@@ -202,6 +223,9 @@ FAULTS = {
     "LP207": put(("/finished", "2020-01-01T00:00:00+00:00")),
     "LP208": put(("/metrics/energy_joules", 1e6), ("/metrics/joules_per_token", 1e6)),
     "LP209": put(("/metrics/step_seconds/median", times(0.3)), ("/metrics/step_seconds/p5", times(0.3))),
+    "LP220": put(("/nodes", [NODE])),
+    "LP221": waiting(share=0.9),
+    "LP222": costly,
     "LP301": put(("/mfu/0/value", times(100))),
     "LP302": put(("/mfu/0/value", 1.2)),
     "LP303": put(("/mfu/2/flops_per_token", times(2))),

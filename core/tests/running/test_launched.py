@@ -18,7 +18,7 @@ import jsonschema
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
-from llmperf.launching import controller
+from llmperf.launching import agents
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running.launched import run_plan
@@ -79,10 +79,10 @@ def stolen_ports(monkeypatch):
         def steal(count):
             taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
             chosen = iter(taken)
-            monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
+            monkeypatch.setattr(agents, "free_port", lambda: next(chosen, None) or free_port())
             return taken
 
-        free_port = controller.free_port
+        free_port = agents.free_port
         yield steal
 
 
