@@ -15,7 +15,7 @@ class Slots:
     name = "slots"
 
     def nodes(self, request):
-        return [Node(host=f"node{number}", address="127.0.0.1", devices=number + 1) for number in (1, 2)]
+        return [Node(host=f"node{number}", address="127.0.0.1", devices=number) for number in (1, 2)]
 
     def commands(self, nodes):
         return nodes
@@ -30,7 +30,7 @@ def llmperf_launchers():
 """
 
 
-@pytest.mark.parametrize(("words", "devices"), [((), 2), (("--devices", "1"), 1), (("--set", "devices=1"), 1)])
+@pytest.mark.parametrize(("words", "devices"), [((), 1), (("--devices", "2"), 2), (("--set", "devices=2"), 2)])
 def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = [
