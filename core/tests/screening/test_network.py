@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 from llmperf.errors import UserError
+from llmperf.screening import network
 from llmperf.screening.messages import Peer
 from llmperf.screening.network import Listener, contact, free_port, transfer_as_client, transfer_as_server
 
@@ -61,3 +63,27 @@ def test_a_transfer_is_measured_in_both_directions(listener):
     assert done.problem is None
     assert min(done.sent_bytes_per_second or 0, done.received_bytes_per_second or 0) > 1e6
     assert done.path_mtu
+
+
+def test_a_greeting_has_one_deadline_for_all_its_bytes(listener, monkeypatch):
+    monkeypatch.setattr(network, "CONNECT_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.2", listener.port), 5) as stranger:
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - began < 5:
+                stranger.sendall(b"x")
+                stranger.settimeout(0.2)
+                with contextlib.suppress(TimeoutError):
+                    if not stranger.recv(1):
+                        break
+        assert time.monotonic() - began < 2
+
+
+def test_connections_that_never_greet_do_not_keep_a_node_out(listener, monkeypatch):
+    monkeypatch.setattr(network, "MAX_CONNECTIONS", 8)
+    with contextlib.ExitStack() as held:
+        for _ in range(300):
+            stranger = held.enter_context(socket.create_connection(("127.0.0.2", listener.port), 5))
+        stranger.sendall(SECRET.encode())
+        time.sleep(0.2)
+        assert contact(1, peer(listener.port), "127.0.0.1", SECRET).problem is None

@@ -28,6 +28,7 @@ IFA_ADDRESS, IFA_LOCAL = 1, 2
 SIOCGIFFLAGS, SIOCGIFMTU = 0x8913, 0x8921
 IFF_UP, IFF_RUNNING = 0x1, 0x40
 MAX_INTERFACES = 256
+MAX_NAME_BYTES = 64
 INTERFACE = "{interface}"
 """In a variable of the ranks: the interface of their node, which the agent fills in."""
 
@@ -46,6 +47,15 @@ class NetworkInterface:
     """Largest packet in bytes."""
     megabits_per_second: NonNegative | None = None
     """Speed of the link as its driver states it; None if it states none, as virtual links do."""
+
+    def __post_init__(self) -> None:
+        """ValueError for names and addresses that no kernel gives: other nodes report them."""
+        if not 0 < len(self.name) < MAX_NAME_BYTES or not self.name.isprintable() or set(self.name) & set(" /"):
+            raise ValueError(f"expected the name of a network interface, found {self.name[:80]!r}")
+        for address in self.addresses:
+            if "%" in address[:80]:
+                raise ValueError(f"expected a numeric address without a zone, found {address[:80]!r}")
+            ipaddress.ip_address(address[:80])
 
     @property
     def loopback(self) -> bool:

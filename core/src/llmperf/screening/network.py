@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+import itertools
+import math
 import socket
 import statistics
 import threading
@@ -42,7 +44,9 @@ class Listener:
         self.port: int = self._socket.getsockname()[1]
         self._waiting: dict[str, socket.socket] = {}
         self._changed = threading.Condition()
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._greeting: dict[int, socket.socket] = {}
+        """Connections whose greeting is not complete, oldest first."""
+        self._numbers = itertools.count()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -56,22 +60,23 @@ class Listener:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            if not self._places.acquire(blocking=False):
-                connection.close()
-                continue
-            threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+            number = next(self._numbers)
+            with self._changed:
+                if len(self._greeting) >= MAX_CONNECTIONS:  # nodes greet at once
+                    oldest = self._greeting.pop(next(iter(self._greeting)))
+                    with suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+                self._greeting[number] = connection
+            threading.Thread(target=self._greet, args=(connection, number), daemon=True).start()
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _greet(self, connection: socket.socket, number: int) -> None:
         """Check the secret; echo bytes for `ping`, and keep other connections for `taken`."""
         try:
+            greeting = _line(connection, CONNECT_SECONDS)
+            with self._changed:
+                self._greeting.pop(number, None)
             connection.settimeout(CONNECT_SECONDS)
-            greeting = b""
-            while not greeting.endswith(b"\n") and len(greeting) < MAX_GREETING_BYTES:
-                data = connection.recv(1)
-                if not data:
-                    break
-                greeting += data
-            secret, _, purpose = greeting.decode(errors="replace").rstrip("\n").partition(" ")
+            secret, _, purpose = greeting.partition(" ")
             if not hmac.compare_digest(secret.encode(), self._secret.encode()):
                 connection.close()
             elif purpose == "ping":
@@ -80,12 +85,16 @@ class Listener:
                         connection.sendall(data)
             else:
                 with self._changed:
+                    if len(self._waiting) >= MAX_CONNECTIONS or purpose in self._waiting:
+                        connection.close()
+                        return
                     self._waiting[purpose] = connection
                     self._changed.notify_all()
         except OSError:
             connection.close()
         finally:
-            self._places.release()
+            with self._changed:
+                self._greeting.pop(number, None)
 
     def taken(self, purpose: str, seconds: float) -> socket.socket | None:
         """The connection that a node has opened for a purpose; None if none comes in time."""
@@ -134,8 +143,9 @@ def transfer_as_client(rank: int, peer: Peer, own_address: str, secret: str, num
     try:
         with _connected(peer, own_address, secret, f"transfer {number} {own_rank}") as connection:
             _send(connection)
-            connection.settimeout(TRANSFER_SECONDS + DRAIN_SECONDS + CONNECT_SECONDS)
-            sent = float(_line(connection))
+            sent = float(_line(connection, TRANSFER_SECONDS + DRAIN_SECONDS + CONNECT_SECONDS))
+            if not 0 <= sent < math.inf:
+                raise ValueError("no rate")
             mtu = _path_mtu(connection)
         with _connected(peer, own_address, secret, f"return {number} {own_rank}") as connection:
             received = _receive(connection)
@@ -194,9 +204,15 @@ def _receive(connection: socket.socket) -> float:
     return count / (last - began) if last > began else 0.0
 
 
-def _line(connection: socket.socket) -> str:
+def _line(connection: socket.socket, seconds: float) -> str:
+    """A short line, all of it within the time; TimeoutError if it takes longer."""
+    deadline = time.monotonic() + seconds
     data = b""
     while not data.endswith(b"\n") and len(data) < MAX_GREETING_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
         byte = connection.recv(1)
         if not byte:
             break

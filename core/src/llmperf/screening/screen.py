@@ -14,6 +14,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.interfaces import compact
 from llmperf.planning.node_report import NodeReport
+from llmperf.screening.answers import checked_answer, short
 from llmperf.screening.comparison import better, faster, slow_pairs, slow_ranks
 from llmperf.screening.messages import TASK, Contact, Figure, Peer, ScreenAnswer, ScreenTask
 from llmperf.screening.rounds import partners, rounds
@@ -105,9 +106,11 @@ class Screening:
             try:
                 if isinstance(answer, UserError):
                     raise answer
-                answers[rank] = json_files.decode(bytes(answer), ScreenAnswer, f"node {self._nodes[rank].host}")
+                where = f"node {self._nodes[rank].host}: screening"
+                decoded = json_files.decode(bytes(answer), ScreenAnswer, where)
+                answers[rank] = checked_answer(decoded, task, rank, where)
             except UserError as error:
-                self._problems[rank] = str(error)
+                self._problems[rank] = short(str(error))
         return answers
 
     def _measure_hosts(self) -> None:

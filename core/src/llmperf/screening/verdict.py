@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.planning.interfaces import compact
-from llmperf.screening.comparison import NETWORK_TOLERANCE, compared, median, rates, slow_directions
+from llmperf.screening.comparison import NETWORK_TOLERANCE, compared, median, medians_of_others, rates, slow_directions
 from llmperf.screening.screen import Screened
 
 LATENCY_FACTOR, LATENCY_SECONDS = 2.0, 0.0005
@@ -153,8 +153,8 @@ def _of_pairs(screened: Screened) -> tuple[list[Measured], list[tuple[tuple[str,
                 named[figure.check].append((pair, figure.value, figure.unit, figure.tolerance))
     measured, slow = [], []
     for check, entries in named.items():
-        for place, (pair, value, unit, tolerance) in enumerate(entries):
-            others = median(entry[1] for other, entry in enumerate(entries) if other != place)
+        medians = medians_of_others([value for _, value, _, _ in entries])
+        for (pair, value, unit, tolerance), others in zip(entries, medians, strict=True):
             late = others is not None and value < (1 - tolerance) * others
             name = " and ".join(pair)
             measured.append(Measured(host=name, what=check, unit=unit, value=value, others=others, slow=late))
