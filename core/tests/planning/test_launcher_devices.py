@@ -52,7 +52,7 @@ def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, 
 
 def test_plugins_lists_the_launchers_of_the_core_and_of_plugins(stub_site, install, capsys):
     install("llmperf-slots", "slots", SOURCE, role="extension")
-    assert call(["plugins", "--json"]) == 0
+    assert call(["plugins", "--launchers", "--json"]) == 0
     rows = [row for row in json.loads(capsys.readouterr().out) if row["role"] == "launcher"]
     owners = {row["name"]: (row["distribution"], row["state"]) for row in rows}
     assert owners["local"] == ("llmperf-core", "ok")

@@ -94,9 +94,10 @@ def models(as_json: bool) -> None:
 
 
 @click.command("plugins", epilog=examples("plugins"))
+@click.option("--launchers", is_flag=True, help="List the launchers of all plugins, which are imported for that.")
 @json_option
-def plugins(as_json: bool) -> None:
-    """List the installed plugins, their launchers and the commands of packages; a broken one has its reason."""
+def plugins(launchers: bool, as_json: bool) -> None:
+    """List the installed plugins and the commands of packages; a broken one is shown with its reason."""
     from llmperf.cli.help import COMMANDS
     from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
@@ -114,8 +115,9 @@ def plugins(as_json: bool) -> None:
         }
         for found in installed
     ]
-    rows += _launcher_rows(installed, rows)
-    for command in packaged_commands().values():
+    if launchers:
+        rows = _launcher_rows(installed, rows)
+    for command in () if launchers else packaged_commands().values():
         problem = command.problem(COMMANDS)
         state = "ok" if problem is None else f"broken: {problem}"
         for package in command.distributions:
