@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -273,3 +274,12 @@ def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_r
     (folder / "ending.json").unlink()
     assert runs.recover(folder) is None, "killed while the ranks ran"
     assert warnings == []
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+    folder = tmp_path / "out"
+    worked(folder, matrix_of(1), FakeRuns())
+    (folder / "matrix.lock").unlink()
+    os.mkfifo(folder / "matrix.lock")
+    with pytest.raises(UserError, match=r"matrix.lock: expected a regular file"):
+        worked(folder, matrix_of(1), FakeRuns())

@@ -7,11 +7,13 @@ import pytest
 from llmperf_inside.frames import (
     HEADER,
     INPUT,
+    JOIN,
     MAC_BYTES,
     MAX_DATA_BYTES,
     OUTPUT,
     BadFrame,
     Connection,
+    Frame,
     accept,
     call,
 )
@@ -139,3 +141,9 @@ def test_a_frame_of_a_gigabyte_is_refused_before_it_is_read(joined):
     caller.socket.sendall(HEADER.pack(INPUT, 1, 1 << 30))
     with pytest.raises(BadFrame, match="a frame of 1073741824 bytes"):
         listener.receive()
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000, b"{", b"[]"])
+def test_a_frame_without_a_document_is_refused(data):
+    with pytest.raises(BadFrame, match="a frame without"):
+        Frame(JOIN, 0, data).document()

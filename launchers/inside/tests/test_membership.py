@@ -3,7 +3,9 @@
 import pytest
 from llmperf.errors import UserError
 from llmperf_inside.environment import user_environment
+from llmperf_inside.gate import listen
 from llmperf_inside.membership import first_host, membership
+from llmperf_inside.options import InsideOptions
 
 TORCHRUN = {
     "RANK": "5",
@@ -74,6 +76,7 @@ def test_the_place_of_a_process(env, place, address):
         ),
         ({**TORCHRUN, "GROUP_RANK": "2"}, "expected a node number from 0 to 1, found 2"),
         ({**SRUN, "SLURM_TASKS_PER_NODE": "4,3"}, "found SLURM_TASKS_PER_NODE=4,3; start one process on each node"),
+        ({**SRUN, "SLURM_TASKS_PER_NODE": "4" * 5000}, "start one process on each node"),
         ({**SRUN, "SLURM_STEP_ID": ""}, "this is the batch script of a Slurm job; start it with srun"),
         ({**SKYPILOT, "SKYPILOT_NUM_NODES": "3"}, "SKYPILOT_NODE_IPS: expected 3 addresses"),
         ({"PMI_RANK": "0", "MPI_LOCALRANKID": "0"}, "variables of MPICH: expected PMI_SIZE to be set"),
@@ -112,3 +115,9 @@ def test_ranks_do_not_inherit_what_describes_a_process_of_the_engine():
     env = {**TORCHRUN, **SRUN, **OPEN_MPI, **MPICH, **TRAINER, "LLMPERF_SECRET": "s" * 16, "OMP_NUM_THREADS": "1"}
     kept = user_environment({**env, **own}, membership(env))
     assert kept == {**own, "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[003-004]"}
+
+
+@pytest.mark.parametrize("port", ["65535", "999999999"])
+def test_a_master_port_without_a_port_after_it(port):
+    with pytest.raises(UserError, match=rf"^MASTER_PORT: expected at most 65534, .* found {port}$"):
+        listen(membership({**TORCHRUN, "MASTER_PORT": port}), InsideOptions(address="127.0.0.1"))

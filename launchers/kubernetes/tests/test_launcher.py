@@ -162,12 +162,20 @@ def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(
     assert "on host host-0: Evicted: The node was low on memory.\n" in capsys.readouterr().err
 
 
+def test_what_a_pod_says_does_not_control_the_terminal(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    launcher = KubernetesLauncher()
+    launcher.nodes(request())
+    cluster.set(pod_status={"phase": "Failed", "reason": "Error", "message": "\x1b]0;title\x07gone"})
+    launcher.close()
+    assert r"on host host-0: Error: \x1b]0;title\x07gone" in capsys.readouterr().err
+
+
 def test_the_preview_is_a_manifest_even_without_a_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    submission = Submission(command=("run", "tiny"), request=request(nodes=4), out="/runs")
+    submission = Submission(command=("run", "tiny", "--label=\x1b[2J"), request=request(nodes=4), out="/runs")
     monkeypatch.setenv("PATH", "/nowhere")
     text = KubernetesLauncher().preview(submission)
     assert text is not None
-    assert text.startswith("# llmperf run tiny\n# 4 pods")
+    assert text.startswith("# llmperf run tiny --label=\\x1b[2J\n# 4 pods")
     assert [item["kind"] for item in yaml.safe_load_all(text)] == ["TrainingRuntime", "TrainJob"]
 
 

@@ -1,5 +1,6 @@
 """Submitting and following, with commands of Slurm that answer from files."""
 
+import io
 import os
 
 import pytest
@@ -135,3 +136,18 @@ def test_hand_over_needs_slurms_commands(tools, out, monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(UserError, match="sbatch is not on PATH; expected Slurm's commands on this machine"):
         hand_over(out, [])
+
+
+@pytest.mark.parametrize(
+    ("terminal", "printed"),
+    [
+        (True, "[0] a\tred \\x1b]0;title\\x07 \\x1b[2J\n"),
+        (False, "[0] a\t\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J\r\n"),
+    ],
+)
+def test_output_of_nodes_does_not_control_the_terminal(tmp_path, monkeypatch, terminal, printed):
+    path, stream = tmp_path / "slurm-1.out", io.StringIO()
+    path.write_bytes(b"a\t\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J\r\n")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    following.Tail(path, stream, "[0] ").print()
+    assert stream.getvalue() == printed

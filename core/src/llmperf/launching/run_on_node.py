@@ -161,6 +161,8 @@ def node_folder() -> Path:
         raise UserError(f"{folder}: cannot create: {error.strerror}") from None
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or folder.is_symlink():
         raise UserError(f"{folder}: expected a folder that only this user can write to; remove it or set TMPDIR")
+    with suppress(OSError):
+        folder.chmod(0o700)  # it may have been made by hand, readable for others
     for old in folder.iterdir():
         with suppress(OSError):
             if time.time() - old.lstat().st_mtime > KEEP_SECONDS:

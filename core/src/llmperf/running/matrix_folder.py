@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -246,9 +247,12 @@ def _locks(path: Path, part: tuple[int, int] | None) -> Iterator[int]:
 
 def _locked(path: Path, name: str, kind: int) -> int:
     try:
-        lock = os.open(path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        lock = os.open(path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise UserError(f"{path / name}: cannot create: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(lock).st_mode):
+        os.close(lock)
+        raise UserError(f"{path / name}: expected a regular file, found another kind; delete it")
     try:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:

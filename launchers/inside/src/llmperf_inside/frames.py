@@ -47,7 +47,7 @@ class Frame(NamedTuple):
         """The JSON object in it; BadFrame if there is none."""
         try:
             document = json.loads(self.data)
-        except ValueError:
+        except (ValueError, RecursionError):  # also nested too deeply
             raise BadFrame("a frame without JSON") from None
         if not isinstance(document, dict):
             raise BadFrame("a frame without a JSON object")

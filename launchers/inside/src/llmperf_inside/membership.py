@@ -58,10 +58,12 @@ class Membership:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Ports at which node 0 may listen, in order."""
+        """Ports at which node 0 may listen, in order; UserError if there are none after `MASTER_PORT`."""
         if self.port is None:
             first = FIRST_PORT + int(self.key, 16) % PORTS
             return tuple(range(first, first + TRIED_PORTS))
+        if self.port > 65534:
+            raise UserError(f"MASTER_PORT: expected at most 65534, since the next port is used, found {self.port}")
         return tuple(range(self.port + 1, min(self.port + 1 + TRIED_PORTS, 65536)))
 
     def check(self) -> None:
@@ -172,10 +174,10 @@ def _slurm(env: Variables) -> Membership:
     size = env.number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
     tasks = env.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE") or str(size // (nodes or 1) or 1)
     counts = re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", tasks)
-    if len(set(counts)) != 1:
+    if len(set(counts)) != 1 or len(counts[0]) > 9:
         raise UserError(
             f"variables of {env.engine}: expected equally many processes on each node, found"
-            f" SLURM_TASKS_PER_NODE={tasks}; start one process on each node"
+            f" SLURM_TASKS_PER_NODE={tasks:.80}; start one process on each node"
         )
     return Membership(
         engine=env.engine,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from llmperf import printable
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
@@ -99,7 +100,7 @@ class KubernetesLauncher:
             f"kubectl {namespace}delete {kind.lower()}{',trainingruntime' * (kind == 'TrainJob')} {name}",
         ]
         objects = job_objects(name, kind, options, request.nodes, devices, _image(request, options))
-        comments = "".join(f"# {' '.join(line.split())}\n" for line in lines)
+        comments = "".join(f"# {printable(' '.join(line.split()))}\n" for line in lines)
         return comments + as_yaml(objects)
 
     def close(self) -> None:
@@ -220,4 +221,4 @@ def _new_name() -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

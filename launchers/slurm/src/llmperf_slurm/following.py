@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +11,7 @@ from signal import SIGHUP
 from time import monotonic, sleep
 from typing import TextIO
 
+from llmperf import printable
 from llmperf.errors import Terminated
 
 from llmperf_slurm.states import GOOD, UNKNOWN, JobState, job_states
@@ -27,6 +29,8 @@ CANCEL_SECONDS = 45.0
 LATE_SECONDS = 10.0
 """For the last output to reach this machine through a shared file system."""
 CHUNK_BYTES = 1 << 20
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Left out on a terminal."""
 
 
 class Tail:
@@ -61,7 +65,10 @@ class Tail:
 
     def _write(self, lines: list[bytes]) -> None:
         for line in lines:
-            self._stream.write(f"{self._prefix}{line.decode(errors='replace')}\n")
+            text = line.decode(errors="replace")
+            if self._stream.isatty():  # what a node prints must not control the terminal
+                text = printable(COLOUR.sub("", text.rstrip("\r")), keep="\t")
+            self._stream.write(f"{self._prefix}{text}\n")
         self._stream.flush()
 
 
