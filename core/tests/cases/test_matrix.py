@@ -52,6 +52,8 @@ def test_exclude_and_include(tmp_path):
     ("text", "message"),
     [
         ("repeat = 3", "unknown key 'repeat'; did you mean 'repeats'?"),
+        ("repeats = '2'", "repeats: expected a whole number, found '2'"),
+        ("order = 'random'", "order: expected one of cheapest, file, found 'random'"),
         ("repeats = 0", "repeats: expected at least 1, found 0"),
         ('cases = ["defualt"]', "cases: unknown case 'defualt'; did you mean 'default'?"),
         ("cases = []", "cases: expected at least one, found an empty list"),

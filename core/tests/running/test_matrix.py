@@ -113,7 +113,7 @@ def test_refused_cells_do_not_stop_the_others(tmp_path):
     finished, whole, order = worked(tmp_path, matrix_of(3), FakeRuns(), refused={2})
     assert finished
     assert order == [(1, 1), (3, 1)]
-    assert (whole.complete, whole.refused) == (2, 1)
+    assert (whole.runs, whole.complete, whole.refused) == (2, 2, 1)
 
 
 def test_time_left_follows_the_costs():

@@ -376,3 +376,15 @@ def test_a_complete_run_has_a_plan_without_problems(run_folder, owner):
     edit(run_folder / "plan.json", forge)
     json_files.save(run_folder / "result.json", build_result(run_folder))
     assert codes(run_folder) == {"LP651"}
+
+
+def test_runs_of_a_matrix_that_were_cut_off_are_passed_over(run_folder, tmp_path):
+    folder = tmp_path / "sweep"
+    (folder / "runs").mkdir(parents=True)
+    (folder / "matrix.json").write_text("{}")
+    shutil.copytree(run_folder, folder / "runs" / "counts")
+    shutil.copytree(run_folder, folder / "unfinished" / "aborted")
+    shutil.copytree(run_folder, folder / "unfinished" / "killed")
+    (folder / "unfinished" / "killed" / "result.json").unlink()
+    assert {file.path.relative_to(folder).parts[0] for file in validate_path(folder)} == {"runs"}
+    assert validate_path(folder / "unfinished" / "aborted")  # unless they are named

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from llmperf.cases.fields import check_bound, check_table, hints
 from llmperf.cases.library import library_with_case
@@ -125,6 +125,7 @@ def read_matrix(path: Path) -> Matrix:
     where = str(path)
     table = _listed(read_toml(path))
     check_table({key: value for key, value in table.items() if key not in ("exclude", "include")}, MatrixFile, where)
+    _check_plain(table, where)
     content = convert(table, MatrixFile, where)
     for name in content.cases:
         _check_case(name, path)
@@ -155,6 +156,17 @@ def read_matrix(path: Path) -> Matrix:
         order=content.order,
         tasks=content.tasks,
     )
+
+
+def _check_plain(table: Mapping[str, Any], where: str) -> None:
+    """UserError for an order that does not exist, or a number that is written as something else."""
+    orders = get_args(hints(MatrixFile)["order"])
+    if table.get("order", orders[0]) not in orders:
+        raise UserError(f"{where}: order: expected one of {', '.join(orders)}, found {table['order']!r}")
+    for key in ("repeats", "retries", "tasks"):
+        value = table.get(key, 1)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UserError(f"{where}: {key}: expected a whole number, found {value!r}")
 
 
 def _listed(table: dict[str, Any]) -> dict[str, Any]:

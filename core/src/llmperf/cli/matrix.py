@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,7 @@ def _run(
         begun = work.whole()
         if begun.complete:
             click.echo(f"{begun.complete} of {begun.runs} runs are complete already", err=True)
-        finished = work.run_all(lambda run, whole: _say_ended(matrix, run, whole))
+        finished = work.run_all(partial(_say_ended, matrix), lambda run, _: _say_begun(matrix, run))
     except (Interrupted, Terminated):
         _say_how_to_continue()
         return 130
@@ -174,22 +175,35 @@ def _warn(line: str) -> None:
     click.echo(f"warning: {line}", err=True)
 
 
+def _say_begun(matrix: Matrix, run: CellRun) -> None:
+    """One line where no terminal shows the progress of a run."""
+    if not sys.stderr.isatty():
+        click.echo(f"{_named(matrix, run)}: begins", err=True)
+
+
+def _named(matrix: Matrix, run: CellRun) -> str:
+    """Such as `devices=1 micro_batch=2, run 2 of 2`."""
+    from llmperf.reporting.matrix import label, varying
+
+    cell = next(cell for cell in matrix.cells if cell.identity == run.cell)
+    repeat = f", run {run.repeat} of {matrix.repeats}" if matrix.repeats > 1 else ""
+    return f"{label(cell, varying(matrix.cells))}{repeat}"
+
+
 def _say_ended(matrix: Matrix, run: CellRun, whole: Whole) -> None:
     """One line when an attempt has ended: how it ended, and how far the whole is."""
     from llmperf.cli.progress_line import duration
     from llmperf.reporting.cells import number, printable
-    from llmperf.reporting.matrix import count_text, label, varying
+    from llmperf.reporting.matrix import count_text
 
-    cell = next(cell for cell in matrix.cells if cell.identity == run.cell)
     attempt = run.attempts[-1]
     figure = f"{number(attempt.tokens_per_second_per_device)} token/p/s"
     ended = figure if attempt.state == "complete" else f"{painted('failed')}: {printable(attempt.reason)}"
-    repeat = f", run {run.repeat} of {matrix.repeats}" if matrix.repeats > 1 else ""
     left = "" if whole.seconds_left is None else f"{duration(whole.seconds_left)} left"
     counts = count_text({"failed": whole.failed, "refused": whole.refused})
     rest = "; ".join(part for part in (counts, left) if part)
-    place = f"[{whole.complete + whole.failed}/{whole.runs - whole.refused}]"
-    click.echo(f"{place} {label(cell, varying(matrix.cells))}{repeat}: {ended} ({rest})", err=True)
+    place = f"[{whole.complete + whole.failed}/{whole.runs}]"
+    click.echo(f"{place} {_named(matrix, run)}: {ended} ({rest})", err=True)
 
 
 def summarised(matrix: Matrix, work: MatrixRun, planned: dict[str, PlannedCell]) -> list[CellSummary]:

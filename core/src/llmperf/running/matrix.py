@@ -41,13 +41,13 @@ class Whole:
     """How far a matrix is, or the part of it that this controller runs."""
 
     runs: int
-    """All runs, refused ones included."""
+    """All runs, without refused ones."""
     complete: int
     """Runs that have a complete result."""
     failed: int
     """Runs that failed, with no attempt left."""
     refused: int
-    """Runs of cells that cannot run here."""
+    """Further runs, of cells that cannot run here."""
     seconds_left: float | None
     """Estimate by the runs that ended; None before the first one."""
 
@@ -150,7 +150,7 @@ class MatrixRun:
         left = [run for run in runs if self._is_left(run)]
         complete = sum(run.complete is not None for run in runs)
         return Whole(
-            runs=len(runs),
+            runs=len(runs) - len(refused),
             complete=complete,
             failed=len(runs) - complete - len(refused) - len(left),
             refused=len(refused),

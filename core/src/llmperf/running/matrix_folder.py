@@ -24,14 +24,15 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.build import now
 from llmperf.plugins.discovery import discover
+from llmperf.runfolder import filenames
 from llmperf.runfolder.create import release
 from llmperf.types.units import Count, NonNegative, Positive
 
-MATRIX = "matrix.json"
+MATRIX = filenames.MATRIX
 LOCK = "matrix.lock"
 CELLS = "cells"
 RUNS = "runs"
-UNFINISHED = "unfinished"
+UNFINISHED = filenames.UNFINISHED
 JOBS = "jobs"
 """Where launchers keep the scripts and the output of jobs that they submit."""
 SCHEMA = "llmperf/matrix/1"

@@ -13,6 +13,7 @@ from pathlib import Path
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import open_regular
 from llmperf.plugins.faults import blaming
+from llmperf.runfolder import filenames
 from llmperf.types.documents import DocumentKind
 from llmperf.validation.catalogue import Catalogue
 
@@ -127,11 +128,14 @@ def none_found(catalogue: Catalogue) -> str:
 def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
     """Regular files below a folder; links, pipes, devices and hidden folders are skipped.
 
+    So are the runs of a matrix that were cut off: they do not count.
+
     `closed` is called with the error for each file or folder that cannot be opened.
     """
     seen = 0
     for folder, folders, names in os.walk(root, onerror=closed):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        cut_off = filenames.UNFINISHED if filenames.MATRIX in names else None
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != cut_off)
         for name in sorted(names):
             seen += 1
             if seen > MAX_FILES:
