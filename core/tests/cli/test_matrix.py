@@ -12,7 +12,10 @@ import time
 from collections import Counter
 
 import pytest
+from llmperf.cases.matrix import read_matrix
+from llmperf.cli.main import call
 from llmperf.measuring.processes import left_of_run
+from llmperf.running.matrix_folder import Attempt, CellRun, document_of, working_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -89,6 +92,21 @@ def test_a_matrix_from_its_file_to_its_table(matrix):
     document = json.loads(out)
     assert code == 1
     assert document["whole"] == {"runs": 2, "complete": 1, "failed": 1, "refused": 2, "seconds_left": 0}
+
+
+def test_a_dry_run_shows_what_is_complete_and_refuses_what_resume_would(matrix, tmp_path, capsys):
+    folder = matrix()
+    content = read_matrix(tmp_path / "sweep.toml")
+    with working_in(folder, None) as opened:
+        opened.open(document_of(content, "local"))
+        ended = Attempt(run="run", began="2026-01-01T00:00:00Z", state="complete", tokens_per_second_per_device=1000.0)
+        opened.write(CellRun(cell=content.cells[0].identity, repeat=1, attempts=(ended,)))
+    matrix(repeats=2)
+    assert call(["run", "--matrix", "sweep.toml", "--resume", "--dry-run"]) == 0
+    assert "1 cells, 2 runs; 1 complete already; 0 cells refused" in capsys.readouterr().out
+    matrix(steps=4)
+    assert call(["run", "--matrix", "sweep.toml", "--resume", "--dry-run"]) == 2
+    assert "1 cells more" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
-from llmperf.running.matrix import MatrixRun, line
+from llmperf.running.matrix import MatrixRun, line, runs_of
 from llmperf.running.matrix_cells import MeasuredRuns, PlannedCell
 from llmperf.running.matrix_folder import MatrixFolder, document_of, made_for_matrix, working_in
 from llmperf.types import Result
@@ -153,15 +153,28 @@ def test_parts_together_run_everything_once(tmp_path):
     [
         (matrix_of(4), "1 cells more, such as default --devices 4"),
         (matrix_of(2), "1 cells fewer, such as default --devices 3"),
-        (matrix_of(3, repeats=2), "repeats 2, was 1"),
+        (matrix_of(3, repeats=1), "repeats 1, was 2; only more are accepted"),
     ],
 )
 def test_a_changed_matrix_does_not_continue(tmp_path, other, message):
-    worked(tmp_path, matrix_of(3), FakeRuns())
+    worked(tmp_path, matrix_of(3, repeats=2), FakeRuns())
     with pytest.raises(UserError) as error:
         worked(tmp_path, other, FakeRuns())
     assert message in str(error.value)
     assert "choose another folder with --out" in str(error.value)
+
+
+def test_more_repeats_are_further_runs(tmp_path):
+    worked(tmp_path, matrix_of(3), FakeRuns())
+    assert worked(tmp_path, matrix_of(3, repeats=2), FakeRuns())[2] == [(1, 2), (2, 2), (3, 2)]
+    with pytest.raises(UserError, match="repeats 1, was 2"):
+        worked(tmp_path, matrix_of(3), FakeRuns())
+
+
+def test_more_repeats_leave_each_run_in_its_part():
+    for part in (1, 2, 3):
+        few, more = (set(runs_of(matrix_of(7, repeats), (part, 3))) for repeats in (2, 4))
+        assert few == {run for run in more if run[1] <= 2}
 
 
 def test_more_retries_and_another_order_are_no_change(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.errors import UserError
+from llmperf.cli.main import call
+from llmperf.errors import Refused, UserError
 from llmperf.planning.states import Request
 from llmperf.running.scaling import parse_scale, scaling_runs
 
@@ -67,3 +68,19 @@ def test_scale_is_a_list_of_different_numbers(text):
 def test_numbers_are_of_ranks_or_of_nodes():
     assert parse_scale("4, 1,2") == ("ranks", (1, 2, 4))
     assert parse_scale("nodes=2,1") == ("nodes", (1, 2))
+
+
+def test_devices_with_numbers_of_ranks_are_refused(request_with):
+    with pytest.raises(UserError, match="--devices: expected without --scale 1,2"):
+        scaling_runs(request_with(devices=2), "1,2", "weak", 1)
+
+
+def test_more_nodes_than_there_are_is_a_problem_of_the_plan(request_with):
+    with pytest.raises(Refused) as error:
+        scaling_runs(request_with(), "nodes=1,2", "weak", 1)
+    assert "2 nodes asked for, 1 here" in str(error.value)
+
+
+def test_scaling_belongs_to_scale(stub_site, capsys):
+    assert call(["run", "default", "--vendor", "stub", "--framework", "stub", "--scaling", "strong", "--dry-run"]) == 2
+    assert "--scaling belongs to --scale" in capsys.readouterr().err

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llmperf.cases.matrix import Cell, Matrix
     from llmperf.planning.states import Request
     from llmperf.reporting.matrix import CellSummary
-    from llmperf.running.matrix import MatrixRun, Whole
+    from llmperf.running.matrix import Whole
     from llmperf.running.matrix_cells import PlannedCell
     from llmperf.running.matrix_folder import CellRun, MatrixFolder
 
@@ -98,8 +98,9 @@ def is_given(ctx: click.Context, name: str) -> bool:
 def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any], show: Show) -> int:
     """Run the cells of a matrix in a folder, and `show` their outcome; the exit code."""
     from llmperf.errors import Refused, UserError
+    from llmperf.running.matrix import runs_of
     from llmperf.running.matrix_cells import request_of
-    from llmperf.running.matrix_folder import document_of, made_for_matrix, working_in
+    from llmperf.running.matrix_folder import CellRun, checked, document_of, made_for_matrix, read_run, working_in
 
     part, quiet, dry_run = options["part"], options["as_json"], options["dry_run"]
     if not dry_run and made_for_matrix(out) and not (options["resume"] or part):
@@ -110,7 +111,12 @@ def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any
         lines = dict.fromkeys(line for cell in planned.values() for line in cell.problems)
         raise Refused(f"matrix {matrix.name}: none of its {len(planned)} cells can run here:", lines)
     if dry_run:
-        _show_plan(matrix, planned, quiet)
+        names = runs_of(matrix, part)
+        runs = [CellRun(cell=cell, repeat=repeat) for cell, repeat in names]
+        if (options["resume"] or part) and made_for_matrix(out):
+            checked(out, document_of(matrix, common.launcher))
+            runs = [read_run(out, cell, repeat) for cell, repeat in names]
+        _show_plan(matrix, runs, planned, quiet)
         return 0
     with working_in(out, part) as folder:
         folder.open(document_of(matrix, common.launcher))
@@ -151,7 +157,7 @@ def _run(
     except (Interrupted, Terminated):
         _say_how_to_continue()
         return 130
-    summaries = summarised(matrix, work, planned)
+    summaries = summarised(matrix, list(work.states.values()), planned)
     further = show(folder.path, summaries, quiet)
     if quiet:
         print_json(_document(matrix, folder.path, work.whole(), summaries) | further)
@@ -206,11 +212,11 @@ def _say_ended(matrix: Matrix, run: CellRun, whole: Whole) -> None:
     click.echo(f"{place} {_named(matrix, run)}: {ended} ({rest})", err=True)
 
 
-def summarised(matrix: Matrix, work: MatrixRun, planned: dict[str, PlannedCell]) -> list[CellSummary]:
+def summarised(matrix: Matrix, all_runs: Sequence[CellRun], planned: dict[str, PlannedCell]) -> list[CellSummary]:
     """Each cell of which this controller has runs, with their outcome."""
     summaries = []
     for cell in matrix.cells:
-        runs = [run for run in work.states.values() if run.cell == cell.identity]
+        runs = [run for run in all_runs if run.cell == cell.identity]
         if runs:
             summaries.append(_summary(cell, runs, planned[cell.identity]))
     return summaries
@@ -251,28 +257,18 @@ def print_cells(summaries: Sequence[CellSummary]) -> None:
         click.echo("\n" + "\n".join(map(painted, lines)))
 
 
-def _show_plan(matrix: Matrix, planned: dict[str, PlannedCell], quiet: bool) -> None:
-    """Print which cells would run."""
-    from llmperf.reporting.matrix import CellSummary
-
-    summaries = [
-        CellSummary(
-            cell=cell,
-            runs=matrix.repeats,
-            throughputs=(),
-            complete=0,
-            error_findings=0,
-            folders=(),
-            refusals=planned[cell.identity].problems,
-        )
-        for cell in matrix.cells
-    ]
+def _show_plan(matrix: Matrix, runs: Sequence[CellRun], planned: dict[str, PlannedCell], quiet: bool) -> None:
+    """Print which cells would run, and how many of their runs are complete already."""
+    summaries = summarised(matrix, runs, planned)
     if quiet:
         print_json({"name": matrix.name, "cells": [summary.document() for summary in summaries]})
         return
     print_cells(summaries)
-    refused = sum(bool(cell.problems) for cell in planned.values())
-    click.echo(f"\n{len(planned) - refused} cells x {matrix.repeats} runs, {refused} cells refused")
+    refused = [summary for summary in summaries if summary.status == "refused"]
+    total = sum(summary.runs for summary in summaries if summary not in refused)
+    complete = sum(run.complete is not None for run in runs)
+    already = f"; {complete} complete already" if complete else ""
+    click.echo(f"\n{len(summaries) - len(refused)} cells, {total} runs{already}; {len(refused)} cells refused")
 
 
 def _document(matrix: Matrix, folder: Path, whole: Whole, summaries: Sequence[CellSummary]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
+    from llmperf.cli.matrix import is_given
     from llmperf.planning.build import plan_only, plan_run
     from llmperf.planning.requested_nodes import handed_over, preview
 
@@ -73,6 +74,8 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         widest, tasks = widest_request(asked, options)
     elif options["resume"] or options["part"]:
         raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
+    if options["scale"] is None and is_given(ctx, "scaling"):
+        raise click.UsageError("--scaling belongs to --scale.")
     real = [word for word in ctx.obj if word != "--dry-run"]
     if dry_run and (text := preview(widest, real, out, tasks)) is not None:
         click.echo(text)

@@ -204,11 +204,11 @@ def runs_of(matrix: Matrix, part: tuple[int, int] | None = None) -> list[tuple[s
     """The runs of a matrix, or of a part of it: identity of the cell, number of the repeat.
 
     Runs are dealt out to parts in turn, in an order that depends on their identities alone: a part is not left with all
-    large cells, and every part is the same at each start.
+    large cells, and every part is the same at each start. More repeats come after those that were there before.
     """
     runs = [(cell.identity, repeat) for repeat in range(1, matrix.repeats + 1) for cell in matrix.cells]
     if part is None:
         return runs
-    mixed = sorted(runs, key=lambda run: hashlib.sha256(f"{run[0]} {run[1]}".encode()).digest())
+    mixed = sorted(runs, key=lambda run: (run[1], hashlib.sha256(f"{run[0]} {run[1]}".encode()).digest()))
     chosen = set(dealt(mixed, *part))
     return [run for run in runs if run in chosen]

@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -78,11 +78,14 @@ def document_of(matrix: Matrix, launcher: str) -> MatrixDocument:
 
 
 def differences(old: MatrixDocument, new: MatrixDocument) -> Iterator[str]:
-    """In what a matrix differs from the one that a folder was made for, apart from what changes no figure."""
-    for name in ("repeats", "launcher"):
-        before, after = getattr(old, name), getattr(new, name)
-        if before != after:
-            yield f"{name} {after}, was {before}"
+    """In what a matrix differs from the one that a folder was made for, apart from what changes no figure.
+
+    More repeats are further runs of the same cells.
+    """
+    if new.repeats < old.repeats:
+        yield f"repeats {new.repeats}, was {old.repeats}; only more are accepted"
+    if new.launcher != old.launcher:
+        yield f"launcher {new.launcher}, was {old.launcher}"
     for count, cells, other in (("more", new.cells, old.cells), ("fewer", old.cells, new.cells)):
         different = [cell for identity, cell in cells.items() if identity not in other]
         if different:
@@ -177,37 +180,19 @@ class MatrixFolder:
 
     def open(self, document: MatrixDocument) -> None:
         """Make `matrix.json`, or check that it describes the same matrix; UserError with what has changed."""
-        file = self.path / MATRIX
-        if not file.exists():
-            json_files.save(file, document)
-            return
-        changed = "; ".join(differences(json_files.load(file, MatrixDocument), document))
-        if changed:
-            raise UserError(
-                f"{file}: expected the matrix that this folder was made for, found another one: {changed};"
-                " undo that, or choose another folder with --out"
-            )
+        before = checked(self.path, document)
+        if before is None:
+            json_files.save(self.path / MATRIX, document)
+        elif document.repeats > before.repeats:
+            json_files.save(self.path / MATRIX, replace(before, repeats=document.repeats))
 
     def read(self, cell: str, repeat: int) -> CellRun:
         """The state of a run; without attempts if there is no file yet."""
-        empty = CellRun(cell=cell, repeat=repeat)
-        file = self._file(empty)
-        if not file.exists():
-            return empty
-        run = json_files.load(file, CellRun)
-        names = [attempt.run for attempt in run.attempts if attempt.run is not None]
-        if (run.cell, run.repeat) != (cell, repeat) or not all(map(_RUN_NAME.fullmatch, names)):
-            raise UserError(
-                f"{file}: expected run {repeat} of cell {cell} with run folders below {RUNS}/, found others"
-            )
-        return run
+        return read_run(self.path, cell, repeat)
 
     def write(self, run: CellRun) -> None:
         """Save the state of a run."""
-        json_files.save(self._file(run), run)
-
-    def _file(self, run: CellRun) -> Path:
-        return self.path / CELLS / f"{run.name}.json"
+        json_files.save(_file(self.path, run), run)
 
     def set_aside(self, name: str) -> None:
         """Move the folder of a run that was cut off, if it had been made, to those that do not count."""
@@ -215,6 +200,38 @@ class MatrixFolder:
         if folder.exists():
             release(folder)
             folder.rename(self.path / UNFINISHED / name)
+
+
+def checked(path: Path, document: MatrixDocument) -> MatrixDocument | None:
+    """The document of a folder, None if it has none; UserError if the folder was made for another matrix."""
+    file = path / MATRIX
+    if not file.exists():
+        return None
+    before = json_files.load(file, MatrixDocument)
+    changed = "; ".join(differences(before, document))
+    if changed:
+        raise UserError(
+            f"{file}: expected the matrix that this folder was made for, found another one: {changed};"
+            " undo that, or choose another folder with --out"
+        )
+    return before
+
+
+def read_run(path: Path, cell: str, repeat: int) -> CellRun:
+    """The state of a run in the folder of a matrix; without attempts if there is no file yet."""
+    empty = CellRun(cell=cell, repeat=repeat)
+    file = _file(path, empty)
+    if not file.exists():
+        return empty
+    run = json_files.load(file, CellRun)
+    names = [attempt.run for attempt in run.attempts if attempt.run is not None]
+    if (run.cell, run.repeat) != (cell, repeat) or not all(map(_RUN_NAME.fullmatch, names)):
+        raise UserError(f"{file}: expected run {repeat} of cell {cell} with run folders below {RUNS}/, found others")
+    return run
+
+
+def _file(path: Path, run: CellRun) -> Path:
+    return path / CELLS / f"{run.name}.json"
 
 
 def made_for_matrix(path: Path) -> bool:

@@ -73,6 +73,8 @@ def parse_scale(text: str) -> tuple[str, tuple[int, ...]]:
 def scaling_runs(request: Request, text: str, scaling: Scaling, repeats: int) -> ScalingRuns:
     """Plan a scaling measurement; UserError or Refused if it cannot run with every number of ranks."""
     what, counts = parse_scale(text)
+    if what == "ranks" and request.launcher == LOCAL and request.devices is not None:
+        raise UserError(f"--devices: expected without --scale {text}, whose numbers are those of the ranks here")
     quick = replace(request, skip_peak_and_env=True)
     sizes = _sizes(quick, what, counts)
     base = startable(plan_only(_at(quick, sizes[0])))
@@ -129,7 +131,7 @@ def _at(request: Request, size: Size, settings: Mapping[str, Any] | None = None)
 
 
 def _nodes(request: Request, size: Size) -> dict[str, Any]:
-    return {} if request.launcher == LOCAL else {"tuning.nodes": size.nodes}
+    return {} if request.launcher == LOCAL and size.nodes == 1 else {"tuning.nodes": size.nodes}
 
 
 def _settings(request: Request, size: Size) -> dict[str, Any]:
