@@ -31,6 +31,7 @@ def test_a_slow_and_a_closed_node_are_named(tmp_path):
         done = hosts.controller.run(*doctor, "--hosts", "node1,node2,node3", "--json", cwd=tmp_path, timeout=380)
         assert done.returncode == 1, done.stderr
         checked = json.loads(done.stdout)
+        assert [node["failure"] for node in checked["nodes"]] == [None] * 3
         assert [node["interface"]["name"] for node in checked["nodes"]] == ["eth0"] * 3
         assert [node["hostname"] for node in checked["nodes"]] == ["node1", "node2", "node3"]
         found = checked["verdict"]
