@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from llmperf.launching import controller
+from llmperf.launching import agents
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Request
 from llmperf.running.measure import measure
@@ -64,10 +64,10 @@ def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(tmp_path):
 
 
 def test_a_port_that_another_process_has_taken_has_the_ranks_started_once_more(tmp_path, monkeypatch):
-    free_port = controller.free_port
+    free_port = agents.free_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
         chosen = iter([taken.getsockname()[1]])
-        monkeypatch.setattr(controller, "free_port", lambda: next(chosen, None) or free_port())
+        monkeypatch.setattr(agents, "free_port", lambda: next(chosen, None) or free_port())
         settings = ("model=llama_tiny", "steps=4", "warmup_steps=1", "seq_len=64")
         sketch = plan_run(Request(case="default", framework="paddle", vendor="cpu", settings=settings))
         ((_, result),) = measure(sketch, tmp_path, 1, None)

@@ -32,13 +32,24 @@ INIT = """
 set -e
 hostname "$1"
 mount --bind "$2" /etc/hosts
-[ "$3" = 0 ] || mount -t tmpfs -o "size=$3" tmpfs /tmp
+if [ "$3" != 0 ]; then
+    mount -t tmpfs -o "size=$3" tmpfs /mnt
+    chmod 1777 /mnt
+    [ -z "$4" ] || { mkdir "/mnt/$4"; mount --bind "/tmp/$4" "/mnt/$4"; }
+    mount --rbind /mnt /tmp
+fi
 mount --bind /dev/null /etc/resolv.conf || true
 ip link set lo up
 echo ready
 while :; do sleep 1000 & wait $!; done
 """
-"""The first process of a host, which reaps the others."""
+"""The first process of a host, which reaps the others. $4 is a folder in /tmp that the host has too."""
+
+
+def folder_of_python() -> str:
+    """The folder in `/tmp` with this Python's environment; empty if that is elsewhere."""
+    parts = Path(sys.prefix).parts
+    return parts[2] if parts[:2] == ("/", "tmp") and len(parts) > 2 else ""
 
 
 def missing() -> str | None:
@@ -64,7 +75,7 @@ class Host:
         spaces = ("--net", "--mount", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child=KILL")
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "sh", "-c", INIT, "sh"]
         self._unshare = subprocess.Popen(
-            [*argv, name, str(hosts_file), str(tmp_bytes)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [*argv, name, str(hosts_file), str(tmp_bytes), folder_of_python()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._unshare.stdout is not None
