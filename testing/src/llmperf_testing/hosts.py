@@ -75,8 +75,8 @@ class Host:
         spaces = ("--net", "--mount", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child=KILL")
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "sh", "-c", INIT, "sh"]
         self._unshare = subprocess.Popen(
-            [*argv, name, str(hosts_file), str(tmp_bytes), folder_of_python()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            [*argv, name, str(hosts_file), str(tmp_bytes), folder_of_python()],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._unshare.stdout is not None
         assert self._unshare.stderr is not None
