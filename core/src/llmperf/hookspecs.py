@@ -15,6 +15,7 @@ import pluggy
 if TYPE_CHECKING:
     from llmperf.types import (
         Device,
+        DeviceRates,
         DeviceSample,
         DocumentKind,
         Facts,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Rule,
         RunSpec,
         ScreeningCheck,
+        StepTrace,
         Trainer,
         WorkerPlan,
         Workload,
@@ -52,7 +54,9 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
     "llmperf_peak_flops": ("vendor",),
+    "llmperf_device_rates": ("vendor",),
     "llmperf_plan_workers": ("framework",),
+    "llmperf_trace_step": ("framework",),
     "llmperf_count_flops": ("extension", "core"),
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
     "llmperf_launchers": ("vendor", "extension", "core"),
@@ -146,6 +150,24 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str |
 
 
 @hookspec(firstresult=True)
+def llmperf_device_rates(device_model: str) -> DeviceRates | None:
+    """Called in the controller by `llmperf estimate` and `plan`, for what a device achieves in practice, with sources.
+
+    The vendor owns it. None means unknown: times are then not estimated. `llmperf peak` measures the same figures on a
+    machine that is here, and takes precedence.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_device_rates(device_model):
+    ...     return DeviceRates(
+    ...         device_model="Acme A1", basis="assumed", memory_bytes=2**34, source="80 % of the datasheet, p. 2",
+    ...         matmul_flops_per_second={"fp32": 8e11}, attention_flops_per_second={"fp32": 5e11},
+    ...         memory_bytes_per_second=1e12, launch_seconds=5e-6, date="2026-01-01",
+    ...     ) if device_model == "Acme A1" else None
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """Called in the controller while planning, for the layout, the needs and the argv that starts one node's ranks.
 
@@ -155,6 +177,21 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     ... def llmperf_plan_workers(spec, probe):
     ...     return WorkerPlan(layout=llmperf.standard_layout(spec), agent=llmperf.agent_argv(),
     ...                       needs=Needs(precision=spec.contract.precision, runtime="torch"))
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """Called in a process of its own by `llmperf estimate`, without the plan's devices, for one step of one rank.
+
+    The framework owns it. The trainer's own code runs at full size on tensors without data, such as torch's fake
+    tensors, in a process group that sends nothing. Without this hook the core estimates by formulas.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_trace_step(plan, rank):
+    ...     from llmperf_acme.tracing import traced_step
+    ...     return traced_step(plan, rank)
     """
     raise NotImplementedError
 

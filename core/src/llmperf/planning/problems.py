@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 from llmperf.accounting.layout import standard_layout
 from llmperf.planning.vendors import Machine
@@ -12,7 +13,7 @@ from llmperf.types.devices import Probe
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.plan import Needs, Script, WorkerPlan
 from llmperf.types.problems import Problem
-from llmperf.types.spec import RunSpec
+from llmperf.types.spec import OPTIONAL_SETTINGS, RunSpec, Tuning
 
 HOOK = "llmperf_plan_workers"
 SIZES = (
@@ -58,6 +59,19 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
         )
         problems.append(Problem(code="devices_mixed", where="tuning.devices", message=message))
     return problems
+
+
+def setting_problems(spec: RunSpec, worker: WorkerPlan) -> Iterator[Problem]:
+    """Optional settings that the framework does not support."""
+    defaults = {field.name: field.default for field in fields(Tuning)}
+    for name in OPTIONAL_SETTINGS:
+        value = getattr(spec.tuning, name)
+        if name in worker.settings or value == defaults[name]:
+            continue
+        expected = str(defaults[name]).lower() if isinstance(value, bool) else defaults[name]
+        message = f"{spec.tuning.framework} does not support it: expected {expected}, found {str(value).lower()}"
+        message = f"{message}; nearest: --set {name}={expected}"
+        yield Problem(code="setting_not_supported", where=f"tuning.{name}", message=message)
 
 
 def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem]:

@@ -6,7 +6,7 @@ These are most of a sheet. A report of many results makes them once for all repe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.reporting.overview import model_text
-from llmperf.types import Result, Row, Section
+from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Tuning
 from llmperf.types.result import Software
 
 DESCRIPTIONS = ("title", "source")
@@ -214,6 +214,7 @@ def _strategy(result: Result) -> Iterator[Section]:
         "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
         "attention": tuning.attention,
         "fused_ops": joined(tuning.fused_ops),
+        **_changed_settings(tuning),
         "lora": cells.UNKNOWN,
         **{name: cells.text(value) for name, value in result.framework.items()},
     }
@@ -269,3 +270,10 @@ def _changes(result: Result) -> Section:
     )
     none = () if records else (text_row("", "/"),)
     return Section(key="fix_hp", title="Changes from the case (fix_hp)", records=records, rows=none)
+
+
+def _changed_settings(tuning: Tuning) -> dict[str, str]:
+    """Optional settings that differ from their defaults."""
+    defaults = {field.name: field.default for field in fields(Tuning)}
+    values = {name: getattr(tuning, name) for name in OPTIONAL_SETTINGS}
+    return {name: cells.text(value) for name, value in values.items() if value != defaults[name]}

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.problems import Problem as Problem
+    from llmperf.types.rates import DeviceRates as DeviceRates
+    from llmperf.types.rates import LinkRate as LinkRate
+    from llmperf.types.rates import MatmulRate as MatmulRate
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
     from llmperf.types.records import LoggedFailure as LoggedFailure
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from llmperf.types.sheet import Section as Section
     from llmperf.types.sheet import Sheet as Sheet
     from llmperf.types.sheet import Source as Source
+    from llmperf.types.spec import OPTIONAL_SETTINGS as OPTIONAL_SETTINGS
     from llmperf.types.spec import Case as Case
     from llmperf.types.spec import Change as Change
     from llmperf.types.spec import Contract as Contract
@@ -81,12 +85,18 @@ if TYPE_CHECKING:
     from llmperf.types.spec import RunSpec as RunSpec
     from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning
+    from llmperf.types.tracing import HostWait as HostWait
+    from llmperf.types.tracing import StepTrace as StepTrace
+    from llmperf.types.tracing import TracedCollective as TracedCollective
+    from llmperf.types.tracing import TracedMemory as TracedMemory
+    from llmperf.types.tracing import TracedOperation as TracedOperation
 
 _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Facts HostCheck Offers PeakFlops Precision Probe"
     " ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
-    "spec": "Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
+    "rates": "DeviceRates LinkRate MatmulRate",
+    "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",
@@ -97,6 +107,7 @@ _NAMES = {
     " StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",
+    "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",
     "sheet": "Baseline Curve Curves Reporter Rounding Row Section Sheet Source",
 }
 _HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}

@@ -57,6 +57,9 @@ class WorkerPlan:
     """The external script that the ranks run, if any; `llmperf_parse_log` then reads its output."""
     padding: bool = False
     """Whether the framework leaves padding out of losses and tokens. Otherwise a padded contract is refused."""
+    settings: tuple[str, ...] = ()
+    """Which of the settings `llmperf.types.OPTIONAL_SETTINGS` the framework supports. Others are refused unless they
+    have their defaults."""
     update_bytes_per_parameter: NonNegative = 0.0
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""

@@ -44,6 +44,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         "runtime_not_offered": "The vendor does not support the framework's tensor library.",
         "runtime_unusable": "The installed tensor library cannot use the devices.",
         "feature_not_offered": "The devices lack a feature that the framework needs.",
+        "setting_not_supported": "The framework does not support an optional setting.",
         "padding_not_supported": "The framework would train on padding and count it.",
         "data_unusable": "The data cannot be read, do not suffice, or do not fit the model.",
     }

@@ -154,10 +154,34 @@ class Tuning:
     """Ranks that share one copy of the sharded state; None: all data- and context-parallel ranks."""
     gradient_checkpointing: bool = False
     """Whether activations are dropped and computed again during the backward pass."""
-    attention: Literal["auto", "eager", "sdpa", "flash"] = "auto"
+    recompute: Literal["block", "operations"] = "block"
+    """What gradient checkpointing computes again: whole blocks, or only operations that cost little, so that the
+    results of matrix products and attention are kept."""
+    recompute_every: Positive = 1
+    """Gradient checkpointing in every n-th block."""
+    pipeline_schedule: Literal["1f1b", "interleaved", "zero_bubble"] = "1f1b"
+    """Order of the micro batches in pipeline stages."""
+    virtual_stages: Positive = 1
+    """Pipeline stages that each rank holds, for interleaved schedules."""
+    accumulation_dtype: Literal["auto", "fp32"] = "auto"
+    """In which gradients are added up over micro batches and ranks; `auto`: as the framework does by default."""
+    attention: Literal["auto", "eager", "sdpa", "flash", "efficient", "cudnn", "flex"] = "auto"
     """Which attention kernel."""
     fused_ops: tuple[str, ...] = ()
     """Names of fused kernels, as the framework knows them."""
+    compile: bool = False
+    """Whether a compiler fuses the operations of each block, such as `torch.compile`."""
+
+
+OPTIONAL_SETTINGS = (
+    "recompute",
+    "recompute_every",
+    "pipeline_schedule",
+    "virtual_stages",
+    "accumulation_dtype",
+    "compile",
+)
+"""Settings of `Tuning` that only some frameworks support: a framework lists its own in `WorkerPlan.settings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

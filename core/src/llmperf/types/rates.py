@@ -1,0 +1,68 @@
+"""How fast a device computes and communicates in practice: the answer of `llmperf_device_rates` and `llmperf peak`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llmperf.types.units import Count, NonNegative, Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulRate:
+    """Achieved rate of one matrix product, outputs verified."""
+
+    dtype: str
+    """As in `PeakFlops.dtype`."""
+    shape: tuple[Positive, ...]
+    """Batch, rows, columns, inner size."""
+    flops_per_second: NonNegative
+    """Achieved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRate:
+    """How fast the devices of one node, or of several, communicate: time = latency x steps + bytes / bandwidth."""
+
+    scope: Literal["node", "cluster"]
+    """Between devices of one node, or of different nodes."""
+    bytes_per_second: NonNegative
+    """Bus bandwidth of each device in one direction, achieved by large messages."""
+    latency_seconds: NonNegative
+    """Of one step of a collective."""
+    source: str
+    """Datasheet, or how it was measured; says so if it is assumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRates:
+    """What one device achieves. Every figure is measured, or assumed and then `source` says from what."""
+
+    device_model: str
+    """As in `DeviceInfo.model`."""
+    basis: Literal["measured", "assumed"]
+    """`measured`: by `llmperf peak`; `assumed`: from datasheets and usual efficiencies."""
+    matmul_flops_per_second: Mapping[str, NonNegative]
+    """Large matrix products by dtype (`bf16`, `fp16`, `tf32`, `fp32`)."""
+    attention_flops_per_second: Mapping[str, NonNegative]
+    """Fused attention by dtype."""
+    memory_bytes_per_second: NonNegative
+    """Device memory, read and written in long rows."""
+    launch_seconds: NonNegative
+    """From one kernel to the next, if the kernel does nothing."""
+    memory_bytes: Positive | None
+    """Of the whole device."""
+    links: tuple[LinkRate, ...] = ()
+    """To other devices; empty if not known."""
+    matmuls: tuple[MatmulRate, ...] = ()
+    """Single measured products, if any."""
+    source: str
+    """Datasheets, or the command that measured."""
+    date: str
+    """ISO date of the source or the measurement."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Of a measurement: driver, torch, clocks, temperature."""
+    overhead_bytes: Count | None = None
+    """Memory that a process takes beside its tensors: context, communication library, fragmentation; None if not
+    known."""

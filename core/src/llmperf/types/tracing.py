@@ -1,0 +1,123 @@
+"""One training step without its hardware: what `llmperf_trace_step` returns about one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llmperf.types.units import Count, NonNegative, Positive
+
+OperationKind = Literal[
+    "matmul", "attention", "norm", "rope", "activation", "loss", "embedding", "optimizer", "copy", "elementwise"
+]
+"""What an operation computes. `copy`: casts, transposes and copies that compute nothing; `elementwise`: all else."""
+Phase = Literal["forward", "backward", "update"]
+"""Part of a step. Recomputed activations belong to `backward`; clipping and the optimiser to `update`."""
+MemoryKind = Literal[
+    "parameters", "gradients", "optimizer", "activations", "logits", "communication", "temporaries", "other"
+]
+"""What memory holds. `optimizer`: its states, float32 master weights included."""
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_receive"]
+"""A pattern of communication. `send_receive` is one transfer between two ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedOperation:
+    """Equal operations of one rank: one kernel each, or as many as `kernels` says."""
+
+    name: str
+    """As the framework calls it, such as `aten.mm`."""
+    kind: OperationKind
+    """What it computes."""
+    phase: Phase
+    """Part of the step."""
+    dtype: str
+    """Of its inputs: `bf16`, `fp16`, `fp32`, or `tf32` where float32 products may be computed in it."""
+    flops: NonNegative
+    """Of one operation, as computed: the masked half of attention is left out where a kernel leaves it out."""
+    bytes: Count
+    """Read and written by one operation, each tensor once."""
+    shape: tuple[Count, ...] = ()
+    """Of a matrix product: batch, rows, columns, inner size; else empty."""
+    kernels: Count = 1
+    """Kernels that one operation launches."""
+    per_micro_batch: Count = 0
+    """How often in each micro batch."""
+    per_step: Count = 0
+    """How often in a step apart from its micro batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCollective:
+    """Equal communications of one rank."""
+
+    collective: Collective
+    """The pattern."""
+    bytes: Count
+    """Of the whole tensor on one rank: the summed one, the gathered one, the one before it is scattered, or what is
+    sent."""
+    ranks: tuple[Count, ...]
+    """All ranks that take part, in order; for `send_receive` this rank and the other."""
+    phase: Phase
+    """Part of the step."""
+    overlaps: bool
+    """Whether computation goes on until its result is needed."""
+    per_micro_batch: Count = 0
+    """How often in each micro batch."""
+    per_step: Count = 0
+    """How often in a step apart from its micro batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWait:
+    """A place where the host reads a value from the device, and waits for it."""
+
+    where: str
+    """`file.py:line`, from the name of the package on."""
+    operation: str
+    """What reads, such as `Tensor.item`."""
+    per_step: NonNegative
+    """How often in a step of the case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedMemory:
+    """The memory of one rank's tensors, in blocks of 512 bytes as the allocator hands them out."""
+
+    peak_bytes: Count
+    """The most at one moment of a step that is not the first."""
+    at_peak: Mapping[MemoryKind, Count]
+    """The same by kind; adds up to `peak_bytes`."""
+    phase: Phase
+    """Where in the step the peak is."""
+    operation: str
+    """The operation that reached it, with the shape of its result."""
+    between_steps: Mapping[MemoryKind, Count]
+    """Held between two steps, by kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTrace:
+    """A step of one rank at full size: what is computed, communicated and held."""
+
+    rank: Count
+    """Of which rank."""
+    method: Literal["fake tensors", "analytic"]
+    """`fake tensors`: the trainer's own code ran on tensors without data; `analytic`: formulas."""
+    traced_micro_batches: Count
+    """Micro batches that ran; others are like them."""
+    operations: tuple[TracedOperation, ...]
+    """What is computed."""
+    collectives: tuple[TracedCollective, ...]
+    """What is communicated."""
+    host_waits: tuple[HostWait, ...] | None
+    """Empty if the host never waits; None if they are not known."""
+    memory: TracedMemory
+    """What is held."""
+    parameters: Positive | None = None
+    """Of the whole model, as the trainer counts them."""
+    stand_ins: tuple[str, ...] = ()
+    """What was replaced so that the trainer runs without the device, one line each."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader of the estimate should know."""
