@@ -15,6 +15,7 @@ CORE = ROOT / "core" / "src" / "llmperf"
 FLOORS = (
     *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "links"),
     *(
+        "estimating",
         "planning",
         "screening",
         "runfolder",

@@ -63,6 +63,12 @@ class WorkerPlan:
     update_bytes_per_parameter: NonNegative = 0.0
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
+    weights_in_fp32: bool = False
+    """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
+    buffer_bytes: Count = 0
+    """What a rank holds all the time for communication, such as buckets of gradients."""
+    fused: tuple[str, ...] = ("rms_norm",)
+    """Which of `rms_norm`, `rope`, `swiglu` and `cross_entropy` are one kernel each whatever `fused_ops` says."""
     notes: tuple[str, ...] = ()
     """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()

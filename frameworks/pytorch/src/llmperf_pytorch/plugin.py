@@ -38,6 +38,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
+        weights_in_fp32=True,
         problems=(
             *common_problems("pytorch", spec, probe),
             *sharding_problems(spec),

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
 CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
+BUCKET_ELEMENTS = 500_000_000
+"""DeepSpeed's default of `reduce_bucket_size`."""
+LIVE_ELEMENTS = 1_000_000_000
+"""DeepSpeed's default of `stage3_max_live_parameters`."""
 
 
 def update_bytes_per_parameter(spec: RunSpec) -> float:
@@ -22,6 +26,15 @@ def update_bytes_per_parameter(spec: RunSpec) -> float:
     """
     half = spec.contract.precision in ("bf16", "fp16")
     return {0: 4.0, 1: 6.0, 2: 6.0}.get(spec.tuning.sharding_stage, 0.0) if half else 0.0
+
+
+def buffer_bytes(spec: RunSpec) -> int:
+    """What DeepSpeed holds all the time: the bucket of gradients, and at stage 3 also whole weights for use."""
+    if not spec.tuning.sharding_stage:
+        return 0
+    element = 2 if spec.contract.precision in ("bf16", "fp16") else 4
+    live = min(LIVE_ELEMENTS, spec.model.nominal_parameters) if spec.tuning.sharding_stage == 3 else 0
+    return element * (BUCKET_ELEMENTS + live)
 
 
 def ds_config(spec: RunSpec, data_parallel: int) -> str:

@@ -28,7 +28,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.limits import common_problems
 
-    from llmperf_zero.config import CONFIG, ds_config, update_bytes_per_parameter
+    from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
@@ -38,6 +38,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         padding=True,
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         update_bytes_per_parameter=update_bytes_per_parameter(spec),
+        buffer_bytes=buffer_bytes(spec),
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf.types import Needs, WorkerPlan
-from llmperf_zero.config import CONFIG, ds_config, update_bytes_per_parameter
+from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
 
 from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
 
@@ -24,6 +24,7 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},
         update_bytes_per_parameter=update_bytes_per_parameter(spec),
+        buffer_bytes=buffer_bytes(spec),
         problems=tuple(builtin_problems(spec, probe, layout)),
     )
 

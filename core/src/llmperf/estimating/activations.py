@@ -1,0 +1,118 @@
+"""Activations that a transformer block keeps for its backward pass, and what its backward pass holds beside them.
+
+Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4, count a GPT block:
+here for RMSNorm, rotary positions, grouped keys and SwiGLU, tensor by tensor, and without dropout. Bytes of one micro
+batch on one rank.
+"""
+
+from __future__ import annotations
+
+from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.types.spec import Tuning
+
+FUSED_ATTENTION = ("flash", "efficient", "cudnn", "flex", "sdpa", "auto")
+"""`tuning.attention` whose kernels keep no scores."""
+SINGLE = 4
+"""Bytes of an element in float32."""
+
+
+def runs_fused(sizes: RankSizes, name: str) -> bool:
+    """Whether an operation is one kernel, by the tuning or always in this framework."""
+    plan = sizes.plan
+    return name in plan.spec.tuning.fused_ops or name in plan.worker.fused or plan.spec.tuning.compile
+
+
+def block_bytes(sizes: RankSizes) -> int:
+    """Activations of a block that is not recomputed."""
+    if sizes.frozen:
+        return _stream(sizes) + _norms(sizes) + _attention(sizes) + _frozen_feed_forward(sizes) + _adapters(sizes)
+    return _stream(sizes) + _norms(sizes) + _projected(sizes) + _attention(sizes) + _feed_forward(sizes)
+
+
+def checkpoint_bytes(sizes: RankSizes) -> int:
+    """What a recomputed block keeps: its input, and with `recompute=operations` results of products and attention."""
+    kept = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    if sizes.plan.spec.tuning.recompute == "block":
+        return kept
+    products = 2 * sizes.query_width + 2 * sizes.key_value_width + 2 * sizes.inner + 2 * sizes.hidden
+    return kept + sizes.compute_bytes * products * sizes.tokens
+
+
+def _stream(sizes: RankSizes) -> int:
+    """The inputs of both norms."""
+    return 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+
+
+def _norms(sizes: RankSizes) -> int:
+    """Reciprocal roots; as separate operations also the float32 input and the scaled one, of each norm."""
+    share = sizes.tokens // sizes.sequence_parts
+    if runs_fused(sizes, "rms_norm"):
+        return 2 * SINGLE * share
+    wide = SINGLE if sizes.stream_bytes < SINGLE else 0
+    return 2 * (SINGLE + (wide + sizes.stream_bytes) * sizes.hidden) * share
+
+
+def _projected(sizes: RankSizes) -> int:
+    """Inputs of the projections: with autocast, a cast copy for each."""
+    copies = (1 if "W_pack" in _projections(sizes) else 3) + 2 if sizes.casts else 2
+    return copies * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+
+
+def _projections(sizes: RankSizes) -> tuple[str, ...]:
+    return ("W_pack",) if sizes.plan.spec.model.family == "baichuan" else ("q_proj", "k_proj", "v_proj")
+
+
+def _attention(sizes: RankSizes) -> int:
+    """Queries, keys, values, the output, and what the kernel keeps of the scores."""
+    widths = 2 * sizes.query_width + 2 * sizes.key_value_width
+    return sizes.compute_bytes * widths * sizes.tokens + _kept_scores(sizes)
+
+
+def _kept_scores(sizes: RankSizes) -> int:
+    if attention_is_fused(sizes.plan.spec.tuning):
+        return SINGLE * sizes.heads * sizes.tokens
+    copy = sizes.compute_bytes if sizes.compute_bytes < SINGLE else 0
+    return (SINGLE + copy) * scores(sizes)
+
+
+def attention_is_fused(tuning: Tuning) -> bool:
+    """Whether scores are never held."""
+    return tuning.attention in FUSED_ATTENTION
+
+
+def scores(sizes: RankSizes) -> int:
+    """Elements of the scores of a micro batch."""
+    return sizes.heads * sizes.tokens * sizes.context_len
+
+
+def _feed_forward(sizes: RankSizes) -> int:
+    """Gate, up and their product; as separate operations also the activated gate."""
+    tensors = 3 if runs_fused(sizes, "swiglu") else 4
+    return tensors * sizes.compute_bytes * sizes.inner * sizes.tokens
+
+
+def _frozen_feed_forward(sizes: RankSizes) -> int:
+    """The same without the product: frozen weights need no input for their gradient."""
+    tensors = 2 if runs_fused(sizes, "swiglu") else 3
+    return tensors * sizes.compute_bytes * sizes.inner * sizes.tokens
+
+
+def _adapters(sizes: RankSizes) -> int:
+    """For each adapter its input after dropout, and the mask of the dropout."""
+    lora = sizes.plan.spec.contract.lora
+    mask = 1 if lora is not None and lora.dropout else 0
+    widths = sum(sizes.inner if name == "down_proj" else sizes.hidden for name in sizes.adapter_targets)
+    return (sizes.compute_bytes + mask) * widths * sizes.tokens
+
+
+def backward_bytes(sizes: RankSizes) -> int:
+    """The most that the backward pass of one block holds beside the activations that it has not used yet."""
+    stream = 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    return stream + max(2 * sizes.compute_bytes * sizes.inner * sizes.tokens, _attention_backward(sizes))
+
+
+def _attention_backward(sizes: RankSizes) -> int:
+    """Gradients of queries, keys, values and output; as separate operations also those of the scores, in float32."""
+    widths = 2 * sizes.query_width + 2 * sizes.key_value_width
+    gradients = sizes.compute_bytes * widths * sizes.tokens
+    return gradients if attention_is_fused(sizes.plan.spec.tuning) else gradients + 2 * SINGLE * scores(sizes)

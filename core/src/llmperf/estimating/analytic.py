@@ -1,0 +1,34 @@
+"""The analytic trace: one step of one rank by formulas, in milliseconds and without the framework."""
+
+from __future__ import annotations
+
+from llmperf.accounting.parameters import count_parameters
+from llmperf.estimating.analytic_collectives import analytic_collectives
+from llmperf.estimating.analytic_memory import analytic_memory
+from llmperf.estimating.analytic_operations import analytic_operations
+from llmperf.estimating.rank_sizes import rank_sizes
+from llmperf.types.plan import Plan
+from llmperf.types.tracing import StepTrace
+
+NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
+
+
+def analytic_trace(plan: Plan, rank: int) -> StepTrace:
+    """A step of one rank of a plan, as `llmperf_trace_step` would return it."""
+    sizes = rank_sizes(plan, rank)
+    return StepTrace(
+        rank=rank,
+        method="analytic",
+        traced_micro_batches=0,
+        operations=analytic_operations(sizes),
+        collectives=analytic_collectives(sizes, rank),
+        host_waits=None,
+        memory=analytic_memory(sizes),
+        parameters=count_parameters(plan.spec.model).total,
+        notes=(NOTE,),
+    )
+
+
+def first_rank_of(plan: Plan, stage: int) -> int:
+    """The first rank of a pipeline stage."""
+    return next(rank for rank in range(plan.layout.world_size) if plan.layout.coordinate(rank, "pipeline") == stage)

@@ -1,0 +1,133 @@
+"""Communication of one rank by formulas, from its layout.
+
+Tensor parallelism: Shoeybi et al. 2019, "Megatron-LM", section 3, and with divided sequences Korthikanti et al. 2022,
+section 4.2. Sharding: Rajbhandari et al. 2020, "ZeRO", section 7. Pipelines send the stream to their neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.types.layout import Layout, RankDimension
+from llmperf.types.tracing import Collective, Phase, TracedCollective
+
+LABEL_BYTES = 12
+"""Largest logit, sum of exponentials and the label's logit of a token, which tensor-parallel ranks share."""
+
+
+def analytic_collectives(sizes: RankSizes, rank: int) -> tuple[TracedCollective, ...]:
+    """All communications of one rank; none if it is alone."""
+    layout = sizes.plan.layout
+    parts = (_tensor(sizes, rank), _context(sizes, rank), _pipeline(sizes, rank), _gradients(sizes, rank))
+    if layout.world_size == 1:
+        return ()
+    return tuple(collective for part in parts for collective in part if len(collective.ranks) > 1)
+
+
+def ranks_along(layout: Layout, rank: int, dimension: RankDimension) -> tuple[int, ...]:
+    """The ranks that differ from this one in one dimension only, this one included, in order."""
+    stride = 1
+    for faster in layout.rank_order:
+        if faster == dimension:
+            break
+        stride *= layout.degrees[faster]
+    first = rank - layout.coordinate(rank, dimension) * stride
+    return tuple(first + index * stride for index in range(layout.degrees[dimension]))
+
+
+def _tensor(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
+    """Sums after attention and feed-forward, and of their inputs' gradients; gathered and scattered if divided."""
+    ranks = ranks_along(sizes.plan.layout, rank, "tensor")
+    again = sizes.recomputed_blocks if sizes.plan.spec.tuning.recompute == "block" else 0
+    ends = int(sizes.first), int(sizes.last)
+    size = sizes.stream_bytes * sizes.hidden * sizes.tokens
+    counts: tuple[tuple[Phase, int], ...] = (
+        ("forward", 2 * sizes.blocks + ends[0]),
+        ("backward", 2 * sizes.blocks + 2 * again + ends[1]),
+    )
+    divided: tuple[Collective, ...] = ("all_gather", "reduce_scatter")
+    patterns: tuple[Collective, ...] = divided if sizes.sequence_parts > 1 else ("all_reduce",)
+    for phase, times in counts:
+        for pattern in patterns:
+            yield _collective(pattern, size, ranks, phase, per_micro_batch=times)
+    if sizes.last:
+        yield _collective("all_reduce", LABEL_BYTES * sizes.tokens, ranks, "forward", per_micro_batch=1)
+
+
+def _context(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
+    """Keys and values of the whole sequence in each block, and their gradients."""
+    ranks = ranks_along(sizes.plan.layout, rank, "context")
+    size = 2 * sizes.compute_bytes * sizes.key_value_width * sizes.micro_batch * sizes.context_len
+    yield _collective("all_gather", size, ranks, "forward", per_micro_batch=sizes.blocks)
+    yield _collective("reduce_scatter", size, ranks, "backward", per_micro_batch=sizes.blocks)
+
+
+def _pipeline(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
+    """The residual stream to the next stage and its gradient to the one before."""
+    stages = ranks_along(sizes.plan.layout, rank, "pipeline")
+    size = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    phases: tuple[Phase, ...] = ("forward", "backward")
+    for neighbour in (sizes.stage - 1, sizes.stage + 1):
+        if 0 <= neighbour < len(stages):
+            for phase in phases:
+                yield _collective("send_receive", size, (rank, stages[neighbour]), phase, per_micro_batch=1)
+
+
+def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
+    """Gradients of all data-parallel ranks, and weights where they are sharded.
+
+    From stage 2 on gradients are scattered with each micro batch; at stage 3 weights are gathered for each forward and
+    backward pass.
+    """
+    layout = sizes.plan.layout
+    ranks = ranks_along(layout, rank, "data")
+    gradients = sizes.weight_bytes * sizes.trained
+    if layout.sharding_stage == 0:
+        yield _collective("all_reduce", gradients, ranks, "backward", overlaps=True, per_step=1)
+        return
+    shards = sharding_ranks(layout, rank)
+    replicas = tuple(other for other in ranks if (other - rank) % max(len(shards), 1) == 0)
+    if layout.sharding_stage == 1:
+        yield _collective("reduce_scatter", gradients, shards, "backward", per_step=1)
+    else:
+        overlaps = layout.sharding_stage == 3
+        yield _collective("reduce_scatter", gradients, shards, "backward", overlaps=overlaps, per_micro_batch=1)
+    if len(shards) < len(ranks):
+        yield _collective("all_reduce", gradients // len(shards), replicas, "backward", per_step=1)
+    if layout.sharding_stage < 3:
+        yield _collective("all_gather", gradients, shards, "update", per_step=1)
+        return
+    weights = sizes.weight_bytes * sizes.parameters
+    phases: tuple[Phase, ...] = ("forward", "backward")
+    for phase in phases:
+        yield _collective("all_gather", weights, shards, phase, overlaps=True, per_micro_batch=1)
+
+
+def sharding_ranks(layout: Layout, rank: int) -> tuple[int, ...]:
+    """The ranks that share one copy of the sharded state with this one."""
+    ranks = ranks_along(layout, rank, "data")
+    degree = min(layout.sharding_degree, len(ranks))
+    first = ranks.index(rank) // degree * degree
+    return ranks[first : first + degree]
+
+
+def _collective(
+    collective: Collective,
+    size: int,
+    ranks: tuple[int, ...],
+    phase: Phase,
+    *,
+    overlaps: bool = False,
+    per_micro_batch: int = 0,
+    per_step: int = 0,
+) -> TracedCollective:
+    return TracedCollective(
+        collective=collective,
+        bytes=size,
+        ranks=ranks,
+        phase=phase,
+        overlaps=overlaps,
+        per_micro_batch=per_micro_batch,
+        per_step=per_step,
+    )

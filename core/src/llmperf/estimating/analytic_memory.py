@@ -1,0 +1,169 @@
+"""Memory of one rank by formulas: model states by ZeRO's arithmetic, activations block by block, and the loss.
+
+States: Rajbhandari et al. 2020, "ZeRO", section 3.1. Activations: `activations.py`. The peak is the largest of four
+moments of a step that is not the first: the loss, the head's and the first block's backward pass, and the update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from llmperf.estimating.activations import SINGLE, backward_bytes, block_bytes, checkpoint_bytes, runs_fused
+from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.types.tracing import MemoryKind, Phase, TracedMemory
+
+Held = Mapping[MemoryKind, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What is held at one moment of a step."""
+
+    phase: Phase
+    name: str
+    held: Held
+
+    @property
+    def total(self) -> int:
+        """In bytes."""
+        return sum(self.held.values())
+
+
+def analytic_memory(sizes: RankSizes) -> TracedMemory:
+    """The memory of a rank."""
+    between = states(sizes)
+    peak = max(moments(sizes, between), key=lambda moment: moment.total)
+    return TracedMemory(
+        peak_bytes=peak.total,
+        at_peak={kind: size for kind, size in peak.held.items() if size},
+        phase=peak.phase,
+        operation=peak.name,
+        between_steps={kind: size for kind, size in between.items() if size},
+    )
+
+
+def states(sizes: RankSizes) -> dict[MemoryKind, int]:
+    """Weights, optimiser states and buffers, which are held all the time; shards of gradients too at stage 3."""
+    sharded = sizes.plan.layout.sharding_stage == 3
+    weights = sizes.parameters * sizes.weight_bytes
+    masters = SINGLE if sizes.weight_bytes < SINGLE else 0
+    return {
+        "parameters": math.ceil(weights / sizes.sharding) if sharded else weights,
+        "optimizer": math.ceil(sizes.trained * (2 * SINGLE + masters) / sizes.sharding),
+        "communication": sizes.plan.worker.buffer_bytes,
+        "gradients": gradient_bytes(sizes) if sharded else 0,
+    }
+
+
+def gradient_bytes(sizes: RankSizes) -> int:
+    """All gradients of a rank, as they are when the backward pass ends."""
+    element = sizes.weight_bytes
+    if sizes.plan.spec.tuning.accumulation_dtype == "fp32":
+        element = max(element, SINGLE)
+    total = sizes.trained * element
+    return math.ceil(total / sizes.sharding) if sizes.plan.layout.sharding_stage >= 2 else total
+
+
+def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Moment]:
+    """The moments at which memory may be highest."""
+    gradients = gradient_bytes(sizes)
+    earlier = gradients if sizes.plan.batch.gradient_accumulation > 1 else between["gradients"]
+    activations = kept_activations(sizes)
+    casts = _cast_weights(sizes)
+
+    def moment(phase: Phase, name: str, **held: int) -> Moment:
+        return Moment(phase=phase, name=name, held={**between, **held})  # type: ignore[dict-item]
+
+    if sizes.last:
+        head = _head_activations(sizes)
+        yield moment(
+            "backward",
+            "loss",
+            gradients=earlier,
+            activations=activations + head,
+            logits=logits_bytes(sizes),
+            temporaries=casts,
+        )
+        yield moment(
+            "backward",
+            "output projection",
+            gradients=max(earlier, _head_gradient(sizes)),
+            activations=activations + head,
+            temporaries=casts + _head_backward(sizes),
+        )
+    block = block_bytes(sizes) if sizes.recomputed_blocks else 0
+    yield moment(
+        "backward",
+        "last transformer block",
+        gradients=earlier,
+        activations=activations,
+        temporaries=casts + block + backward_bytes(sizes),
+    )
+    yield moment(
+        "backward",
+        "first transformer block",
+        gradients=gradients,
+        activations=_of_later_micro_batches(sizes) + block_bytes(sizes),
+        temporaries=backward_bytes(sizes),
+    )
+    yield moment(
+        "update",
+        "optimizer",
+        gradients=gradients,
+        temporaries=math.ceil(sizes.plan.worker.update_bytes_per_parameter * sizes.trained / sizes.sharding),
+    )
+
+
+def kept_activations(sizes: RankSizes) -> int:
+    """Activations of all micro batches that the stage holds at once, without head and loss."""
+    return _of_one_micro_batch(sizes) * sizes.in_flight
+
+
+def _of_one_micro_batch(sizes: RankSizes) -> int:
+    return sizes.kept_blocks * block_bytes(sizes) + sizes.recomputed_blocks * checkpoint_bytes(sizes)
+
+
+def _of_later_micro_batches(sizes: RankSizes) -> int:
+    return _of_one_micro_batch(sizes) * (sizes.in_flight - 1)
+
+
+def _head_activations(sizes: RankSizes) -> int:
+    """Inputs of the last norm and of the head, and the head's normalised rows."""
+    stream = (sizes.stream_bytes + sizes.compute_bytes) * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    return stream + (_head_matrix(sizes) if sizes.plan.spec.model.normalized_head else 0)
+
+
+def _head_matrix(sizes: RankSizes) -> int:
+    return sizes.compute_bytes * sizes.vocabulary * sizes.hidden
+
+
+def _head_gradient(sizes: RankSizes) -> int:
+    """The gradient of the head's weights, the first that a step makes."""
+    return 0 if sizes.frozen else sizes.weight_bytes * sizes.vocabulary * sizes.hidden
+
+
+def _head_backward(sizes: RankSizes) -> int:
+    """The gradient of the logits, and of the head's weights before it is added; four more to normalise its rows."""
+    logits = sizes.compute_bytes * sizes.tokens * sizes.vocabulary
+    if sizes.frozen:
+        return logits
+    return logits + _head_matrix(sizes) * (4 if sizes.plan.spec.model.normalized_head else 1)
+
+
+def logits_bytes(sizes: RankSizes) -> int:
+    """Logits, their softmax and its gradient in float32, when the backward pass of the loss ends."""
+    elements = sizes.tokens * sizes.vocabulary
+    if runs_fused(sizes, "cross_entropy"):
+        return sizes.compute_bytes * elements
+    parts = 2 if sizes.plan.layout.tensor_parallel > 1 else 3
+    return (parts * SINGLE + sizes.compute_bytes) * elements
+
+
+def _cast_weights(sizes: RankSizes) -> int:
+    """16-bit copies of float32 weights of blocks that are not recomputed, and of the head."""
+    if not sizes.casts:
+        return 0
+    head = sizes.vocabulary * sizes.hidden if sizes.last else 0
+    return sizes.compute_bytes * (sizes.kept_blocks * sizes.block_matrices + head)

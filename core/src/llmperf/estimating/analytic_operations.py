@@ -1,0 +1,251 @@
+"""Operations of one rank by formulas: matrix products by shape, attention, and what only moves memory.
+
+A matrix product of `rows` x `inner` by `inner` x `columns` takes 2 x rows x columns x inner FLOPs; the gradients of its
+input and weights take as many each (Kaplan et al. 2020, table 1). Attention: 4 x width x keys for each query, half
+of it where a kernel leaves out the masked half, and 2.5 times as much backward, since kernels compute the scores again
+(Dao 2023, FlashAttention-2, section 4.1). All else is counted in the bytes that its kernels read and write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.estimating.activations import attention_is_fused, runs_fused, scores
+from llmperf.estimating.rank_sizes import HALF, RankSizes
+from llmperf.types.tracing import OperationKind, Phase, TracedOperation
+
+
+def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
+    """All operations of one rank."""
+    return tuple(
+        operation
+        for operation in (*_blocks(sizes), *_ends(sizes), *_update(sizes))
+        if operation.per_micro_batch or operation.per_step
+    )
+
+
+def compute_dtype(sizes: RankSizes) -> str:
+    """Of matrix products."""
+    return sizes.plan.spec.contract.precision
+
+
+def _stream_dtype(sizes: RankSizes) -> str:
+    return "fp32" if sizes.casts or compute_dtype(sizes) not in HALF else compute_dtype(sizes)
+
+
+def _product(
+    sizes: RankSizes, phase: Phase, shape: tuple[int, int, int, int], times: int, name: str = "matmul"
+) -> TracedOperation:
+    """Matrix products of (batch, rows, columns, inner)."""
+    batch, rows, columns, inner = shape
+    elements = batch * (rows * inner + inner * columns + rows * columns)
+    return TracedOperation(
+        name=name,
+        kind="matmul",
+        phase=phase,
+        dtype=compute_dtype(sizes),
+        flops=2.0 * batch * rows * columns * inner,
+        bytes=sizes.compute_bytes * elements,
+        shape=shape,
+        per_micro_batch=times,
+    )
+
+
+def _moved(
+    sizes: RankSizes, name: str, kind: OperationKind, phase: Phase, moved: int, times: int, kernels: int = 1
+) -> TracedOperation:
+    """Operations that read and write `moved` bytes each."""
+    return TracedOperation(
+        name=name,
+        kind=kind,
+        phase=phase,
+        dtype=_stream_dtype(sizes) if kind == "norm" else compute_dtype(sizes),
+        flops=0.0,
+        bytes=moved,
+        kernels=kernels,
+        per_micro_batch=times,
+    )
+
+
+def _linear(sizes: RankSizes, outputs: int, inputs: int, times: int, repeated: int) -> Iterator[TracedOperation]:
+    """A projection `times` times in a forward pass: its product, what is repeated of it, and its gradients."""
+    tokens = sizes.tokens
+    yield _product(sizes, "forward", (1, tokens, outputs, inputs), times)
+    if repeated:
+        yield _product(sizes, "backward", (1, tokens, outputs, inputs), repeated)
+    yield _product(sizes, "backward", (1, tokens, inputs, outputs), times, "matmul, gradient of the input")
+    if not sizes.frozen:
+        yield _product(sizes, "backward", (1, outputs, inputs, tokens), times, "matmul, gradient of the weights")
+
+
+def _blocks(sizes: RankSizes) -> Iterator[TracedOperation]:
+    """Forward and backward pass of all blocks, with what is computed again."""
+    tuning, blocks = sizes.plan.spec.tuning, sizes.blocks
+    again = sizes.recomputed_blocks
+    products_again = again if tuning.recompute == "block" else 0
+    hidden, query, keys, inner = sizes.hidden, sizes.query_width, sizes.key_value_width, sizes.inner
+    if keys == query:
+        yield from _linear(sizes, query, hidden, 3 * blocks, 3 * products_again)
+    else:
+        yield from _linear(sizes, query, hidden, blocks, products_again)
+        yield from _linear(sizes, keys, hidden, 2 * blocks, 2 * products_again)
+    yield from _linear(sizes, hidden, query, blocks, products_again)
+    yield from _linear(sizes, inner, hidden, 2 * blocks, 2 * products_again)
+    yield from _linear(sizes, hidden, inner, blocks, products_again)
+    yield from _attention(sizes, blocks, products_again)
+    yield from _around(sizes, blocks, again)
+    yield from _adapters(sizes, blocks, products_again)
+
+
+def _attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
+    if not attention_is_fused(sizes.plan.spec.tuning):
+        yield from _eager_attention(sizes, blocks, again)
+        return
+    causal = sizes.plan.spec.model.position_encoding == "rope" or sizes.plan.spec.tuning.attention == "flex"
+    flops = 4.0 * sizes.query_width * sizes.tokens * sizes.context_len / (2 if causal else 1)
+    moved = sizes.compute_bytes * (2 * sizes.query_width + 2 * sizes.key_value_width) * sizes.tokens
+    forms: tuple[tuple[str, Phase, float, int], ...] = (
+        ("attention", "forward", 1.0, blocks),
+        ("attention", "backward", 1.0, again),
+        ("attention, gradients", "backward", 2.5, blocks),
+    )
+    for name, phase, factor, times in forms:
+        yield TracedOperation(
+            name=name,
+            kind="attention",
+            phase=phase,
+            dtype=compute_dtype(sizes),
+            flops=factor * flops,
+            bytes=int(moved * (1 if factor == 1.0 else 2)),
+            per_micro_batch=times,
+        )
+
+
+def _eager_attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
+    """Scores, softmax in float32, weighted values: two products forward, four backward."""
+    width = sizes.query_width // sizes.heads
+    batch, rows, keys = sizes.micro_batch * sizes.heads, sizes.seq_len, sizes.context_len
+    both: tuple[tuple[Phase, int], ...] = (("forward", blocks), ("backward", again))
+    for phase, times in both:
+        yield _product(sizes, phase, (batch, rows, keys, width), times, "scores")
+        yield _product(sizes, phase, (batch, rows, width, keys), times, "weighted values")
+        # scaled, masked, softmax, cast: each reads and writes the scores
+        moved = (6 * sizes.compute_bytes + 6) * scores(sizes)
+        yield _moved(sizes, "scale, mask and softmax", "elementwise", phase, moved, times, kernels=4)
+    yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of weights and keys")
+    yield _product(sizes, "backward", (batch, rows, width, keys), 2 * blocks, "gradients of values and queries")
+    moved = (4 * sizes.compute_bytes + 16) * scores(sizes)
+    yield _moved(sizes, "softmax, gradient", "elementwise", "backward", moved, blocks, kernels=4)
+
+
+def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
+    """Norms, rotary positions, SwiGLU and residuals of the blocks."""
+    stream = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    rope = sizes.compute_bytes * (sizes.query_width + sizes.key_value_width) * sizes.tokens
+    gate = sizes.compute_bytes * sizes.inner * sizes.tokens
+    rotates = sizes.plan.spec.model.position_encoding == "rope"
+    norm = (2, 1) if runs_fused(sizes, "rms_norm") else (10, 6)
+    turn = (2, 1) if runs_fused(sizes, "rope") else (9, 5)
+    swiglu = (3, 1) if runs_fused(sizes, "swiglu") else (5, 2)
+    passes: tuple[tuple[str, Phase, float, int], ...] = (
+        ("", "forward", 1.0, blocks),
+        ("", "backward", 1.0, again),
+        (", gradient", "backward", 1.6, blocks),
+    )
+    for suffix, phase, factor, times in passes:
+        yield _moved(sizes, f"norm{suffix}", "norm", phase, int(factor * norm[0] * stream), 2 * times, norm[1])
+        if rotates:
+            yield _moved(sizes, f"rope{suffix}", "rope", phase, turn[0] * rope, times, turn[1] * 2)
+        yield _moved(sizes, f"swiglu{suffix}", "activation", phase, int(factor * swiglu[0] * gate), times, swiglu[1])
+        yield _moved(sizes, f"residual{suffix}", "elementwise", phase, 3 * stream, 2 * times)
+    if sizes.casts:
+        weights = (4 + sizes.compute_bytes) * sizes.block_matrices
+        yield _moved(sizes, "cast of weights", "copy", "forward", weights, blocks, kernels=7)
+        yield _moved(sizes, "cast of weights", "copy", "backward", weights, again, kernels=7)
+        yield _moved(sizes, "cast of gradients", "copy", "backward", weights, blocks, kernels=7)
+    if not sizes.frozen and sizes.plan.batch.gradient_accumulation > 1:
+        added = 3 * sizes.weight_bytes * sizes.block_matrices
+        yield _moved(sizes, "addition of gradients", "elementwise", "backward", added, blocks, kernels=7)
+
+
+def _adapters(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
+    lora = sizes.plan.spec.contract.lora
+    if lora is None:
+        return
+    outputs = {
+        "W_pack": 3 * sizes.query_width,
+        "q_proj": sizes.query_width,
+        "k_proj": sizes.key_value_width,
+        "v_proj": sizes.key_value_width,
+        "gate_proj": sizes.inner,
+        "up_proj": sizes.inner,
+    }
+    tokens = sizes.tokens
+    for target in sizes.adapter_targets:
+        inputs = sizes.inner if target == "down_proj" else sizes.hidden
+        columns = outputs.get(target, sizes.hidden)
+        for rows_in, rows_out in ((inputs, lora.rank), (lora.rank, columns)):
+            yield _product(sizes, "forward", (1, tokens, rows_out, rows_in), blocks, "adapter")
+            yield _product(sizes, "backward", (1, tokens, rows_out, rows_in), again, "adapter")
+            yield _product(sizes, "backward", (1, tokens, rows_in, rows_out), blocks, "adapter, gradient of the input")
+            yield _product(
+                sizes, "backward", (1, rows_out, rows_in, tokens), blocks, "adapter, gradient of the weights"
+            )
+        moved = 4 * tokens * (3 * inputs + 3 * columns)
+        yield _moved(sizes, "dropout and sum of an adapter", "elementwise", "forward", moved, blocks, kernels=4)
+        yield _moved(
+            sizes, "dropout and sum of an adapter", "elementwise", "backward", moved, blocks + again, kernels=4
+        )
+
+
+def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
+    """Embedding on the first stage; last norm, head and loss on the last."""
+    stream = sizes.stream_bytes * sizes.hidden * sizes.tokens
+    table = sizes.weight_bytes * sizes.vocabulary * sizes.hidden
+    if sizes.first:
+        yield _moved(sizes, "embedding", "embedding", "forward", 2 * stream, 1)
+        if not sizes.frozen:
+            yield _moved(sizes, "embedding, gradient", "embedding", "backward", 2 * table + stream, 1, kernels=2)
+    if not sizes.last:
+        return
+    norm = 2 if runs_fused(sizes, "rms_norm") else 10
+    yield _moved(sizes, "norm", "norm", "forward", norm * stream, 1)
+    yield _moved(sizes, "norm, gradient", "norm", "backward", int(1.6 * norm * stream), 1)
+    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1, 0)
+    logits = sizes.tokens * sizes.vocabulary
+    fused = runs_fused(sizes, "cross_entropy")
+    forward = sizes.compute_bytes if fused else sizes.compute_bytes + 12
+    yield _moved(sizes, "cross entropy", "loss", "forward", forward * logits, 1, kernels=1 if fused else 3)
+    backward = sizes.compute_bytes if fused else 20 + sizes.compute_bytes
+    yield _moved(sizes, "cross entropy, gradient", "loss", "backward", backward * logits, 1, kernels=1 if fused else 3)
+    if sizes.plan.spec.model.normalized_head:
+        yield _moved(sizes, "normalised head", "elementwise", "forward", 3 * table, 1, kernels=3)
+        yield _moved(sizes, "normalised head, gradient", "elementwise", "backward", 8 * table, 1, kernels=6)
+
+
+def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
+    """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient."""
+    shard = -(-sizes.trained // sizes.sharding)
+    mixed = sizes.weight_bytes < 4
+    per_parameter = 28 + (2 if mixed else 0) + sizes.plan.worker.update_bytes_per_parameter
+    gradients = sizes.trained * sizes.weight_bytes
+    yield TracedOperation(
+        name="adamw",
+        kind="optimizer",
+        phase="update",
+        dtype="fp32",
+        flops=12.0 * shard,
+        bytes=int(per_parameter * shard),
+        kernels=10,
+        per_step=1,
+    )
+    yield TracedOperation(
+        name="gradient norm and clipping",
+        kind="optimizer",
+        phase="update",
+        dtype="fp32",
+        flops=2.0 * sizes.trained,
+        bytes=3 * gradients,
+        kernels=10,
+        per_step=1 if sizes.plan.spec.contract.optimizer.clip_norm is not None else 0,
+    )
