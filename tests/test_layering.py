@@ -14,6 +14,7 @@ CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
     *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "links"),
+    "estimating",
     *(
         "estimating",
         "planning",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-from llmperf.types import documents, plan, records, result, spec
+from llmperf.types import documents, estimate, plan, records, result, spec
 from llmperf_published.types import document
 
 from rendering.docstrings import class_description
@@ -20,6 +20,7 @@ KINDS: dict[str, type] = {
     "model": spec.Model,
     "manifest": documents.Manifest,
     "published": document.Published,
+    "estimate": estimate.Estimate,
 }
 RECORDS: tuple[type, ...] = (
     records.PhaseRecord,
@@ -33,6 +34,7 @@ _SELF_NAMED = {
     "plan": llmperf_schemas.PLAN_SCHEMA,
     "manifest": llmperf_schemas.MANIFEST_SCHEMA,
     "published": llmperf_schemas.PUBLISHED_SCHEMA,
+    "estimate": llmperf_schemas.ESTIMATE_SCHEMA,
 }
 
 

@@ -1,5 +1,5 @@
 """The JSON Schemas (2020-12) of llmperf, as data: results, plans, cases, models, records,
-submissions' manifests and published documents.
+submissions' manifests, published documents and estimates.
 
 They need nothing but this package, so that a website or another program can check documents without llmperf.
 """
@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 FOLDER = Path(__file__).parent
 """Where the schemas and the examples are."""
 
-NAMES = ("result", "plan", "case", "model", "record", "manifest", "published")
+NAMES = ("result", "plan", "case", "model", "record", "manifest", "published", "estimate")
 
 RESULT_SCHEMA = f"llmperf/result/{SCHEMA_VERSION}"
 """What the `schema` field of a result says."""
@@ -24,6 +24,8 @@ PLAN_SCHEMA = f"llmperf/plan/{SCHEMA_VERSION}"
 """What the `schema` field of a plan says."""
 MANIFEST_SCHEMA = f"llmperf/manifest/{SCHEMA_VERSION}"
 """What the `schema` field of a submission's manifest says."""
+ESTIMATE_SCHEMA = f"llmperf/estimate/{SCHEMA_VERSION}"
+"""What the `schema` field of an estimate says."""
 PUBLISHED_SCHEMA = f"llmperf/published/{SCHEMA_VERSION}"
 """What the `schema` field of an imported document says."""
 

@@ -22,6 +22,7 @@ from llmperf.plugins.installed import version as installed_version
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
     from llmperf.types.devices import PeakFlops, Precision
+    from llmperf.types.rates import DeviceRates
 
 T = TypeVar("T")
 
@@ -171,6 +172,14 @@ class Plugins:
         if isinstance(given, str):
             return " ".join(given.split()) or None
         return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
+
+    def rates(self, device_model: str) -> DeviceRates | None:
+        """The checked answer to `llmperf_device_rates`; None if the vendor knows none or does not answer."""
+        from llmperf.types.rates import DeviceRates
+
+        hook = "llmperf_device_rates"
+        given = self._asked(hook, {"device_model": device_model}) if self.answers(hook) else None
+        return None if given is None else of_kind(self.owner(hook), hook, given, DeviceRates)
 
     def _asked(self, hook: str, arguments: dict[str, Any]) -> Any:
         with blaming(self.owner(hook), hook):

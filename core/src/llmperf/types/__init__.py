@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
+    from llmperf.types.estimate import Estimate as Estimate
     from llmperf.types.flops import FlopCount as FlopCount
     from llmperf.types.flops import FlopsPerToken as FlopsPerToken
     from llmperf.types.flops import Workload as Workload
@@ -95,6 +96,7 @@ _NAMES = {
     "devices": "Device DeviceEvent DeviceInfo DeviceSample Facts HostCheck Offers PeakFlops Precision Probe"
     " ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
+    "estimate": "Estimate",
     "rates": "DeviceRates LinkRate MatmulRate",
     "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",

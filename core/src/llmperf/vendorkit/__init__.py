@@ -10,6 +10,7 @@
 | `tool_output`, `json_output` | run a command with limits on time and size |
 | `read_toml` | a data file of the plugin |
 | `PeakTable`, `PeakEntry` | `peaks.toml`, the vendor's table of devices |
+| `RateTable` | `rates.toml`, what the devices are assumed to achieve, for estimates |
 | `visible_devices`, `of_one_model`, `planned_indices`, `visibility_variable` | which devices a run uses |
 | `samples_by_index`, `probe_of` | hook answers from devices and samples that a plugin reads itself |
 | `AcceleratorDevice` | a rank's device over a runtime's namespace, such as `torch.cuda` |
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from llmperf.vendorkit.layouts import read_layouts as read_layouts
     from llmperf.vendorkit.peaks import PeakEntry as PeakEntry
     from llmperf.vendorkit.peaks import PeakTable as PeakTable
+    from llmperf.vendorkit.rates import RateTable as RateTable
     from llmperf.vendorkit.readings import Inventory as Inventory
     from llmperf.vendorkit.readings import Misfit as Misfit
     from llmperf.vendorkit.readings import Reading as Reading
@@ -53,6 +55,7 @@ _MODULES = {
     "commands": ("CommandReader", "CsvCommand", "JsonCommand", "TableCommand"),
     "layouts": ("Layouts", "read_layouts"),
     "peaks": ("PeakEntry", "PeakTable"),
+    "rates": ("RateTable",),
     "readings": ("Inventory", "Misfit", "Reading", "Row", "read_rows"),
     "tool": ("json_output", "tool_output"),
     "vendor": ("AcceleratorVendor", "probe_of", "samples_by_index"),

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from llmperf.types.devices import DeviceInfo, DeviceSample, Offers, PeakFlops, Precision, Probe
 from llmperf.vendorkit.peaks import PeakEntry, PeakTable
+from llmperf.vendorkit.rates import RateTable
 from llmperf.vendorkit.readings import Inventory
 from llmperf.vendorkit.visibility import of_one_model, visibility_variable, visible_devices
 
 if TYPE_CHECKING:
     from llmperf.types.plan import Plan
+    from llmperf.types.rates import DeviceRates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,8 @@ class AcceleratorVendor:
     """Of the vendor plugin."""
     peaks: Path
     """The table `peaks.toml`."""
+    rates: Path | None = None
+    """The table `rates.toml`, if there is one."""
     inventory: Callable[[], Inventory]
     """Reads every device of this node. OSError, one line, where the driver or its tool gives no answer."""
     readings: Callable[[], Inventory] | None = None
@@ -60,6 +64,10 @@ class AcceleratorVendor:
     def peak_flops(self, device_model: str, dtype: Precision) -> PeakFlops | None:
         """`llmperf_peak_flops`: the table's figure for exactly this model; None where it has none."""
         return self.table().peak_flops(device_model, dtype)
+
+    def device_rates(self, device_model: str) -> DeviceRates | None:
+        """`llmperf_device_rates`: what the vendor assumes of this model; None where it has no assumption."""
+        return None if self.rates is None else _rates(self.rates, self.peaks, self.name).device_rates(device_model)
 
     def probe(self) -> Probe:
         """`llmperf_probe`: the devices of one model that are shown and allowed.
@@ -99,6 +107,11 @@ class AcceleratorVendor:
 @cache
 def _table(path: Path, vendor: str) -> PeakTable:
     return PeakTable.read(path, vendor=vendor)
+
+
+@cache
+def _rates(path: Path, peaks: Path, vendor: str) -> RateTable:
+    return RateTable.read(path, _table(peaks, vendor))
 
 
 def probe_of(

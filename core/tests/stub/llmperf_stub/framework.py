@@ -14,6 +14,13 @@ def llmperf_plan_workers(spec, probe):
 
 
 @llmperf.hookimpl
+def llmperf_trace_step(plan, rank):
+    from llmperf_stub.trace import stub_trace
+
+    return stub_trace(plan, rank)
+
+
+@llmperf.hookimpl
 def llmperf_build_trainer(plan, device):
     from llmperf_stub.trainer import StubTrainer
 

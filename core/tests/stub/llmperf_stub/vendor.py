@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 
 import llmperf
-from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
+from llmperf.types import DeviceInfo, DeviceRates, DeviceSample, LinkRate, Offers, PeakFlops, Probe
 
 
 @llmperf.hookimpl
@@ -17,6 +17,26 @@ def llmperf_probe():
 def llmperf_peak_flops(device_model, dtype):
     return PeakFlops(
         device_model=device_model, dtype=dtype, flops_per_second=1e12, source="the stub", date="2026-01-01"
+    )
+
+
+@llmperf.hookimpl
+def llmperf_device_rates(device_model):
+    if os.environ.get("LLMPERF_STUB_RATES") == "none":
+        return None
+    link = LinkRate(scope="node", bytes_per_second=1e9, latency_seconds=1e-5, source="the stub")
+    return DeviceRates(
+        device_model=device_model,
+        basis="assumed",
+        matmul_flops_per_second={"fp32": 1e12},
+        attention_flops_per_second={"fp32": 5e11},
+        memory_bytes_per_second=1e11,
+        launch_seconds=1e-5,
+        memory_bytes=2**30,
+        links=(link,),
+        source="the stub",
+        date="2026-01-01",
+        overhead_bytes=2**20,
     )
 
 

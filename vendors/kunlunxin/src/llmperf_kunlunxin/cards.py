@@ -112,6 +112,7 @@ def worker_env(plan: Plan) -> dict[str, str]:
 KUNLUNXIN = AcceleratorVendor(
     name="kunlunxin",
     peaks=DATA / "peaks.toml",
+    rates=DATA / "rates.toml",
     inventory=inventory,
     readings=readings,
     variable=VISIBLE,

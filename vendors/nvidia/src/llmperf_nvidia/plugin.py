@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceRates, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
 
 
 @hookimpl
@@ -59,6 +59,14 @@ def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
     from llmperf_nvidia.probe import table
 
     return table().peak_flops(device_model, dtype)
+
+
+@hookimpl
+def llmperf_device_rates(device_model: str) -> DeviceRates | None:
+    """What this GPU is assumed to achieve; None where nothing is assumed."""
+    from llmperf_nvidia.probe import rate_table
+
+    return rate_table().device_rates(device_model)
 
 
 @hookimpl

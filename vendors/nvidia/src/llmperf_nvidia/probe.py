@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo, Offers, Precision, Probe
-from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
+from llmperf.vendorkit import PeakEntry, PeakTable, RateTable, of_one_model, visible_devices
 
 from llmperf_nvidia.inventory import installed_gpus
 from llmperf_nvidia.runtimes import runtime_problems
@@ -31,6 +31,12 @@ SETTINGS = "expandable_segments:True"
 def table() -> PeakTable:
     """Every GPU whose figures are known."""
     return PeakTable.read(Path(__file__).parent / "data" / "peaks.toml", vendor="nvidia")
+
+
+@cache
+def rate_table() -> RateTable:
+    """What GPUs are assumed to achieve."""
+    return RateTable.read(Path(__file__).parent / "data" / "rates.toml", table())
 
 
 def offers_of(entry: PeakEntry) -> Offers:

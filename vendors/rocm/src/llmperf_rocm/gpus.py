@@ -144,6 +144,7 @@ def worker_env(plan: Plan) -> dict[str, str]:
 ROCM = AcceleratorVendor(
     name="rocm",
     peaks=Path(__file__).parent / "data" / "peaks.toml",
+    rates=Path(__file__).parent / "data" / "rates.toml",
     inventory=inventory,
     readings=readings,
     variable=HIP,

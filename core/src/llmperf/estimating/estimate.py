@@ -1,0 +1,103 @@
+"""Puts an estimate together from a plan, the traces of its stages and the rates of its device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from llmperf.accounting.flops import utilisation
+from llmperf.estimating.calibration import expected_error
+from llmperf.estimating.memory import stage_memory
+from llmperf.estimating.savings import savings
+from llmperf.estimating.step_time import communications, operation_times, stage_times, step_time
+from llmperf.types.estimate import Estimate, StageMemory, TracerUse
+from llmperf.types.plan import Plan
+from llmperf.types.rates import DeviceRates
+from llmperf.types.tracing import StepTrace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRates:
+    """The rates of a device, or why there are none."""
+
+    rates: DeviceRates | None
+    problem: str | None = None
+
+
+def estimate_of(
+    plan: Plan,
+    traces: Mapping[int, StepTrace],
+    known: KnownRates,
+    tracing: tuple[TracerUse, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Estimate:
+    """The estimate of a plan. `traces` has the traced stages by their index."""
+    from llmperf_schemas import ESTIMATE_SCHEMA
+
+    rounds = plan.batch.gradient_accumulation
+    memory = stage_memory(plan, traces, known.rates)
+    rates, problem = known.rates, known.problem
+    time, slowest = None, max(traces)
+    try:
+        if rates is not None:
+            rates = for_rank(rates, plan)
+            time, slowest = step_time(plan, traces, rates)
+    except ValueError as error:
+        rates, problem = None, str(error)
+    trace = traces[slowest]
+    throughput = None if time is None else plan.batch.tokens_per_step / time.seconds / plan.layout.world_size
+    return Estimate(
+        schema=ESTIMATE_SCHEMA,
+        created=plan.created,
+        llmperf_version=plan.llmperf_version,
+        spec=plan.spec,
+        vendor=plan.vendor,
+        device_model=plan.probe.devices[0].model,
+        layout=plan.layout,
+        batch=plan.batch,
+        memory=memory,
+        fits=fits(memory),
+        nearest=None,
+        time=time,
+        time_problem=problem,
+        stages=() if rates is None else stage_times(traces, rates, plan.layout),
+        tokens_per_second_per_device=throughput,
+        mfu=utilisation(plan.flops, throughput, plan.peak, plan.device_share),
+        operations=operation_times(trace, rates, rounds),
+        communication=communications(trace, rates, plan.layout, rounds),
+        savings=() if rates is None or time is None else savings(plan, trace, rates, time, slowest),
+        host_waits=trace.host_waits,
+        kernels=kernels(trace, rounds),
+        rates=known.rates,
+        expected_error=expected_error(),
+        tracing=tracing,
+        stand_ins=tuple(dict.fromkeys(line for trace in traces.values() for line in trace.stand_ins)),
+        notes=tuple(dict.fromkeys((*notes, *(line for trace in traces.values() for line in trace.notes)))),
+    )
+
+
+def fits(memory: tuple[StageMemory, ...]) -> bool | None:
+    """Whether every stage fits; None if that is not known."""
+    verdicts = [stage.fits for stage in memory]
+    return None if None in verdicts else all(verdicts)
+
+
+def kernels(trace: StepTrace, rounds: int) -> int:
+    """Kernels launched in a step."""
+    return sum(
+        (operation.per_micro_batch * rounds + operation.per_step) * operation.kernels for operation in trace.operations
+    )
+
+
+def for_rank(rates: DeviceRates, plan: Plan) -> DeviceRates:
+    """The rates of the part of a device that one rank has."""
+    share = plan.device_share
+    if share == 1:
+        return rates
+    return replace(
+        rates,
+        matmul_flops_per_second={name: rate * share for name, rate in rates.matmul_flops_per_second.items()},
+        attention_flops_per_second={name: rate * share for name, rate in rates.attention_flops_per_second.items()},
+        memory_bytes_per_second=rates.memory_bytes_per_second * share,
+        matmuls=tuple(replace(product, flops_per_second=product.flops_per_second * share) for product in rates.matmuls),
+    )

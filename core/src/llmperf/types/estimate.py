@@ -1,0 +1,227 @@
+"""An estimate of a case on devices that need not be here: the document of `llmperf estimate --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from llmperf.types.layout import Batch, Layout
+from llmperf.types.rates import DeviceRates
+from llmperf.types.result import Mfu
+from llmperf.types.spec import RunSpec
+from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase
+from llmperf.types.units import Count, NonNegative, Positive
+
+Scope = Literal["node", "cluster"]
+"""Where a communication goes: within one node, or between nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Memory of one rank of a pipeline stage."""
+
+    stage: Count
+    """Index of the pipeline stage."""
+    rank: Count
+    """The rank that was traced; other ranks of the stage are like it."""
+    method: Literal["fake tensors", "analytic"]
+    """How the step of this rank was traced."""
+    peak_bytes: Count
+    """Of tensors, at the moment of a step that has the most."""
+    at_peak: Mapping[MemoryKind, Count]
+    """The same by kind."""
+    phase: Phase
+    """Part of the step with the peak."""
+    operation: str
+    """The operation that reached it."""
+    between_steps: Mapping[MemoryKind, Count]
+    """Held between two steps, by kind."""
+    overhead_bytes: Count | None
+    """Beside tensors: context, communication library, fragmentation; None if not known."""
+    total_bytes: Count
+    """Peak and overhead, as far as it is known."""
+    capacity_bytes: Positive | None
+    """Of the device, or of the rank's share of it; None if not known."""
+    fits: bool | None
+    """Whether the total is at most the capacity; None without a capacity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTime:
+    """Time that one rank of a pipeline stage is busy."""
+
+    stage: Count
+    """Index of the pipeline stage."""
+    micro_batch_seconds: NonNegative
+    """Computation and waiting for communication, for each micro batch."""
+    step_seconds: NonNegative
+    """The same once a step, apart from micro batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationTime:
+    """Operations of one kind and phase in a step of the slowest stage."""
+
+    kind: OperationKind
+    """What they compute."""
+    phase: Phase
+    """Part of the step."""
+    seconds: NonNegative | None
+    """On the device, without what communication adds; None without rates."""
+    flops: NonNegative
+    """Computed in a step."""
+    bytes: NonNegative
+    """Read and written in a step."""
+    kernels: Count
+    """Launched in a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """Equal communications in a step of the slowest stage."""
+
+    collective: Collective
+    """The pattern."""
+    scope: Scope
+    """`cluster` if its ranks are on several nodes."""
+    phase: Phase
+    """Part of the step."""
+    ranks: Positive
+    """How many take part."""
+    times: Count
+    """How often in a step."""
+    sent_bytes: NonNegative
+    """What one rank sends in a step."""
+    seconds: NonNegative | None
+    """In a step, if nothing is computed meanwhile; None without rates of the link."""
+    overlaps: bool
+    """Whether computation goes on meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Where the time of a step goes. The parts add up to the step."""
+
+    seconds: NonNegative
+    """Of one step."""
+    compute_seconds: NonNegative
+    """Operations of the slowest stage."""
+    communication_seconds: NonNegative
+    """Waiting for communication that no computation hides, in the slowest stage."""
+    bubble_seconds: NonNegative
+    """Waiting for other pipeline stages."""
+    hidden_communication_seconds: NonNegative
+    """Communication behind computation: no part of the sum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What another kernel or layout would save in a step, everything else unchanged."""
+
+    change: str
+    """What would be different, such as `fused norm`."""
+    seconds: NonNegative
+    """That a step would be shorter."""
+    basis: str
+    """How the figure is derived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittingSetting:
+    """The nearest change with which the memory suffices."""
+
+    settings: tuple[str, ...]
+    """As `--set` takes them."""
+    total_bytes: Count
+    """Largest total of a stage with them, by the analytic form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedError:
+    """How far estimates were from published figures."""
+
+    memory: NonNegative
+    """Largest relative error of memory."""
+    memory_rows: Count
+    """Rows it is from."""
+    throughput: NonNegative
+    """Median relative error of throughput, each row left out of the fit in turn."""
+    throughput_rows: Count
+    """Rows it is from."""
+    source: str
+    """The command that computed it, and what it was held against."""
+    date: str
+    """ISO date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracerUse:
+    """What tracing one rank took."""
+
+    rank: Count
+    """Which rank."""
+    seconds: NonNegative
+    """Wall clock of its process."""
+    peak_resident_bytes: Count | None
+    """Memory of its process; None if not known."""
+    problem: str | None = None
+    """Why the analytic form was used instead; None if it was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a case needs and reaches on a device, without that device."""
+
+    schema: str
+    """Name and version of this document's schema."""
+    created: str
+    """UTC, ISO 8601."""
+    llmperf_version: str
+    """That estimated."""
+    spec: RunSpec
+    """What is estimated and how it is tuned."""
+    vendor: str
+    """Name of the vendor plugin."""
+    device_model: str
+    """As the vendor names it."""
+    layout: Layout
+    """How ranks share the model."""
+    batch: Batch
+    """Batch arithmetic."""
+    memory: tuple[StageMemory, ...]
+    """Of each traced stage."""
+    fits: bool | None
+    """Whether every stage fits; None if the memory of the device is not known."""
+    nearest: FittingSetting | None
+    """The nearest setting that fits, if the case does not and one was found."""
+    time: StepTime | None
+    """Of a step; None without rates."""
+    time_problem: str | None
+    """Why there is no time; None if there is."""
+    stages: tuple[StageTime, ...]
+    """Busy time of each traced stage; empty without rates."""
+    tokens_per_second_per_device: NonNegative | None
+    """token/p/s; None without rates."""
+    mfu: tuple[Mfu, ...]
+    """Under every convention."""
+    operations: tuple[OperationTime, ...]
+    """Of the slowest stage, longest first."""
+    communication: tuple[Communication, ...]
+    """Of the slowest stage, longest first."""
+    savings: tuple[Saving, ...]
+    """What other kernels or layouts would save, most first."""
+    host_waits: tuple[HostWait, ...] | None
+    """Places where the host waits for the device in a step; None if not known."""
+    kernels: Count
+    """Launched in a step of the slowest stage."""
+    rates: DeviceRates | None
+    """Measured or assumed rates of the device; None if not known."""
+    expected_error: ExpectedError | None
+    """From calibration."""
+    tracing: tuple[TracerUse, ...]
+    """What tracing took."""
+    stand_ins: tuple[str, ...] = ()
+    """What was replaced so that the trainer runs without the device."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know."""
