@@ -10,6 +10,7 @@ from textwrap import wrap
 COMMANDS = {
     "run": "Train a case on this machine, measure it, and write a checked result.",
     "plan": "Show what would run, and every setting that does not fit.",
+    "estimate": "Estimate memory and step time on devices that need not be here.",
     "cases": "List the cases.",
     "models": "List the models with their exact parameter counts.",
     "plugins": "List the installed plugins, with the reason for each broken one.",

@@ -1,0 +1,82 @@
+"""`llmperf estimate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llmperf.cli.options import Finite, Seconds
+from llmperf.cli.output import print_json
+from llmperf.cli.request import request, request_options, say_what_was_left_out
+
+EXAMPLES = """\b
+Examples:
+  llmperf estimate llama2_7b_pretrain_megatron --on A100-SXM4-40GB:1x8
+  llmperf estimate llama2_7b_lora --on A100-SXM4-40GB:1x1 --set precision=fp16 --set micro_batch=4
+  llmperf estimate baichuan2_13b_pretrain_zero --on H800:2x8 --network 200
+  llmperf estimate default --rates rates.json --json
+"""
+
+
+@click.command("estimate", epilog=EXAMPLES)
+@request_options
+@click.option("--on", metavar="MODEL:NxD", help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.")
+@click.option(
+    "--rates",
+    "rates_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="What `llmperf peak --output FILE` measured, in place of the vendor's assumptions.",
+)
+@click.option(
+    "--network",
+    metavar="GBIT",
+    type=Finite(min=0.001),
+    help="Network of each node, all adapters together, in Gb/s of one direction.",
+)
+@click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
+@click.option(
+    "--trace-timeout",
+    metavar="SECONDS",
+    type=Seconds(),
+    default=300.0,
+    show_default=True,
+    help="Time limit of the trace of one pipeline stage.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    on: str | None,
+    rates_file: Path | None,
+    network: float | None,
+    analytic: bool,
+    trace_timeout: float,
+    **options: Any,
+) -> None:
+    """Estimate memory and step time of a case on devices that need not be here.
+
+    The trainer runs one step at full size on tensors without data. Exits with 2 if something does not fit together, and
+    with 1 if the memory does not suffice.
+    """
+    from llmperf.cli.estimate_text import estimate_text
+    from llmperf.cli.plan import show
+    from llmperf.running.estimate import EstimateOptions, estimate
+
+    how = EstimateOptions(
+        analytic=analytic,
+        rates_file=rates_file,
+        network_bytes_per_second=None if network is None else network * 1e9 / 8,
+        trace_seconds=trace_timeout,
+    )
+    outcome, estimated = estimate(request(options, on), how, lambda line: click.echo(line, err=True))
+    if estimated is None:
+        ctx.exit(show(outcome, options["as_json"]))
+    say_what_was_left_out(outcome)
+    if options["as_json"]:
+        print_json(estimated)
+    else:
+        click.echo(estimate_text(estimated), nl=False)
+    ctx.exit(1 if estimated.fits is False else 0)

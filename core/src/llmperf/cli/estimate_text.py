@@ -1,0 +1,142 @@
+"""An estimate for a terminal: what a buyer needs to know on one page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from llmperf.accounting.layout import layout_text
+from llmperf.types.estimate import Communication, Estimate, StageMemory
+from llmperf.types.tracing import MemoryKind
+
+GIB = 2**30
+LINES = 4
+"""Longest entries that a list shows."""
+SMALLEST_GIB = 0.05
+"""Smaller parts of the memory are not listed."""
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """The estimate, one fact per line."""
+    known = list(facts(estimate))
+    width = max(len(name) for name, _ in known)
+    return "".join(f"{name:<{width}}  {value}\n" for name, value in known)
+
+
+def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    """Name and value of each line."""
+    layout, batch = estimate.layout, estimate.batch
+    spec = estimate.spec
+    where = f"{layout.nodes} x {layout.devices_per_node} {estimate.device_model}"
+    yield "case", f"{spec.case} ({spec.tuning.framework}, {spec.contract.precision}) on {where}, {layout_text(layout)}"
+    batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
+    yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
+    yield from _how(estimate)
+    yield from _memory(estimate)
+    yield from _time(estimate)
+    yield from _parts(estimate)
+    yield from _host(estimate)
+    if error := estimate.expected_error:
+        memory = f"memory within {error.memory:.0%} ({error.memory_rows} published rows)"
+        throughput = f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)"
+        yield "expected error", f"{memory}, {throughput}"
+    yield from (("note", note) for note in estimate.notes)
+
+
+def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    methods = dict.fromkeys(stage.method for stage in estimate.memory)
+    words = {"fake tensors": "the trainer's own code on tensors without data", "analytic": "formulas"}
+    seconds = sum(use.seconds for use in estimate.tracing)
+    took = f", {seconds:.0f} s" if estimate.tracing else ""
+    yield "traced by", " and ".join(words[method] for method in methods) + took
+    if estimate.rates is not None:
+        yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {estimate.rates.source}"
+
+
+def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    for stage in estimate.memory:
+        name = "memory" if len(estimate.memory) == 1 else f"memory, stage {stage.stage}"
+        yield name, f"{stage.total_bytes / GIB:.1f} GiB{_margin(stage)}"
+        beside = (
+            "beside tensors unknown"
+            if stage.overhead_bytes is None or estimate.rates is None
+            else f"beside tensors {stage.overhead_bytes / GIB:.1f} ({estimate.rates.basis})"
+        )
+        yield "", f"{_kinds(stage.at_peak)}, {beside}; most in {stage.phase}, {stage.operation}"
+    if estimate.fits is False:
+        if estimate.nearest is None:
+            yield "nearest that fits", "none found"
+        else:
+            options = " ".join(f"--set {setting}" for setting in estimate.nearest.settings)
+            yield "nearest that fits", f"{options}: {estimate.nearest.total_bytes / GIB:.1f} GiB"
+
+
+def _margin(stage: StageMemory) -> str:
+    if stage.capacity_bytes is None:
+        return "; the memory of the device is not known"
+    left = stage.capacity_bytes - stage.total_bytes
+    verdict = f"fits, {left / GIB:.1f} left" if left >= 0 else f"DOES NOT FIT, {-left / GIB:.1f} too much"
+    return f" of {stage.capacity_bytes / GIB:.1f}: {verdict}"
+
+
+def _kinds(sizes: Mapping[MemoryKind, int]) -> str:
+    shown = [(kind, size / GIB) for kind, size in sizes.items() if size / GIB >= SMALLEST_GIB]
+    return ", ".join(f"{kind} {size:.1f}" for kind, size in sorted(shown, key=lambda part: -part[1]))
+
+
+def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    time = estimate.time
+    if time is None:
+        yield "time", f"unknown: {estimate.time_problem}"
+        return
+    parts = f"computing {time.compute_seconds:.3g}, waiting for communication {time.communication_seconds:.3g}"
+    if estimate.layout.pipeline_parallel > 1:
+        parts += f", pipeline bubble {time.bubble_seconds:.3g}"
+    hidden = time.hidden_communication_seconds
+    behind = f" ({hidden:.3g} s of communication behind computation)" if hidden else ""
+    yield "step", f"{time.seconds:.3g} s: {parts}{behind}"
+    known = [f"{mfu.convention} {mfu.value:.1%}" for mfu in estimate.mfu if mfu.value is not None]
+    rates = f"MFU {', '.join(known)}" if known else "MFU unknown without a peak"
+    yield "throughput", f"{estimate.tokens_per_second_per_device:,.0f} token/p/s; {rates}"
+
+
+def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    if estimate.time is not None:
+        total = estimate.time.seconds
+        kinds: dict[str, float] = defaultdict(float)
+        phases: dict[str, float] = defaultdict(float)
+        for item in estimate.operations:
+            kinds[item.kind] += item.seconds or 0.0
+            phases[item.phase] += item.seconds or 0.0
+        yield "by operation", _shares(kinds, total)
+        yield "by phase", _shares(phases, total)
+    for place, volume in enumerate(estimate.communication[:LINES]):
+        yield "communication" if place == 0 else "", _communication(volume)
+    for place, saving in enumerate(estimate.savings[:LINES]):
+        share = f" ({saving.seconds / estimate.time.seconds:.0%})" if estimate.time else ""
+        yield "would save" if place == 0 else "", f"{saving.seconds:.3g} s{share}: {saving.change}"
+
+
+def _shares(seconds: Mapping[str, float], total: float) -> str:
+    ordered = sorted(seconds.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {spent / total:.0%}" for name, spent in ordered if spent / total >= 0.005)
+
+
+def _communication(item: Communication) -> str:
+    where = "in a node" if item.scope == "node" else "between nodes"
+    time = "" if item.seconds is None else f", {item.seconds:.3g} s{' overlapped' if item.overlaps else ''}"
+    return (
+        f"{item.times:,} x {item.collective} in {item.phase} over {item.ranks} ranks {where},"
+        f" {item.sent_bytes / 1e9:.3g} GB sent{time}"
+    )
+
+
+def _host(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    yield "kernels", f"{estimate.kernels:,} launched in a step"
+    waits = estimate.host_waits
+    if waits is None:
+        yield "host waits", "unknown"
+    elif not waits:
+        yield "host waits", "none"
+    for place, wait in enumerate((waits or ())[:LINES]):
+        yield "host waits" if place == 0 else "", f"{wait.per_step:g} a step: {wait.operation} at {wait.where}"

@@ -1,0 +1,69 @@
+"""The estimate of a request: its plan, the traces of its stages, the rates of its device, and a setting that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmperf.estimating.communication import with_network
+from llmperf.estimating.estimate import KnownRates, estimate_of
+from llmperf.files import json_files
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Outcome, Refused, Request
+from llmperf.running.fitting import nearest_setting
+from llmperf.running.step_traces import TRACE_SECONDS, Traces, analytic_traces, step_traces
+from llmperf.types.estimate import Estimate
+from llmperf.types.plan import Plan
+from llmperf.types.rates import DeviceRates
+
+MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
+"""Problems of a plan that an estimate shows itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateOptions:
+    """How an estimate is made."""
+
+    analytic: bool = False
+    """By formulas alone."""
+    rates_file: Path | None = None
+    """Rates that `llmperf peak --output FILE` measured."""
+    network_bytes_per_second: float | None = None
+    """Of one node, all adapters together, in one direction."""
+    trace_seconds: float = TRACE_SECONDS
+    """Time limit of the trace of one stage."""
+
+
+def estimate(
+    request: Request, options: EstimateOptions, progress: Callable[[str], None]
+) -> tuple[Outcome, Estimate | None]:
+    """The plan of a request and its estimate; no estimate if the plan has problems other than too little memory."""
+    outcome = plan_only(request)
+    plan = outcome.plan
+    others = [problem for problem in outcome.problems if problem.code not in MEMORY_PROBLEMS]
+    if plan is None or (isinstance(outcome, Refused) and others):
+        return outcome, None
+    traces = analytic_traces(plan) if options.analytic else step_traces(plan, progress, options.trace_seconds)
+    made = estimated(plan, traces, outcome, options)
+    return outcome, made if made.fits is not False else replace(made, nearest=nearest_setting(request, plan, made))
+
+
+def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOptions) -> Estimate:
+    """The estimate of traces that were made."""
+    return estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
+
+
+def known_rates(plan: Plan, outcome: Outcome, options: EstimateOptions) -> KnownRates:
+    """The rates of the planned device: measured ones from a file, otherwise what the vendor assumes."""
+    model = plan.probe.devices[0].model
+    if options.rates_file is not None:
+        rates: DeviceRates | None = json_files.load(options.rates_file, DeviceRates)
+    else:
+        rates = outcome.plugins.rates(model)
+    if rates is None:
+        reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
+        return KnownRates(rates=None, problem=f"{reason}, and use --rates FILE")
+    if options.network_bytes_per_second is not None:
+        rates = with_network(rates, options.network_bytes_per_second, plan.layout.devices_per_node)
+    return KnownRates(rates=rates)

@@ -1,0 +1,119 @@
+"""`llmperf estimate` as a user meets it, with a framework that brings its own trace."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import llmperf_schemas
+import pytest
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.types import DeviceRates
+
+CASE = ("estimate", "default", "--vendor", "stub", "--framework", "stub", "--set", "precision=fp32")
+
+
+@pytest.fixture
+def estimate(stub_site, capfd):
+    """Runs the command with further words: exit code, standard output and error."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = call([*CASE, *words])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_memory_time_and_where_it_goes_are_shown(estimate):
+    code, out, err = estimate()
+    assert code == 0, err
+    assert "tracing rank 0 of 2 with stub" in err
+    assert "memory" in out
+    assert "of 0.5: fits" in out
+    assert "token/p/s; MFU nominal" in out
+    assert "all_reduce in backward over 2 ranks in a node" in out
+    assert re.search(r"host waits +none", out)
+    assert len(out.splitlines()) <= 22
+
+
+def test_the_document_has_its_schema(estimate):
+    code, out, err = estimate("--json", "--set", "framework.host_waits=true")
+    document = json.loads(out)
+    assert code == 0, err
+    jsonschema.Draft202012Validator(llmperf_schemas.load("estimate")).validate(document)
+    assert document["memory"][0]["method"] == "fake tensors"
+    assert document["rates"]["basis"] == "assumed"
+    assert document["host_waits"] == [
+        {"where": "llmperf_stub/trainer.py:7", "operation": "Tensor.item", "per_step": 1.0}
+    ]
+    (used,) = document["tracing"]
+    assert used["peak_resident_bytes"] > 2**20
+    parts = document["time"]
+    assert parts["seconds"] == pytest.approx(
+        parts["compute_seconds"] + parts["communication_seconds"] + parts["bubble_seconds"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("fails", "framework 'stub' (llmperf-stub): llmperf_trace_step raised RuntimeError: no tensors without data"),
+        ("dies", "the tracer ended with exit status 7"),
+        pytest.param("hangs", "the tracer gave no answer in 3 s", marks=pytest.mark.slow),
+    ],
+)
+def test_a_trace_that_fails_is_replaced_by_formulas_and_the_reason_is_given(estimate, fault, reason):
+    code, out, _ = estimate("--set", f"framework.trace={fault}", "--trace-timeout", "3")
+    assert code == 0
+    assert f"estimated by formulas, not by a trace: {reason}" in out
+    assert "traced by" in out
+    assert "formulas, " in out
+
+
+def test_without_rates_memory_is_estimated_and_time_is_unknown(estimate, monkeypatch):
+    monkeypatch.setenv("LLMPERF_STUB_RATES", "none")
+    code, out, _ = estimate("--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["memory"][0]["peak_bytes"] == 2**28
+    assert document["time"] is None
+    assert document["tokens_per_second_per_device"] is None
+    assert "stub gives no rates of 'Stub S1'; measure them there: llmperf peak" in document["time_problem"]
+
+
+def test_measured_rates_of_a_file_are_used(estimate, tmp_path):
+    from llmperf_stub.vendor import llmperf_device_rates
+
+    rates: DeviceRates = llmperf_device_rates("Stub S1")
+    file = tmp_path / "rates.json"
+    slow = json_files.builtins(rates) | {"basis": "measured", "memory_bytes_per_second": 1e6, "source": "llmperf peak"}
+    json_files.save(file, slow)
+    code, out, _ = estimate("--rates", str(file), "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["rates"]["basis"] == "measured"
+    assert document["time"]["seconds"] > 1000
+
+
+def test_a_file_that_holds_no_rates_is_refused(estimate, tmp_path):
+    file = tmp_path / "rates.json"
+    file.write_text('{"device_model": 3}')
+    code, _, err = estimate("--rates", str(file))
+    assert code == 2
+    assert "rates.json: " in err
+
+
+def test_too_little_memory_is_said_with_the_nearest_setting_that_fits(estimate):
+    code, out, _ = estimate("--set", "framework.peak_mib=600")
+    assert code == 1
+    assert "DOES NOT FIT, 0.1 too much" in out
+    assert "nearest that fits" in out
+
+
+def test_a_plan_that_does_not_fit_together_is_shown_as_plan_shows_it(estimate):
+    code, out, _ = estimate("--set", "micro_batch=3")
+    assert code == 2
+    assert "does not fit together:" in out
