@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
+    from llmperf.planning.plugin_checks import expanded_fused_ops as expanded_fused_ops
     from llmperf.planning.plugin_checks import family_problem as family_problem
+    from llmperf.planning.plugin_checks import fused_op_problems as fused_op_problems
     from llmperf.planning.plugin_checks import needed_features as needed_features
     from llmperf.planning.plugin_checks import option_problems as option_problems
     from llmperf.planning.plugin_checks import whole_number as whole_number
@@ -52,7 +54,9 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "interface_variables": "llmperf.planning.interfaces",
     "OptionCheck": "llmperf.planning.plugin_checks",
+    "expanded_fused_ops": "llmperf.planning.plugin_checks",
     "family_problem": "llmperf.planning.plugin_checks",
+    "fused_op_problems": "llmperf.planning.plugin_checks",
     "needed_features": "llmperf.planning.plugin_checks",
     "option_problems": "llmperf.planning.plugin_checks",
     "whole_number": "llmperf.planning.plugin_checks",

@@ -306,4 +306,4 @@ def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_
 def test_a_changed_list_is_recorded_as_text():
     spec, _ = spec_of("default", 'fused_ops=["rms_norm", "rope"]')
     (change,) = spec.changes
-    assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "", "rms_norm, rope")
+    assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "auto", "rms_norm, rope")

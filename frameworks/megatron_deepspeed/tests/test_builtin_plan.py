@@ -58,7 +58,7 @@ def test_other_stages_are_refused_with_the_nearest(program, stage):
 def test_what_does_not_fit_is_told_at_once(program):
     task = {
         "model": {"vocab_size": 510, "intermediate_size": 130, "family": "baichuan"},
-        "tuning": {"tensor_parallel": 4, "attention": "flash", "fused_ops": ["rms_norm"]},
+        "tuning": {"tensor_parallel": 4, "attention": "flash", "fused_ops": ["masked_softmax"]},
         "contract": {"lora": {"rank": 8}},
         "options": {"engin": "builtin", "megatron_home": "/there"},
     }

@@ -37,12 +37,13 @@ def test_all_that_does_not_fit_is_told_at_once(program):
             "pipeline_parallel": 2,
             "sharding_stage": 2,
             "attention": "flash",
-            "fused_ops": ["rms_norm"],
+            "fused_ops": ["rms_nrom"],
         },
         "options": {"bucket": 3},
     }
     found = problems(program, task)
     assert found["tuning.tensor_parallel"] == "pytorch is data parallel only: expected 1, found 2; the nearest is 1"
+    assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found["tuning.fused_ops"]
     assert "--framework zero has stage 2" in found["tuning.sharding_stage"]
     assert found["framework.bucket"] == "pytorch has no such option; it has none"
     assert set(found) == {
@@ -80,6 +81,29 @@ def test_flash_attention_is_for_16_bits(program, framework, precision):
     assert found == ({"tuning.attention": message} if precision in ("fp32", "tf32") else {})
 
 
+@pytest.mark.parametrize("framework", ["pytorch", "zero", "lora", "megatron_deepspeed", "paddle"])
+@pytest.mark.parametrize("attention", ["flash", "efficient", "cudnn", "flex"])
+def test_kernels_of_accelerators_are_refused_on_a_cpu(program, framework, attention):
+    tuning = {"attention": attention, "sharding_stage": int(framework == "megatron_deepspeed")}
+    contract = {"lora": {}} if framework == "lora" else {}
+    found = problems(program, {"contract": contract, "tuning": tuning}, framework=framework)
+    assert found["tuning.attention"].endswith("nearest is sdpa") or "attention=sdpa" in found["tuning.attention"]
+
+
+def test_attention_kernels_say_what_they_cannot_compute(program):
+    def found(attention, precision, **model):
+        task = {"tuning": {"attention": attention}, "contract": {"precision": precision}, "model": model}
+        return problems(program, task, gpu=True)
+
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
+    assert "cuDNN's attention computes in bf16 and fp16" in found("cudnn", "fp32")["tuning.attention"]
+    assert "takes no ALiBi" in found("cudnn", "bf16", **alibi)["tuning.attention"]
+    assert "takes no ALiBi" in found("flash", "bf16", **alibi)["tuning.attention"]
+    for attention in ("efficient", "flex"):
+        assert found(attention, "fp32", **alibi) == {}
+    assert found("cudnn", "bf16") == {}
+
+
 @pytest.mark.parametrize(
     ("framework", "builds"),
     [
@@ -114,6 +138,8 @@ def test_flash_attention_is_asked_of_accelerators(program):
     spec = program.make_spec({"framework": "pytorch", "tuning": {"attention": "flash"}})
     probe = convert({**program.PROBE, "devices": GPU}, Probe, "probe")
     assert llmperf_plan_workers(spec, probe).needs.features == ("flash_attention",)
+    spec = program.make_spec({"framework": "pytorch", "tuning": {"attention": "flex", "compile": True}})
+    assert llmperf_plan_workers(spec, probe).needs.features == ("compiler",)
 
 
 def test_planning_imports_nothing_heavy():

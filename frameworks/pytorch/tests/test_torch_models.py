@@ -123,6 +123,23 @@ def test_attention_is_the_same_in_every_way(torch, program):
             torch.testing.assert_close(first, other, atol=2e-5, rtol=1e-4)
 
 
+def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
+    """Forward only: on a CPU torch has no backward pass of it."""
+    from llmperf_pytorch.attention import alibi_slopes, causal_alibi, eager_attention, flex_attention
+
+    slopes, places = alibi_slopes(8), torch.arange(200)
+    distance = places[:, None] - places[None, :]
+    window = torch.zeros(200, 200).masked_fill((distance < 0) | (distance >= 50), -math.inf)[None, None]
+    query, key, value = torch.randn(2, 8, 200, 16), torch.randn(2, 2, 200, 16), torch.randn(2, 2, 200, 16)
+    for flex, bias in (
+        ({}, None),
+        ({"slopes": slopes}, causal_alibi(slopes, 200, torch.float32)),
+        ({"window": 50}, window),
+    ):
+        expected = eager_attention(query, key, value, bias)
+        torch.testing.assert_close(flex_attention(query, key, value, **flex), expected)
+
+
 def test_the_host_never_asks_the_device_for_a_value(torch, program):
     from llmperf_pytorch.losses import mean_cross_entropy
     from llmperf_pytorch.models import build_model

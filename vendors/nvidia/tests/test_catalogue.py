@@ -96,5 +96,8 @@ def test_before_ampere_there_is_neither_bf16_nor_tf32() -> None:
     (probe,) = [
         device for device in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in device.devices[0].model
     ]
-    assert (probe.offers.precisions, probe.offers.features) == (("fp32", "fp16"), ())
+    assert (probe.offers.precisions, probe.offers.features) == (
+        ("fp32", "fp16"),
+        ("efficient_attention", "compiler"),
+    )
     assert peak("Tesla T4", "bf16") is None

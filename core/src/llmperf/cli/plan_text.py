@@ -139,6 +139,7 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         stages = ", ".join(f"{size / 2**30:.2f}" for size in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
+    yield "fused operations", ", ".join(plan.worker.fused_ops) or "none"
     yield from _launch_facts(outcome)
     shown = without_secrets(plan.env)
     for name in plan.env:

@@ -17,9 +17,9 @@ SINGLE = 4
 
 
 def runs_fused(sizes: RankSizes, name: str) -> bool:
-    """Whether an operation is one kernel, by the tuning or always in this framework."""
+    """Whether an operation is one kernel, as planned."""
     plan = sizes.plan
-    return name in plan.spec.tuning.fused_ops or name in plan.worker.fused or plan.spec.tuning.compile
+    return name in plan.worker.fused_ops or plan.spec.tuning.compile
 
 
 def block_bytes(sizes: RankSizes) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
-from llmperf.measuring.loop import MeasuredLoop, Window, wrong
+from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.rank_exit import fail, leave
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
@@ -30,6 +30,8 @@ from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer
 
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80
+MAX_KERNEL = 200
+"""Characters of the description of a kernel that are recorded."""
 MAX_VERSION = 100
 """Characters of a version that are recorded."""
 SIGN_OF_LIFE_SECONDS = 1.0
@@ -88,7 +90,23 @@ class Worker:
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
-                self._finish(window, peak, reserved, self._evaluate(trainer))
+                kernels, compiling = kernels_of(trainer), compile_seconds_of(trainer)
+                figures = self._evaluate(trainer)
+                self._recorder.write(
+                    RankRecord(
+                        rank=self._rank,
+                        measured_steps=window.steps,
+                        measured_tokens=window.tokens,
+                        window_seconds=window.seconds,
+                        communication_seconds=window.communication_seconds,
+                        kernels=kernels,
+                        compile_seconds=compiling,
+                        peak_memory_bytes=peak,
+                        peak_reserved_bytes=reserved,
+                        evaluation=figures,
+                        packages=loaded_packages(),
+                    )
+                )
         self._enter("done")
 
     def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
@@ -114,23 +132,6 @@ class Worker:
                 self._enter("evaluating")
                 recorded = time.monotonic()
         return figures
-
-    def _finish(
-        self, window: Window, peak: int | None, reserved: int | None, evaluation: dict[str, float | None]
-    ) -> None:
-        self._recorder.write(
-            RankRecord(
-                rank=self._rank,
-                measured_steps=window.steps,
-                measured_tokens=window.tokens,
-                window_seconds=window.seconds,
-                communication_seconds=window.communication_seconds,
-                peak_memory_bytes=peak,
-                peak_reserved_bytes=reserved,
-                evaluation=evaluation,
-                packages=loaded_packages(),
-            )
-        )
 
 
 def _numbers(figures: object) -> dict[str, float | None]:
@@ -173,6 +174,23 @@ def peak_reserved_bytes(device: Device) -> int | None:
     """The most memory that the device's allocator has reserved; None for a device that does not report it."""
     query: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
     return query() if query is not None else None
+
+
+def kernels_of(trainer: Trainer) -> dict[str, str]:
+    """Which kernel computes what, as the trainer reports it; empty if it does not. PluginError for anything else."""
+    kernels: object = getattr(trainer, "kernels", {})
+    if not isinstance(kernels, Mapping) or not all(isinstance(text, str) for pair in kernels.items() for text in pair):
+        raise wrong("a mapping of names to texts", "kernels", repr(kernels)[:MAX_SHOWN])
+    return {name[:MAX_SHOWN]: kernel[:MAX_KERNEL] for name, kernel in kernels.items()}
+
+
+def compile_seconds_of(trainer: Trainer) -> float | None:
+    """Seconds in which a compiler worked; None if the trainer does not report them."""
+    query: Callable[[], object] | None = getattr(trainer, "compile_seconds", None)
+    seconds = None if query is None else query()
+    if seconds is not None and not (isinstance(seconds, (float, int)) and 0 <= seconds < math.inf):
+        raise wrong("seconds of at least 0 or None", "compile_seconds()", repr(seconds)[:MAX_SHOWN])
+    return None if seconds is None else float(seconds)
 
 
 def reported_parameters(trainer: Trainer) -> int:

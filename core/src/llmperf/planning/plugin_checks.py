@@ -9,8 +9,17 @@ from llmperf.types.devices import Probe
 from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
-FLASH_ATTENTION = "flash_attention"
-"""Feature of devices that have a flash attention kernel."""
+ATTENTION_FEATURES: Mapping[str, str] = {
+    "flash": "flash_attention",
+    "efficient": "efficient_attention",
+    "cudnn": "cudnn_attention",
+    "flex": "compiler",
+}
+"""Which feature devices must offer for a value of `tuning.attention`."""
+COMPILER = "compiler"
+"""Feature of devices for which the runtime's compiler makes kernels, as `torch.compile` does with Triton."""
+AUTO = "auto"
+"""In `tuning.fused_ops`: all fused operations that the framework offers for the devices."""
 
 OptionCheck = Callable[[object], str | None]
 """Takes the value of an option; returns what was expected if the value is wrong, None if it is valid."""
@@ -66,7 +75,30 @@ def whole_number(least: int) -> OptionCheck:
 
 def needed_features(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
     """The features that devices must offer beyond the precision, for `Needs.features`."""
-    return (FLASH_ATTENTION,) if spec.tuning.attention == "flash" and not probe.on_cpu else ()
+    if probe.on_cpu:
+        return ()
+    tuning = spec.tuning
+    named = (ATTENTION_FEATURES.get(tuning.attention), COMPILER if tuning.compile else None)
+    return tuple(dict.fromkeys(feature for feature in named if feature is not None))
+
+
+def expanded_fused_ops(spec: RunSpec, offered: Sequence[str]) -> tuple[str, ...]:
+    """`tuning.fused_ops`, each once, with `auto` replaced by all that the framework offers for the devices."""
+    listed = (offered if name == AUTO else (name,) for name in spec.tuning.fused_ops)
+    return tuple(dict.fromkeys(name for names in listed for name in names))
+
+
+def fused_op_problems(framework: str, spec: RunSpec, offered: Sequence[str]) -> Iterator[Problem]:
+    """Names in `tuning.fused_ops` that the framework does not offer for the devices."""
+    for name in spec.tuning.fused_ops:
+        if name not in (*offered, AUTO):
+            message = f"{framework} offers {', '.join(offered) or 'none'}, found {name!r}"
+            nearest = get_close_matches(name, offered, n=1) or [AUTO]
+            yield Problem(
+                code=f"{framework}.fused_ops",
+                where="tuning.fused_ops",
+                message=f"{message}; nearest: --set 'fused_ops=[\"{nearest[0]}\"]'",
+            )
 
 
 def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint: str = "") -> Problem:

@@ -222,6 +222,10 @@ def _strategy(result: Result) -> Iterator[Section]:
         modules = joined(lora.target_modules)
         options["lora"] = f"rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout}, on {modules}"
     rows = tuple(text_row(name, value, f"option_{name}") for name, value in options.items())
+    rows += tuple(text_row(f"{name} by", kernel, f"kernel_{name}") for name, kernel in result.kernels.items())
+    if (compiling := result.metrics.compile_seconds) is not None:
+        label = "compiling, s (not measured)"
+        rows += (Row(key="compile_seconds", label=label, value=compiling, rounding=cells.SIGNIFICANT),)
     yield Section(key="optimisation", title="Optimisation strategy", rows=rows)
 
 

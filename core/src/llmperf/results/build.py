@@ -49,6 +49,7 @@ def result_of(records: RunRecords) -> Result:
         contract=spec.contract,
         tuning=spec.tuning,
         framework=spec.framework,
+        kernels=kernels(records),
         hardware=hardware(records, common),
         software=software(records, common),
         parallelism=plan.layout,
@@ -86,6 +87,14 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
         host_memory_bytes=None if memory is None else int(memory),
         simulated=plan.probe.simulated,
     )
+
+
+def kernels(records: RunRecords) -> dict[str, str]:
+    """Which kernel computed what, each from the first rank that has it: pipeline stages have different operations."""
+    named: dict[str, str] = {}
+    for rank in records.ranks:
+        named = {**rank.kernels, **named}
+    return dict(sorted(named.items()))
 
 
 def software(records: RunRecords, common: Facts) -> Software:

@@ -42,6 +42,7 @@ def metrics(records: RunRecords) -> Metrics:
         other_cpu_share_before=device_readings.other_cpu_share_before(records),
         other_processes_before=device_readings.other_processes_before(records),
         other_processes=device_readings.other_processes(records),
+        compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
         evaluation=evaluation(records),
     )
 

@@ -60,6 +60,9 @@ class WorkerPlan:
     settings: tuple[str, ...] = ()
     """Which of the settings `llmperf.types.OPTIONAL_SETTINGS` the framework supports. Others are refused unless they
     have their defaults."""
+    fused_ops: tuple[str, ...] = ()
+    """What is one kernel each, such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`: `tuning.fused_ops` with `auto`
+    expanded, and what is always fused."""
     update_bytes_per_parameter: NonNegative = 0.0
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
@@ -67,8 +70,6 @@ class WorkerPlan:
     """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
     buffer_bytes: Count = 0
     """What a rank holds all the time for communication, such as buckets of gradients."""
-    fused: tuple[str, ...] = ("rms_norm",)
-    """Which of `rms_norm`, `rope`, `swiglu` and `cross_entropy` are one kernel each whatever `fused_ops` says."""
     notes: tuple[str, ...] = ()
     """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()

@@ -45,6 +45,11 @@ class Trainer(Protocol):
     which this rank's computation waited for communication with other ranks; None if it does not know. What goes on
     beside computation does not count. It is called at both edges of the measured window, when the device has done all
     its work; the trainer must not make the device wait to know it.
+
+    It may have a property `kernels: Mapping[str, str]`: which kernel computes what, such as
+    `{"attention": "flash", "rms_norm": "torch.nn.functional.rms_norm", "optimizer": "AdamW, fused"}`; and a method
+    `compile_seconds() -> float | None`: the seconds in which a compiler has worked for this rank so far. Both are read
+    after the last step.
     """
 
     @property
@@ -196,6 +201,11 @@ class RankRecord:
     framework does not measure it."""
     step_clock: StepClock = "device events"
     """Where the times of the measured steps come from."""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    """Which kernel computed what; empty if the framework does not tell."""
+    compile_seconds: NonNegative | None = None
+    """Seconds in which a compiler, such as `torch.compile`, worked for this rank; None if the framework does not tell.
+    """
     peak_memory_bytes: Count | None
     """Highest memory use of this rank in the window; None if it cannot be known."""
     peak_reserved_bytes: Count | None = None

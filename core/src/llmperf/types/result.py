@@ -216,6 +216,9 @@ class Metrics:
     unknown."""
     other_processes_before: Count | None = None
     """Processes that computed on the devices of one node just before the ranks were started; None if unknown."""
+    compile_seconds: NonNegative | None = None
+    """Seconds in which a compiler, such as `torch.compile`, worked, on the rank where it took longest: outside the
+    measured window. None if nothing was compiled, or the framework does not report it."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
     """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
 
@@ -300,6 +303,8 @@ class Result:
     """How it was run, changes applied."""
     framework: Mapping[str, Scalar]
     """Options of the framework plugin."""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    """Which kernel computed what, as the ranks report it; empty if the framework does not."""
     hardware: Hardware
     """The machine, as probed."""
     software: Software

@@ -167,8 +167,8 @@ class Tuning:
     """In which gradients are added up over micro batches and ranks; `auto`: as the framework does by default."""
     attention: Literal["auto", "eager", "sdpa", "flash", "efficient", "cudnn", "flex"] = "auto"
     """Which attention kernel."""
-    fused_ops: tuple[str, ...] = ()
-    """Names of fused kernels, as the framework knows them."""
+    fused_ops: tuple[str, ...] = ("auto",)
+    """Names of fused kernels, as the framework knows them; `auto` is all that it has for the devices."""
     compile: bool = False
     """Whether a compiler fuses the operations of each block, such as `torch.compile`."""
 

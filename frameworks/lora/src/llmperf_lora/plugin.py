@@ -28,6 +28,7 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; DeepSpeed's configuration as a file where it shards."""
     from llmperf.types import Needs, WorkerPlan
+    from llmperf_pytorch.kernel_limits import used_fused_ops
 
     from llmperf_lora.limits import problems
     from llmperf_lora.notes import notes
@@ -39,6 +40,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
+        fused_ops=used_fused_ops(spec),
         files=_zero_files(spec, layout.data_parallel) if spec.tuning.sharding_stage and not found else {},
         update_bytes_per_parameter=_update_bytes(spec) if spec.tuning.sharding_stage and not found else 0.0,
         notes=() if found else tuple(notes(spec)),

@@ -46,7 +46,7 @@ def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:
     """Everything for this rank; `groups` is None for a single process."""
     spec, settings = plan.spec, plan.spec.contract.optimizer
     layers = layers_of(groups)
-    design = Design.of(spec, layers)
+    design = Design.of(spec, plan.worker.fused_ops, layers)
     with mixing.making():
         pipeline = plan.layout.pipeline_parallel > 1
         model = pipelined(design, groups.topology()) if pipeline else Llama(design)

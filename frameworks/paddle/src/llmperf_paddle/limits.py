@@ -7,7 +7,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from llmperf import family_problem, option_problems, parallelism_problems
+from llmperf import expanded_fused_ops, family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
 
 from llmperf_paddle.options import OPTIONS
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FUSED_OPS = ("rms_norm", "rope")
 """What `tuning.fused_ops` may name."""
+ATTENTION = ("auto", "eager", "sdpa", "flash")
+"""What `tuning.attention` may be."""
 ADAPTED = "3.3.1"
 """The version of Paddle whose gaps on a CPU `gloo.py` fills."""
 GLOO_SECONDS = 30
@@ -49,6 +51,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     yield from _fused_problems(spec, probe)
     yield from option_problems("paddle", spec.framework, OPTIONS)
     yield from _option_conflicts(spec)
+    if spec.tuning.attention not in ATTENTION:
+        message = f"paddle has {', '.join(ATTENTION)}, found {spec.tuning.attention}; nearest: --set attention=sdpa"
+        yield Problem(code="paddle.attention", where="tuning.attention", message=message)
     if probe.on_cpu:
         yield from _cpu_problems(spec, layout)
     elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
@@ -123,13 +128,18 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         )
 
 
+def used_fused_ops(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """`tuning.fused_ops` with `auto` expanded: on a CPU Paddle has none."""
+    return expanded_fused_ops(spec, () if probe.on_cpu else FUSED_OPS)
+
+
 def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    found = list(spec.tuning.fused_ops)
-    if unknown := [name for name in found if name not in FUSED_OPS]:
+    named = [name for name in spec.tuning.fused_ops if name != "auto"]
+    if unknown := [name for name in named if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
-    elif found and probe.on_cpu:
-        message = f"fused kernels need an accelerator: expected [], found {found}; nearest: --set fused_ops=[]"
+    elif named and probe.on_cpu:
+        message = f"fused kernels need an accelerator: expected [], found {named}; nearest: --set fused_ops=[]"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
 
 

@@ -34,8 +34,8 @@ class Design:
     """How blocks are recomputed: fleet's default, which `DataParallel` takes for a second use of each parameter."""
 
     @classmethod
-    def of(cls, spec: RunSpec, layers: Layers) -> Design:
-        """From a spec."""
+    def of(cls, spec: RunSpec, fused_ops: tuple[str, ...], layers: Layers) -> Design:
+        """From a spec and its fused operations, `auto` expanded."""
         tuning = spec.tuning
         sharded = tuning.sharding_stage > 0 and tuning.sharding_degree != 1
         replicas = tuning.tensor_parallel == tuning.pipeline_parallel == 1 and not sharded
@@ -44,7 +44,7 @@ class Design:
             layers=layers,
             attention=tuning.attention,
             checkpointing=tuning.gradient_checkpointing,
-            fused=tuning.fused_ops,
+            fused=fused_ops,
             reentrant=not replicas,
         )
 

@@ -28,7 +28,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, started by llmperf's own agent with Paddle's variables set."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_paddle.limits import notes, problems
+    from llmperf_paddle.limits import notes, problems, used_fused_ops
     from llmperf_paddle.variables import rank_variables
 
     layout = llmperf.standard_layout(spec)
@@ -36,6 +36,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="paddle", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
+        fused_ops=used_fused_ops(spec, probe),
         rank_env=rank_variables(spec, probe, layout),
         notes=notes(spec, probe, layout),
         problems=tuple(problems(spec, probe, layout)),

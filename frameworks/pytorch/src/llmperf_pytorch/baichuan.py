@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from llmperf_pytorch.attention import ATTENTION, alibi_slopes, causal_alibi
+from llmperf_pytorch.attention import ATTENTION, alibi_slopes, position_bias
 from llmperf_pytorch.norms import RmsNorm
 from llmperf_pytorch.rotary import Rotary, rotate
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from llmperf.types import Model
 
 Positions: TypeAlias = tuple[torch.Tensor, torch.Tensor] | torch.Tensor
-"""Cosines and sines, or the bias of the scores."""
+"""Cosines and sines, or what `position_bias` makes."""
 
 
 class NormHead(nn.Module):
@@ -100,6 +100,7 @@ class Decoder(nn.Module):
 
     def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
         super().__init__()
+        self.attention = attention
         self.checkpointing = checkpointing
         self.embed_tokens = nn.Embedding(facts.vocab_size, facts.hidden_size)
         self.layers = nn.ModuleList([Layer(facts, attention) for _ in range(facts.layers)])
@@ -115,7 +116,7 @@ class Decoder(nn.Module):
         dtype = compute_dtype(hidden)
         if self.rotary is not None:
             return self.rotary(hidden.shape[1], dtype)
-        return causal_alibi(self.slopes, hidden.shape[1], dtype)
+        return position_bias(self.attention, self.slopes, hidden.shape[1], dtype)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Ids [batch, seq_len] to [batch, seq_len, width]."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import llmperf
 from llmperf import family_problem, parallelism_problems
 from llmperf.types import Problem
+
+from llmperf_pytorch.kernel_limits import attention_problems, offered_fused_ops
 
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
@@ -15,8 +18,6 @@ FAMILIES = ("llama", "baichuan")
 """Model families that `models.py` builds."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that the definitions have."""
-HALF = ("bf16", "fp16")
-"""Precisions that flash kernels compute in."""
 
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -37,13 +38,10 @@ def device_and_model_problems(
     framework: str, spec: RunSpec, probe: Probe, families: Sequence[str] = FAMILIES
 ) -> Iterator[Problem]:
     """What no torch framework can run, however its ranks share the model; `families` are those that it builds."""
-    if spec.tuning.fused_ops:
-        message = f"{framework} has no fused operations to choose: expected [], found {list(spec.tuning.fused_ops)}"
-        yield Problem(code=f"{framework}.fused_ops", where="tuning.fused_ops", message=message)
+    yield from llmperf.fused_op_problems(framework, spec, offered_fused_ops(spec))
+    yield from attention_problems(framework, spec, probe)
     if probe.on_cpu:
         yield from _cpu_problems(framework, spec, probe)
-    else:
-        yield from flash_problems(framework, spec)
     if spec.model.family in families:
         yield from _model_problems(framework, spec)
     else:
@@ -51,21 +49,10 @@ def device_and_model_problems(
         yield family_problem(framework, spec, families, elsewhere)
 
 
-def flash_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iterator[Problem]:
-    """Flash attention in 32 bits: kernels compute in 16."""
-    if spec.tuning.attention == "flash" and spec.contract.precision not in HALF:
-        message = f"flash attention computes in bf16 and fp16, found {spec.contract.precision}"
-        message = f"{message}; nearest: --set attention={nearest}"
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
-
-
 def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
         message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
         yield Problem(code=f"{framework}.precision", where="contract.precision", message=message)
-    if spec.tuning.attention == "flash":
-        message = "flash attention needs an accelerator: expected auto, eager or sdpa on a CPU; the nearest is sdpa"
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
 
 
 def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
@@ -76,9 +63,6 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if model.position_encoding not in ENCODINGS:
         message = f"expected one of {', '.join(ENCODINGS)}, found {model.position_encoding!r} ({model.name})"
         yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
-    if model.position_encoding == "alibi" and spec.tuning.attention == "flash":
-        message = "torch's flash kernel takes no ALiBi: expected auto, eager or sdpa; the nearest is sdpa"
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
     if model.family == "baichuan" and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from llmperf.types import Model
 
 DEFAULT_THETA = 10000.0
-REGISTERED = {"auto": "llmperf_sdpa", "sdpa": "llmperf_sdpa", "eager": "llmperf_eager", "flash": "llmperf_fa2"}
-"""Names without `flash`: transformers fetches a kernel for those."""
+REGISTERED = {name: f"llmperf_{index}" for index, name in enumerate(ATTENTION)}
+"""Names of our own, without `flash` or `flex`: transformers fetches a kernel or compiles for those."""
 
 
 class FusedRmsNorm(LlamaRMSNorm):

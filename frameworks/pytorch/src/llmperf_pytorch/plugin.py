@@ -31,6 +31,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, each with the whole model."""
     from llmperf.types import Needs, WorkerPlan
 
+    from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import common_problems, sharding_problems
 
     return WorkerPlan(
@@ -39,6 +40,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=True,
         weights_in_fp32=True,
+        fused_ops=used_fused_ops(spec),
         problems=(
             *common_problems("pytorch", spec, probe),
             *sharding_problems(spec),

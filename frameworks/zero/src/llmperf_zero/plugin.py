@@ -26,6 +26,7 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
     from llmperf.types import Needs, WorkerPlan
+    from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import common_problems
 
     from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
@@ -36,6 +37,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
+        fused_ops=used_fused_ops(spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         update_bytes_per_parameter=update_bytes_per_parameter(spec),
         buffer_bytes=buffer_bytes(spec),

@@ -22,6 +22,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 TENSOR_CORES: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
 """Precisions from compute capability 8.0 on."""
 BEFORE_AMPERE: tuple[Precision, ...] = ("fp32", "fp16")
+FEATURES = {"flash_attention": (8, 0), "cudnn_attention": (8, 0), "efficient_attention": (5, 0), "compiler": (7, 0)}
+"""Lowest compute capability of torch's kernels (`sdp_utils.cpp`), and of Triton, with which `torch.compile` works."""
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 """Read by every torch, and before `PYTORCH_ALLOC_CONF` where that is read too (torch 2.15: CUDAAllocatorConfig.h)."""
 SETTINGS = "expandable_segments:True"
@@ -52,7 +54,7 @@ def offers(compute_capability: str | None) -> Offers:
         precisions=precisions,
         runtimes=("torch", "paddle"),
         collective_backend="nccl",
-        features=("flash_attention",) if version >= (8, 0) else (),
+        features=tuple(name for name, since in FEATURES.items() if version >= since),
     )
 
 

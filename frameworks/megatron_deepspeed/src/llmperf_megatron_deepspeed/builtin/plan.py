@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf.types import Needs, WorkerPlan
+from llmperf_pytorch.kernel_limits import used_fused_ops
 from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
 
 from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
@@ -22,6 +23,7 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
+        fused_ops=used_fused_ops(spec),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},
         update_bytes_per_parameter=update_bytes_per_parameter(spec),
         buffer_bytes=buffer_bytes(spec),

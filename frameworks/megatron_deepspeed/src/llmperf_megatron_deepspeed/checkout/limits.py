@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from llmperf import family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
-from llmperf_pytorch.limits import FAMILIES, flash_problems
+from llmperf_pytorch.kernel_limits import precision_problems
+from llmperf_pytorch.limits import FAMILIES
 
 from llmperf_megatron_deepspeed.checkout.command import uses_apex
 from llmperf_megatron_deepspeed.checkout.defects import defect_problems
@@ -23,6 +24,8 @@ BACKENDS = ("nccl", "gloo", "ccl", "hccl")
 NAME = "megatron_deepspeed"
 OPTIONS = {"engine": ("builtin", "checkout")}
 NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
+ATTENTION = ("auto", "eager", "flash")
+"""What `pretrain_gpt.py` has."""
 
 
 def checkout_problems(
@@ -113,16 +116,16 @@ def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Pr
             where=where,
             message=f"{message} {layout.sharding_degree}; the nearest is {layout.data_parallel}",
         )
-    if tuning.attention == "sdpa":
-        message = "pretrain_gpt.py has no scaled_dot_product_attention: expected auto, eager or flash, found sdpa"
+    if tuning.attention not in ATTENTION:
+        message = f"pretrain_gpt.py has its own kernels: expected {', '.join(ATTENTION)}, found {tuning.attention}"
         nearest = "eager" if probe.on_cpu else "flash"
         yield Problem(
             code="megatron_deepspeed.attention",
             where="tuning.attention",
             message=f"{message}; the nearest is {nearest}",
         )
-    if tuning.fused_ops:
-        message = f"the script's kernels are built into the checkout, so none is used: found {list(tuning.fused_ops)}"
+    if named := [name for name in tuning.fused_ops if name != "auto"]:
+        message = f"the script's kernels are built into the checkout, so none is used: found {named}"
         yield Problem(
             code="megatron_deepspeed.fused_ops", where="tuning.fused_ops", message=f"{message}; the nearest is []"
         )
@@ -138,7 +141,7 @@ def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if probe.on_cpu:
         yield from _cpu_problems(spec)
     else:
-        yield from flash_problems(NAME, spec, nearest="eager")
+        yield from precision_problems(NAME, spec, nearest="eager")
     if not probe.on_cpu and backend not in BACKENDS:
         message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
         yield Problem(
