@@ -14,7 +14,6 @@ CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
     *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "cases", "links"),
-    "estimating",
     *(
         "estimating",
         "planning",

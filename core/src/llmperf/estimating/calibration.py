@@ -1,18 +1,32 @@
-"""How far estimates were from published figures: `data/estimate_error.toml`, from the calibration benchmark."""
+"""What was fitted to published figures, and how far estimates were from them: `data/estimate_calibration.toml`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.types.estimate import ExpectedError
+from llmperf.types.units import NonNegative
 
-FILE = Path(__file__).parents[1] / "data" / "estimate_error.toml"
+FILE = Path(__file__).parents[1] / "data" / "estimate_calibration.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The content of the file."""
+
+    fragmentation: NonNegative
+    """Memory that an allocator holds beyond the peak of tensors, as a share of it."""
+    fragmentation_source: str
+    """What it was fitted to."""
+    error: ExpectedError
+    """Of estimates with it."""
 
 
 @cache
-def expected_error() -> ExpectedError | None:
-    """The errors of the last calibration; None if there was none."""
-    return convert(read_toml(FILE), ExpectedError, str(FILE)) if FILE.exists() else None
+def calibration() -> Calibration:
+    """The calibration of this version."""
+    return convert(read_toml(FILE), Calibration, str(FILE))

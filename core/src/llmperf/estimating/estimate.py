@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
-from llmperf.estimating.calibration import expected_error
+from llmperf.estimating.calibration import calibration
 from llmperf.estimating.memory import stage_memory
 from llmperf.estimating.savings import savings
 from llmperf.estimating.step_time import communications, operation_times, stage_times, step_time
@@ -69,7 +69,7 @@ def estimate_of(
         host_waits=trace.host_waits,
         kernels=kernels(trace, rounds),
         rates=known.rates,
-        expected_error=expected_error(),
+        expected_error=calibration().error,
         tracing=tracing,
         stand_ins=tuple(dict.fromkeys(line for trace in traces.values() for line in trace.stand_ins)),
         notes=tuple(dict.fromkeys((*notes, *(line for trace in traces.values() for line in trace.notes)))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from llmperf.estimating.calibration import calibration
 from llmperf.types.estimate import StageMemory
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates
@@ -13,9 +14,9 @@ from llmperf.types.tracing import StepTrace
 def stage_memory(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates | None) -> tuple[StageMemory, ...]:
     """The memory of each traced stage."""
     capacity = device_bytes(plan)
-    overhead = None if rates is None else rates.overhead_bytes
     stages = []
     for stage, trace in sorted(traces.items()):
+        overhead = overhead_bytes(trace.memory.peak_bytes, rates)
         total = trace.memory.peak_bytes + (overhead or 0)
         stages.append(
             StageMemory(
@@ -34,6 +35,13 @@ def stage_memory(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates
             )
         )
     return tuple(stages)
+
+
+def overhead_bytes(peak_bytes: int, rates: DeviceRates | None) -> int | None:
+    """What a process takes beside its tensors; None if the device's part of it is not known."""
+    if rates is None or rates.overhead_bytes is None:
+        return None
+    return rates.overhead_bytes + round(calibration().fragmentation * peak_bytes)
 
 
 def device_bytes(plan: Plan) -> int | None:

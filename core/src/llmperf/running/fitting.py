@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from llmperf.errors import LlmperfError
+from llmperf.estimating.memory import overhead_bytes
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Request
 from llmperf.running.step_traces import analytic_traces
@@ -23,7 +24,6 @@ def nearest_setting(request: Request, plan: Plan, estimate: Estimate) -> Fitting
     capacity = estimate.memory[0].capacity_bytes
     if capacity is None:
         return None
-    overhead = estimate.memory[0].overhead_bytes or 0
     scale = max(stage.peak_bytes for stage in estimate.memory) / _peak(plan)
     for tried, settings in enumerate(candidates(plan)):
         if tried >= MOST_TRIED:
@@ -34,7 +34,8 @@ def nearest_setting(request: Request, plan: Plan, estimate: Estimate) -> Fitting
             continue
         if outcome.problems or outcome.plan is None:
             continue
-        total = round(_peak(outcome.plan) * scale) + overhead
+        peak = round(_peak(outcome.plan) * scale)
+        total = peak + (overhead_bytes(peak, estimate.rates) or 0)
         if total <= capacity:
             return FittingSetting(settings=settings, total_bytes=total)
     return None

@@ -1,0 +1,78 @@
+"""The published rows as requests of `llmperf estimate`, with their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmperf.files import json_files
+from llmperf.planning.states import Request
+from llmperf_published.types.document import Published
+from llmperf_published.types.document import PublishedRow as Row
+
+PUBLISHED = Path(__file__).parents[1] / "published"
+MODELS = {"H800": "H800", "R300": "R300"}
+"""Part of a printed device name, and the model that `--on` takes; others are A100 by their memory."""
+NETWORK_BYTES_PER_SECOND = 25e9
+"""All documents print `InfiniBand, 200Gb/s` for a node."""
+EXTRA = {("llama2_7b_lora_a100", 64): ("precision=tf32",)}
+"""Line 64 says fp32, but is four times faster than the fp32 peak of an A100 allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRow:
+    """One row of a published table."""
+
+    document: str
+    line: int
+    request: Request
+    throughput: float | None
+    """token/p/s."""
+    memory_gib: tuple[float, ...]
+    """Of each pipeline stage, or one for all."""
+
+    @property
+    def name(self) -> str:
+        """Short, for tables."""
+        return f"{self.document}:{self.line}"
+
+
+def published_rows() -> Iterator[PublishedRow]:
+    """All rows of the repository's published documents."""
+    for path in sorted(PUBLISHED.glob("*/published.json")):
+        document = json_files.load(path, Published)
+        for row in document.rows:
+            yield _published_row(path.parent.name, row)
+
+
+def _published_row(document: str, row: Row) -> PublishedRow:
+    metrics = row.metrics
+    assert row.case is not None
+    assert metrics.memory is not None
+    throughput = metrics.tokens_per_second_per_device
+    settings = (*_settings(row), *EXTRA.get((document, row.line), ()))
+    return PublishedRow(
+        document=document,
+        line=row.line,
+        request=Request(case=row.case, on=_machine(row), settings=settings),
+        throughput=None if throughput is None else throughput.value,
+        memory_gib=tuple(used.each.value for used in metrics.memory.used if used.each.value is not None),
+    )
+
+
+def _machine(row: Row) -> str:
+    hardware = row.hardware
+    printed = hardware.device_model or ""
+    model = next((model for part, model in MODELS.items() if part in printed), None)
+    model = model or ("A100-SXM4-80GB" if hardware.device_memory == 80 else "A100-SXM4-40GB")
+    return f"{model}:{hardware.nodes}x{hardware.devices_per_node}"
+
+
+def _settings(row: Row) -> Iterator[str]:
+    """What the row changes, but for the accumulation, which follows from the global batch."""
+    for change in row.fix_hp:
+        if change.path == "tuning.gradient_accumulation":
+            continue
+        value = "[]" if change.value == "" else str(change.value).lower()
+        yield f"{change.path}={value}"
