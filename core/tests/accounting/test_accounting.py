@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.accounting.flops import count_flops, utilisation
 from llmperf.accounting.parameters import (
+    Transient,
     count_parameters,
     lora_parameters,
     stage_parameters,
@@ -218,9 +219,29 @@ def test_states_are_those_of_the_zero_paper(stage: int, gigabytes: float) -> Non
 
 
 def test_what_the_update_holds_is_divided_as_optimiser_states_are() -> None:
-    assert state_bytes(1000, layout(0), "bf16", update_bytes=4) == (16 + 4) * 1000
-    assert state_bytes(1000, layout(1, 2), "bf16", update_bytes=6) == 4 * 1000 + (12 + 6) * 500
-    assert state_bytes(1000, layout(1, 2), "bf16", trainable=100, update_bytes=6) == 2 * 1000 + 2 * 100 + (12 + 6) * 50
+    four, six = Transient(update_bytes=4), Transient(update_bytes=6)
+    assert state_bytes(1000, layout(0), "bf16", transient=four) == (16 + 4) * 1000
+    assert state_bytes(1000, layout(1, 2), "bf16", transient=six) == 4 * 1000 + (12 + 6) * 500
+    assert state_bytes(1000, layout(1, 2), "bf16", 100, six) == 2 * 1000 + 2 * 100 + (12 + 6) * 50
+
+
+def test_an_update_in_parts_holds_one_part() -> None:
+    for at_once, held in ((200, 200), (500, 500), (900, 500)):
+        transient = Transient(update_bytes=6, update_parameters=at_once)
+        assert state_bytes(1000, layout(3, 2), "bf16", transient=transient) == 16 * 500 + 6 * held
+
+
+def test_buffers_of_communication_count_where_they_are_larger_than_the_update() -> None:
+    for buffers, more in ((100, 6 * 500), (5000, 5000)):
+        transient = Transient(update_bytes=6, buffer_bytes=buffers)
+        assert state_bytes(1000, layout(2, 2), "bf16", transient=transient) == 2 * 1000 + 14 * 500 + more
+
+
+def test_offloaded_states_take_no_memory_of_the_device() -> None:
+    optimizer = Transient(update_bytes=6, offloaded=("optimizer",))
+    assert state_bytes(1000, layout(1, 2), "bf16", transient=optimizer) == 4 * 1000
+    everything = Transient(offloaded=("parameters", "gradients", "optimizer"), buffer_bytes=7)
+    assert state_bytes(1000, layout(3, 2), "bf16", transient=everything) == 7
 
 
 def test_fp32_states_have_no_second_copy() -> None:

@@ -50,6 +50,10 @@ def curves(program, train):
         parts[f"checkpointed {stage}"] = zero(stage, micro_batch=1, gradient_checkpointing=True)
         parts[f"bf16 {stage}"] = zero(stage, contract=BF16, micro_batch=2)
         parts[f"wide {stage}"] = zero(stage, WIDE, micro_batch=1, gradient_checkpointing=True)
+    for stage in (1, 2, 3):
+        small = {"overlap_comm": stage < 3, "reduce_bucket_size": 5000}
+        small |= {"sub_group_size": 20_000, "prefetch_bucket_size": 1000} if stage == 3 else {}
+        parts[f"overlapped {stage}"] = zero(stage, options=small, micro_batch=1)
     for stage in (1, 3):
         parts[f"alibi {stage}"] = zero(stage, alibi, micro_batch=2, gradient_checkpointing=True)
         parts[f"tied {stage}"] = zero(stage, tied, micro_batch=2)
@@ -65,6 +69,11 @@ def test_two_plain_ranks_equal_one(curves):
 @pytest.mark.parametrize("way", ["llama", "accumulated", "checkpointed"])
 def test_every_stage_equals_one_plain_process(curves, way, stage):
     same(curves[f"{way} {stage}"], curves["llama"])
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_overlap_and_small_buckets_change_nothing(curves, stage):
+    same(curves[f"overlapped {stage}"], curves["llama"])
 
 
 @pytest.mark.parametrize("stage", [1, 3])

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from llmperf.files.json_files import convert
 from llmperf.types import Probe
 from llmperf_zero.plugin import llmperf_plan_workers, llmperf_worker_env
@@ -43,14 +44,76 @@ def test_no_clipping_is_zero_to_deepspeed(program):
     assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
 
 
-def test_the_estimate_of_memory_has_what_deepspeeds_update_holds(program):
+def on_accelerators(program, task, world=8):
+    spec = program.make_spec({"framework": "zero", **task}, world=world)
+    return llmperf_plan_workers(spec, convert(program.make_probe({"device": "cuda:0"}), Probe, "probe"))
+
+
+def test_the_estimate_of_memory_has_what_deepspeeds_update_and_buckets_hold(program):
     held = {}
     for precision in ("fp32", "bf16"):
         for stage in range(4):
             task = {"contract": {"precision": precision}, "tuning": {"sharding_stage": stage}}
-            held[precision, stage] = worker_plan(program, task).update_bytes_per_parameter
-    assert [held["bf16", stage] for stage in range(4)] == [4, 6, 6, 0]
-    assert {held["fp32", stage] for stage in range(4)} == {0}
+            held[precision, stage] = worker_plan(program, task)
+    assert [held["bf16", stage].update_bytes_per_parameter for stage in range(4)] == [4, 6, 6, 6]
+    assert [held["bf16", stage].update_parameters for stage in range(4)] == [None, None, None, 10**9]
+    assert [held["bf16", stage].buffer_bytes for stage in range(4)] == [0, 10**9, 10**9, 10**9 + 2 * 100_000]
+    assert {held["fp32", stage].update_bytes_per_parameter for stage in range(4)} == {0}
+    assert held["fp32", 2].buffer_bytes == 2 * 10**9
+
+
+def test_overlap_takes_a_second_bucket_at_stages_1_and_2(program):
+    for stage, buckets in ((1, 2), (2, 2), (3, 1)):
+        options = {"overlap_comm": True, "reduce_bucket_size": 1000}
+        task = {"contract": {"precision": "bf16"}, "tuning": {"sharding_stage": stage}, "options": options}
+        live = 100_000 if stage == 3 else 0
+        assert worker_plan(program, task).buffer_bytes == (buckets * 1000 + live) * 2
+        section = config(program, task)["zero_optimization"]
+        assert section == {"stage": stage, "overlap_comm": True, "reduce_bucket_size": 1000}
+
+
+def test_options_of_stage_3_are_deepspeeds(program):
+    options = {"sub_group_size": 10, "prefetch_bucket_size": 20, "param_persistence_threshold": 0}
+    task = {"tuning": {"sharding_stage": 3}, "options": {**options, "max_live_parameters": 40}}
+    assert config(program, task)["zero_optimization"] == {
+        "stage": 3,
+        "sub_group_size": 10,
+        "stage3_prefetch_bucket_size": 20,
+        "stage3_param_persistence_threshold": 0,
+        "stage3_max_live_parameters": 40,
+    }
+    assert worker_plan(program, task).update_parameters == 10
+
+
+@pytest.mark.parametrize(
+    ("stage", "offload", "states"),
+    [
+        (1, "optimizer", ("optimizer",)),
+        (2, "optimizer", ("optimizer", "gradients")),
+        (3, "optimizer", ("optimizer", "gradients")),
+        (3, "parameters", ("parameters", "optimizer", "gradients")),
+    ],
+)
+def test_offloaded_states_are_pinned_on_the_host_and_off_the_estimate(program, stage, offload, states):
+    task = {"tuning": {"sharding_stage": stage}, "options": {"offload": offload}}
+    worker = on_accelerators(program, task)
+    assert worker.problems == ()
+    assert worker.offloaded == states
+    section = json.loads(worker.files["ds_config.json"])["zero_optimization"]
+    assert section["offload_optimizer"] == {"device": "cpu", "pin_memory": True}
+    assert ("offload_param" in section) == (offload == "parameters")
+
+
+def test_options_without_effect_are_refused_with_the_reason(program):
+    def refused(stage, **options):
+        task = {"tuning": {"sharding_stage": stage}, "options": options}
+        return {problem.where: problem.message for problem in worker_plan(program, task).problems}
+
+    assert "for sharding stage 1, 2 or 3, found 0" in refused(0, overlap_comm=True)["framework.overlap_comm"]
+    assert "for sharding stage 3, found 2" in refused(2, sub_group_size=5)["framework.sub_group_size"]
+    assert "for sharding stage 3, found 2" in refused(2, offload="parameters")["framework.offload"]
+    assert "from an accelerator to the host" in refused(2, offload="optimizer")["framework.offload"]
+    assert refused(2, reduce_bucket_size=0)["framework.reduce_bucket_size"].startswith("expected a whole number")
 
 
 def test_every_stage_plans(program):

@@ -6,8 +6,8 @@ and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of gra
 weights, momentum, variance); each stage divides one of them by the sharding degree. In fp32 there is no second copy:
 4, 4, 8.
 
-A framework may hold more during the update, such as float32 copies of 16-bit gradients: it reports that in
-`WorkerPlan.update_bytes_per_parameter`.
+A framework may hold more for a while, such as float32 copies of 16-bit gradients during the update, or keep states in
+the memory of the host: it reports that in `WorkerPlan`, here `Transient`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from llmperf.errors import unknown
-from llmperf.types import Layout, Lora, Model, Precision
+from llmperf.types import Layout, Lora, Model, ModelState, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +100,37 @@ SINGLE = (4, 4, 8)
 """Bytes per parameter of weights, gradients and optimiser states in fp32, also with tf32 matrix products."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transient:
+    """What a framework holds besides model states, and which of these it keeps elsewhere; see `WorkerPlan`."""
+
+    update_bytes: float = 0.0
+    """For each trained parameter of a shard, during the update."""
+    update_parameters: int | None = None
+    """At most so many parameters are updated at a time; None: all of the shard."""
+    buffer_bytes: int = 0
+    """Of communication, before the update."""
+    offloaded: tuple[ModelState, ...] = ()
+    """States in the memory of the host."""
+
+
+NOTHING_ELSE = Transient()
+
+
 def stage_state_bytes(
-    model: Model, layout: Layout, precision: Precision, trainable: int | None = None, update_bytes: float = 0
+    model: Model,
+    layout: Layout,
+    precision: Precision,
+    trainable: int | None = None,
+    transient: Transient = NOTHING_ELSE,
 ) -> tuple[int, ...]:
     """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
 
     `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
-    `update_bytes` are the further bytes that the update holds for each trained parameter of a shard.
     """
     here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
     stages = stage_parameters(model, layout.pipeline_parallel)
-    return tuple(state_bytes(parameters, layout, precision, here, update_bytes) for parameters in stages)
+    return tuple(state_bytes(parameters, layout, precision, here, transient) for parameters in stages)
 
 
 def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
@@ -128,22 +148,38 @@ def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
 
 
 def state_bytes(
-    parameters: int, layout: Layout, precision: Precision, trainable: int | None = None, update_bytes: float = 0
+    parameters: int,
+    layout: Layout,
+    precision: Precision,
+    trainable: int | None = None,
+    transient: Transient = NOTHING_ELSE,
 ) -> int:
-    """Estimated bytes of model states on one rank of a stage.
+    """Estimated bytes of model states on one rank of a stage, and the most that is held besides them.
 
     `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
     optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
-    `update_bytes`, for each trained parameter, is divided by the sharding degree like optimiser states.
+    Buffers of communication are free again when the update begins.
     """
     weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
     trained = parameters if trainable is None else trainable
     stage, ways = layout.sharding_stage, layout.tensor_parallel
-    parts = ((weights, parameters, 3), (gradients, trained, 2), (states, trained, 1), (update_bytes, trained, 1))
-    return sum(
-        _ceil(math.ceil(each * size), ways * (layout.sharding_degree if stage >= sharded_from else 1))
-        for each, size, sharded_from in parts
+    parts: tuple[tuple[ModelState, int, int, int], ...] = (
+        ("parameters", weights, parameters, 3),
+        ("gradients", gradients, trained, 2),
+        ("optimizer", states, trained, 1),
     )
+    held = sum(
+        _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))
+        for state, each, size, sharded_from in parts
+        if state not in transient.offloaded
+    )
+    return held + max(_update_bytes(_ceil(trained, ways), layout, transient), transient.buffer_bytes)
+
+
+def _update_bytes(trained: int, layout: Layout, transient: Transient) -> int:
+    shard = _ceil(trained, layout.sharding_degree if layout.sharding_stage else 1)
+    at_once = shard if transient.update_parameters is None else min(shard, transient.update_parameters)
+    return 0 if "optimizer" in transient.offloaded else math.ceil(transient.update_bytes * at_once)
 
 
 def _ceil(total: int, parts: int) -> int:

@@ -45,20 +45,23 @@ def analytic_memory(sizes: RankSizes) -> TracedMemory:
 
 
 def states(sizes: RankSizes) -> dict[MemoryKind, int]:
-    """Weights, optimiser states and buffers, which are held all the time; shards of gradients too at stage 3."""
-    sharded = sizes.plan.layout.sharding_stage == 3
+    """Weights and optimiser states, which are held all the time; shards of gradients too at stage 3."""
+    sharded, offloaded = sizes.plan.layout.sharding_stage == 3, sizes.plan.worker.offloaded
     weights = sizes.parameters * sizes.weight_bytes
     masters = SINGLE if sizes.weight_bytes < SINGLE else 0
+    optimizer = math.ceil(sizes.trained * (2 * SINGLE + masters) / sizes.sharding)
+    weights = math.ceil(weights / sizes.sharding) if sharded else weights
     return {
-        "parameters": math.ceil(weights / sizes.sharding) if sharded else weights,
-        "optimizer": math.ceil(sizes.trained * (2 * SINGLE + masters) / sizes.sharding),
-        "communication": sizes.plan.worker.buffer_bytes,
+        "parameters": 0 if "parameters" in offloaded else weights,
+        "optimizer": 0 if "optimizer" in offloaded else optimizer,
         "gradients": gradient_bytes(sizes) if sharded else 0,
     }
 
 
 def gradient_bytes(sizes: RankSizes) -> int:
     """All gradients of a rank, as they are when the backward pass ends."""
+    if "gradients" in sizes.plan.worker.offloaded:
+        return 0
     element = sizes.weight_bytes
     if sizes.plan.spec.tuning.accumulation_dtype == "fp32":
         element = max(element, SINGLE)
@@ -74,7 +77,8 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
     casts = _cast_weights(sizes)
 
     def moment(phase: Phase, name: str, **held: int) -> Moment:
-        return Moment(phase=phase, name=name, held={**between, **held})  # type: ignore[dict-item]
+        buffers = 0 if phase == "update" else sizes.plan.worker.buffer_bytes
+        return Moment(phase=phase, name=name, held={**between, "communication": buffers, **held})  # type: ignore[dict-item]
 
     if sizes.last:
         head = _head_activations(sizes)
@@ -112,8 +116,14 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
         "update",
         "optimizer",
         gradients=gradients,
-        temporaries=math.ceil(sizes.plan.worker.update_bytes_per_parameter * sizes.trained / sizes.sharding),
+        temporaries=_update_bytes(sizes),
     )
+
+
+def _update_bytes(sizes: RankSizes) -> int:
+    worker, shard = sizes.plan.worker, sizes.trained / sizes.sharding
+    at_once = shard if worker.update_parameters is None else min(shard, worker.update_parameters)
+    return 0 if "optimizer" in worker.offloaded else math.ceil(worker.update_bytes_per_parameter * at_once)
 
 
 def kept_activations(sizes: RankSizes) -> int:

@@ -314,11 +314,16 @@ def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
 
 
 def _state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
-    from llmperf.accounting.parameters import stage_state_bytes
+    from llmperf.accounting.parameters import Transient, stage_state_bytes
 
     trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
-    update_bytes = worker.update_bytes_per_parameter
-    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, update_bytes)
+    transient = Transient(
+        update_bytes=worker.update_bytes_per_parameter,
+        update_parameters=worker.update_parameters,
+        buffer_bytes=worker.buffer_bytes,
+        offloaded=worker.offloaded,
+    )
+    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
 
 
 def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
+    from llmperf.types.plan import ModelState as ModelState
     from llmperf.types.plan import Needs as Needs
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import Script as Script
@@ -102,7 +103,7 @@ _NAMES = {
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",
-    "plan": "Needs Plan Script WorkerPlan",
+    "plan": "ModelState Needs Plan Script WorkerPlan",
     "problems": "Problem",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
     "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from llmperf.types.devices import PeakFlops, Precision, Probe
 from llmperf.types.flops import FlopCount
@@ -12,7 +13,10 @@ from llmperf.types.layout import Batch, Layout
 from llmperf.types.problems import Problem
 from llmperf.types.result import PluginInfo
 from llmperf.types.spec import RunSpec
-from llmperf.types.units import Count, NonNegative
+from llmperf.types.units import Count, NonNegative, Positive
+
+ModelState = Literal["parameters", "gradients", "optimizer"]
+"""Parts of the model states; float32 master weights belong to `optimizer`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +70,15 @@ class WorkerPlan:
     update_bytes_per_parameter: NonNegative = 0.0
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
+    update_parameters: Positive | None = None
+    """At most so many parameters of a shard are updated at a time, each with its `update_bytes_per_parameter`; None:
+    the whole shard."""
+    buffer_bytes: Count = 0
+    """Of buffers in which gradients are communicated, such as buckets, on each rank; free again before the update."""
+    offloaded: tuple[ModelState, ...] = ()
+    """Which model states are in the memory of the host and not of the device."""
     weights_in_fp32: bool = False
     """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
-    buffer_bytes: Count = 0
-    """What a rank holds all the time for communication, such as buckets of gradients."""
     notes: tuple[str, ...] = ()
     """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()

@@ -35,29 +35,26 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe, layout))
-    return WorkerPlan(
+    worker = WorkerPlan(
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
         fused_ops=used_fused_ops(spec),
-        files=_zero_files(spec, layout.data_parallel) if spec.tuning.sharding_stage and not found else {},
-        update_bytes_per_parameter=_update_bytes(spec) if spec.tuning.sharding_stage and not found else 0.0,
         notes=() if found else tuple(notes(spec)),
         problems=found,
     )
+    return _sharded(worker, spec) if spec.tuning.sharding_stage and not found else worker
 
 
-def _zero_files(spec: RunSpec, data_parallel: int) -> Mapping[str, str]:
-    from llmperf_zero.config import CONFIG, ds_config
+def _sharded(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
+    """With DeepSpeed's configuration and what DeepSpeed holds."""
+    from dataclasses import replace
 
-    return {CONFIG: ds_config(spec, data_parallel)}
+    from llmperf_zero.config import CONFIG, ds_config, with_held_memory
 
-
-def _update_bytes(spec: RunSpec) -> float:
-    from llmperf_zero.config import update_bytes_per_parameter
-
-    return update_bytes_per_parameter(spec)
+    files = {CONFIG: ds_config(spec, worker.layout.data_parallel)}
+    return with_held_memory(replace(worker, files=files), spec)
 
 
 @llmperf.hookimpl

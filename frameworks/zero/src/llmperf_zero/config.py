@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llmperf_zero.options import LIVE, REDUCE_BUCKET, SUB_GROUP, element_count, offloads, overlaps, zero_section
+
 if TYPE_CHECKING:
-    from llmperf.types import RunSpec
+    from llmperf.types import ModelState, RunSpec, WorkerPlan
 
 CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
-BUCKET_ELEMENTS = 500_000_000
-"""DeepSpeed's default of `reduce_bucket_size`."""
-LIVE_ELEMENTS = 1_000_000_000
-"""DeepSpeed's default of `stage3_max_live_parameters`."""
 
 
-def update_bytes_per_parameter(spec: RunSpec) -> float:
-    """What DeepSpeed's update holds beside ZeRO's states, bytes for each trained parameter of a rank's shard.
+def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
+    """The plan with what DeepSpeed's update and buckets hold besides ZeRO's states, and the states that it offloads.
 
-    In 16 bits at stages 1 and 2: the gradients of the shard a second time, flat (2), and their copy in float32 (4). At
-    stage 0: the copy alone. At stage 3 DeepSpeed updates in parts of `sub_group_size`, which is not counted. Source:
-    DeepSpeed 0.19.8, `step` in zero/stage_1_and_2.py (`flat_grad_partition`, `single_grad_partition`) and in
-    fp16/unfused_optimizer.py (`fp32_param.grad`).
+    In 16 bits the update of stages 1 to 3 holds the gradients of its shard a second time, flat (2), and their copy in
+    float32 (4); stage 0 the copy alone. Stage 3 updates parts of `sub_group_size`. A bucket of `reduce_bucket_size`
+    holds gradients while they are reduced, at stages 1 and 2 a second one if that overlaps with computation; stage 3
+    holds whole weights as well. From stage 2 on, offloading the optimiser states moves the gradients to the host too.
+    Source: DeepSpeed 0.19.8, `step` and `setup_buckets` in zero/stage_1_and_2.py, `_prepare_fp32_grad_for_sub_group` in
+    zero/stage3.py, `step` in fp16/unfused_optimizer.py.
     """
-    half = spec.contract.precision in ("bf16", "fp16")
-    return {0: 4.0, 1: 6.0, 2: 6.0}.get(spec.tuning.sharding_stage, 0.0) if half else 0.0
-
-
-def buffer_bytes(spec: RunSpec) -> int:
-    """What DeepSpeed holds all the time: the bucket of gradients, and at stage 3 also whole weights for use."""
-    if not spec.tuning.sharding_stage:
-        return 0
-    element = 2 if spec.contract.precision in ("bf16", "fp16") else 4
-    live = min(LIVE_ELEMENTS, spec.model.nominal_parameters) if spec.tuning.sharding_stage == 3 else 0
-    return element * (BUCKET_ELEMENTS + live)
+    stage, half = spec.tuning.sharding_stage, spec.contract.precision in ("bf16", "fp16")
+    offload = offloads(spec)
+    live = min(element_count(spec, "max_live_parameters", LIVE), spec.model.nominal_parameters) if stage == 3 else 0
+    buckets = 0 if stage == 0 else 2 if stage < 3 and overlaps(spec) else 1
+    states: tuple[ModelState, ...] = ()
+    if offload != "none":
+        states = ("optimizer",) if stage == 1 else ("optimizer", "gradients")
+    return replace(
+        worker,
+        update_bytes_per_parameter=(4.0 if stage == 0 else 6.0) if half else 0.0,
+        update_parameters=element_count(spec, "sub_group_size", SUB_GROUP) if stage == 3 else None,
+        buffer_bytes=(buckets * element_count(spec, "reduce_bucket_size", REDUCE_BUCKET) + live) * (2 if half else 4),
+        offloaded=("parameters", *states) if offload == "parameters" else states,
+    )
 
 
 def ds_config(spec: RunSpec, data_parallel: int) -> str:
@@ -49,7 +53,7 @@ def ds_config(spec: RunSpec, data_parallel: int) -> str:
         "train_micro_batch_size_per_gpu": tuning.micro_batch,
         "gradient_accumulation_steps": tuning.gradient_accumulation or max(1, share),
         "gradient_clipping": contract.optimizer.clip_norm or 0.0,
-        "zero_optimization": {"stage": tuning.sharding_stage},
+        "zero_optimization": zero_section(spec),
         "bf16": {"enabled": contract.precision == "bf16", "check_grad_overflow": False},
         "fp16": {"enabled": contract.precision == "fp16"},
         "zero_allow_untested_optimizer": True,

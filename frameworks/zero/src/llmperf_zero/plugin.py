@@ -10,9 +10,6 @@ import llmperf
 if TYPE_CHECKING:
     from llmperf.types import Device, Facts, Layout, Plan, Probe, Problem, RunSpec, Trainer, WorkerPlan
 
-OPTIONS = {"optimizer": ("torch", "deepspeed")}
-"""`framework.optimizer`: torch's AdamW, or DeepSpeed's own, which is compiled when first used."""
-
 
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
@@ -29,24 +26,24 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import common_problems
 
-    from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
+    from llmperf_zero.config import CONFIG, ds_config, with_held_memory
+    from llmperf_zero.options import problems_of_options
 
     layout = llmperf.standard_layout(spec)
-    return WorkerPlan(
+    worker = WorkerPlan(
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
         fused_ops=used_fused_ops(spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
-        update_bytes_per_parameter=update_bytes_per_parameter(spec),
-        buffer_bytes=buffer_bytes(spec),
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),
-            *llmperf.option_problems("zero", spec.framework, OPTIONS),
+            *problems_of_options(spec, probe),
         ),
     )
+    return worker if worker.problems else with_held_memory(worker, spec)
 
 
 def degree_problems(layout: Layout) -> Iterator[Problem]:

@@ -20,6 +20,8 @@ from llmperf_pytorch.weights import count_parameters, fill_parameter
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 from llmperf_zero.extensions import compiling
+from llmperf_zero.host_waits import remove_host_waits
+from llmperf_zero.options import offloads
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -43,6 +45,7 @@ class ZeroTrainer(TorchTrainer):
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         self._engine = deepspeed.initialize(model=model, optimizer=self._optimizer, config=config)[0]
         reset_step_count(self._optimizer)
+        remove_host_waits(self._engine.optimizer, self._spec)
         self._measure_calls(device)
         self._step = 0
 
@@ -72,7 +75,8 @@ class ZeroTrainer(TorchTrainer):
             return adamw(model, settings, self._device)
         from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 
-        kind = DeepSpeedCPUAdam if self._device.type == "cpu" else FusedAdam
+        on_host = self._device.type == "cpu" or offloads(self._spec) != "none"
+        kind = DeepSpeedCPUAdam if on_host else FusedAdam
         groups = parameter_groups(model, settings.weight_decay)
         with compiling():
             return kind(groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), eps=settings.eps)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from llmperf import option_problems, parallelism_problems
+from llmperf import option_problems, parallelism_problems, whole_number
 from llmperf.types import Problem
 from llmperf_pytorch.limits import device_and_model_problems
 from llmperf_zero.plugin import degree_problems
 
 if TYPE_CHECKING:
+    from llmperf import OptionCheck
     from llmperf.types import Layout, Probe, RunSpec
 
 FAMILIES = ("llama",)
-OPTIONS = {"engine": ("builtin", "checkout")}
+OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {
+    "engine": ("builtin", "checkout"),
+    "reduce_bucket_size": whole_number(1),
+}
+"""`reduce_bucket_size`: elements of gradients that are reduced at once; 500,000,000 if it is not given."""
 
 
 def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:

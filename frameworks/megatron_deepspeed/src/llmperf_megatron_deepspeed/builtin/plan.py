@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import llmperf
 from llmperf.types import Needs, WorkerPlan
 from llmperf_pytorch.kernel_limits import used_fused_ops
-from llmperf_zero.config import CONFIG, buffer_bytes, ds_config, update_bytes_per_parameter
+from llmperf_zero.config import CONFIG, ds_config, with_held_memory
 
 from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; tensor parallel varies fastest, then data, then pipeline, as in DeepSpeed's topology."""
     layout = llmperf.standard_layout(spec)
-    return WorkerPlan(
+    worker = WorkerPlan(
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         fused_ops=used_fused_ops(spec),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},
-        update_bytes_per_parameter=update_bytes_per_parameter(spec),
-        buffer_bytes=buffer_bytes(spec),
         problems=tuple(builtin_problems(spec, probe, layout)),
     )
+    return worker if worker.problems else with_held_memory(worker, spec)
 
 
 def pipeline_config(spec: RunSpec, data_parallel: int) -> str:
