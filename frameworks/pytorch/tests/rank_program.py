@@ -157,10 +157,13 @@ def plugin_of(task):
 
 
 def train(task, world):
-    """Losses averaged over the ranks that have one, gradient norms, tokens of this rank and seconds."""
+    """Losses averaged over the ranks that have one, gradient norms, tokens of this rank and seconds.
+
+    With {"ranks": 1} each rank trains alone.
+    """
     import torch
 
-    plan = make_plan(task, world)
+    plan = make_plan(task, task.get("ranks", world))
     started = time.perf_counter()
     with plugin_of(task).llmperf_build_trainer(plan, TestDevice(task.get("device", "cpu"))) as trainer:
         assert trainer.parameter_count == plan.flops.parameters
@@ -196,7 +199,10 @@ def main():
     world = int(os.environ["WORLD_SIZE"])
     tasks = json.loads(Path(sys.argv[1]).read_text())
     torch.distributed.init_process_group(backend_of(tasks[0].get("device", "cpu")))
-    results = [train(task, world) for task in tasks]
+    results = []
+    for task in tasks:
+        results.append(train(task, world))
+        print(task["tuning"], results[-1]["seconds"], flush=True)
     if os.environ["RANK"] == "0":
         Path(sys.argv[2]).write_text(json.dumps(results))
     torch.distributed.barrier()  # the store of rank 0 stays until all have what they need

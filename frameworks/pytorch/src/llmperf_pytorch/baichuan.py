@@ -109,7 +109,13 @@ class Decoder(nn.Module):
         if facts.position_encoding == "rope":
             self.rotary = Rotary(facts.hidden_size // facts.attention_heads, facts.rope_theta or 10000.0)
         else:
-            self.register_buffer("slopes", alibi_slopes(facts.attention_heads), persistent=False)
+            self._heads = facts.attention_heads
+            self.set_buffers()
+
+    def set_buffers(self) -> None:
+        """Make ALiBi's slopes on the default device; rotary positions make their own."""
+        if self.rotary is None:
+            self.register_buffer("slopes", alibi_slopes(self._heads), persistent=False)
 
     def positions(self, hidden: torch.Tensor) -> Positions:
         """What tells positions apart, once for all layers."""

@@ -39,7 +39,7 @@ class DdpTrainer(TorchTrainer):
         set_matmul_precision(self._contract.precision)
         self._parameters, self._model = self._build()
         self._waits = waits_of(device) if isinstance(self._model, DistributedDataParallel) else None
-        self._optimizer = adamw(self._model, self._contract.optimizer, self._device)
+        self._optimizer = self._make_optimizer()
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=self._contract.precision == "fp16")
         self._step = 0
 
@@ -56,7 +56,10 @@ class DdpTrainer(TorchTrainer):
         self.parameter_count = count_parameters(model)
         return model
 
-    def _distribute(self, model: torch.nn.Module) -> DistributedDataParallel:
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        return adamw(self._model, self._contract.optimizer, self._device)
+
+    def _distribute(self, model: torch.nn.Module) -> torch.nn.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.15 is about to rename broadcast_buffers
             return DistributedDataParallel(
@@ -101,7 +104,7 @@ class DdpTrainer(TorchTrainer):
             return nullcontext()
         return self._model.no_sync()
 
-    def _autocast(self) -> torch.autocast:
+    def _autocast(self) -> AbstractContextManager[object]:
         dtype = DTYPES[self._contract.precision]
         enabled = dtype is not torch.float32
         return torch.autocast(self._device.type, dtype=dtype if enabled else None, enabled=enabled)
@@ -109,24 +112,33 @@ class DdpTrainer(TorchTrainer):
     def _update(self) -> tuple[torch.Tensor | None, bool | DeferredScalar]:
         """The gradient norm, and whether the loss scaler leaves the update out."""
         settings, norm = self._contract.optimizer, None
+        self._take_gradients()
         self._scaler.unscale_(self._optimizer)
+        flags = self._found_overflow()
         if settings.clip_norm is not None:
-            norm = torch.nn.utils.clip_grad_norm_(self._parameters, settings.clip_norm)
-        skipped = self._overflowed()
+            norm = self._clip(settings.clip_norm)
+        skipped = to_come(torch.stack(flags).sum()) if flags else False
         set_learning_rate(self._optimizer.param_groups, learning_rate(settings, self._step + 1, self._contract.steps))
         self._scaler.step(self._optimizer)
         self._scaler.update()
-        self._optimizer.zero_grad()
+        self._drop_gradients()
         return norm, skipped
 
-    def _overflowed(self) -> bool | DeferredScalar:
-        """Whether the scaler has found gradients that are not finite; asked between its `unscale_` and its `update`."""
+    def _take_gradients(self) -> None:
+        """Before the update: the optimiser's parameters have their gradients."""
+
+    def _clip(self, largest: float) -> torch.Tensor:
+        """Scale all gradients down to a norm of `largest`; returns their norm before."""
+        return torch.nn.utils.clip_grad_norm_(self._parameters, largest)
+
+    def _drop_gradients(self) -> None:
+        self._optimizer.zero_grad()
+
+    def _found_overflow(self) -> list[torch.Tensor]:
+        """Numbers other than 0 where the scaler's `unscale_` has found gradients that are not finite."""
         if not self._scaler.is_enabled():
-            return False
-        found = list(
-            self._scaler._found_inf_per_device(self._optimizer).values()
-        )  # nothing public tells, unless it waits
-        return to_come(torch.stack(found).sum())
+            return []
+        return list(self._scaler._found_inf_per_device(self._optimizer).values())  # public calls wait for the device
 
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""

@@ -66,13 +66,3 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if model.family == "baichuan" and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)
-
-
-def sharding_problems(spec: RunSpec) -> Iterator[Problem]:
-    """Plain data parallel keeps everything on each rank."""
-    if spec.tuning.sharding_stage > 0:
-        message = (
-            f"pytorch replicates the model: expected 0, found {spec.tuning.sharding_stage};"
-            f" --framework zero has stage {spec.tuning.sharding_stage}"
-        )
-        yield Problem(code="pytorch.sharding_stage", where="tuning.sharding_stage", message=message)

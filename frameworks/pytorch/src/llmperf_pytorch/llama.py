@@ -40,7 +40,8 @@ class Llama(LlamaForCausalLM):
         for module in self.modules():
             if type(module) is LlamaRMSNorm:
                 module.__class__ = FusedRmsNorm
-        self._set_frequencies(facts)
+        self._facts = facts
+        self.set_buffers()
         if facts.tied_embeddings:
             self.tie_weights()
         if checkpointing:
@@ -48,8 +49,9 @@ class Llama(LlamaForCausalLM):
                 warnings.simplefilter("ignore", FutureWarning)  # renamed in transformers 6
                 self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
-    def _set_frequencies(self, facts: Model) -> None:
-        """Anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""
+    def set_buffers(self) -> None:
+        """The frequencies anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""
+        facts = self._facts
         width = facts.hidden_size // facts.attention_heads
         for name in ("inv_freq", "original_inv_freq"):
             exact = inverse_frequencies(width, facts.rope_theta or DEFAULT_THETA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from llmperf.types import RunSpec
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@runtime_checkable
+class HasBuffers(Protocol):
+    """A module with constants that are no parameters."""
+
+    def set_buffers(self) -> None:
+        """Make them on the default device."""
+        ...
 
 
 def model_definition(family: str) -> type[torch.nn.Module]:
@@ -34,6 +43,19 @@ def construct_model(spec: RunSpec) -> torch.nn.Module:
     """
     definition = model_definition(spec.model.family)
     return definition(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+
+
+def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The transformer blocks of a model, or of the part of it that a pipeline stage has."""
+    return list(model.get_submodule("model.layers").children())
+
+
+def set_buffers(model: torch.nn.Module, device: torch.device) -> None:
+    """Give a model that was made without memory its constants, such as the frequencies of rotary positions."""
+    with device:
+        for module in model.modules():
+            if isinstance(module, HasBuffers):
+                module.set_buffers()
 
 
 @contextmanager

@@ -14,19 +14,33 @@ if TYPE_CHECKING:
 FUSED_DEVICES = ("cuda", "cpu")
 
 
+Named = Iterable[tuple[str, torch.Tensor]]
+"""Parameters with their names."""
+
+
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Matrices decay, norm weights do not; frozen parameters are in no group, and no group is empty."""
-    named = [one for one in model.named_parameters() if one[1].requires_grad]
-    matrices = [parameter for name, parameter in named if not is_norm(name)]
-    norms = [parameter for name, parameter in named if is_norm(name)]
+    return groups_of(model.named_parameters(), weight_decay)
+
+
+def groups_of(named: Named, weight_decay: float) -> list[dict[str, Any]]:
+    """The same of parameters, or of the parts of them that a rank holds."""
+    trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+    matrices = [parameter for name, parameter in trained if not is_norm(name)]
+    norms = [parameter for name, parameter in trained if is_norm(name)]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
 def adamw(model: torch.nn.Module, optimizer: Optimizer, device: torch.device) -> torch.optim.AdamW:
     """torch's AdamW, fused where torch has it for the device."""
+    return adamw_of(model.named_parameters(), optimizer, device)
+
+
+def adamw_of(named: Named, optimizer: Optimizer, device: torch.device) -> torch.optim.AdamW:
+    """The same of parameters, or of the parts of them that a rank holds."""
     return torch.optim.AdamW(
-        parameter_groups(model, optimizer.weight_decay),
+        groups_of(named, optimizer.weight_decay),
         lr=optimizer.lr,
         betas=(optimizer.beta1, optimizer.beta2),
         eps=optimizer.eps,

@@ -1,21 +1,14 @@
-"""llmperf framework plugin `pytorch`: plain PyTorch, data parallel (DDP)."""
+"""llmperf framework plugin `pytorch`: plain PyTorch, replicated (DDP) or sharded (FSDP2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import llmperf
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Facts, PairEnd, Plan, Probe, RunSpec, ScreeningCheck, Trainer, WorkerPlan
-
-
-@llmperf.hookimpl
-def llmperf_resources() -> Iterable[Path]:
-    """The overlay that takes sharding out of cases made for another framework."""
-    return [Path(__file__).parent / "data"]
 
 
 @llmperf.hookimpl
@@ -32,19 +25,29 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf.types import Needs, WorkerPlan
 
     from llmperf_pytorch.kernel_limits import used_fused_ops
-    from llmperf_pytorch.limits import common_problems, sharding_problems
+    from llmperf_pytorch.layouts.plan import (
+        OPTIONS,
+        SETTINGS,
+        layout_problems,
+        shares_model,
+        update_bytes_per_parameter,
+    )
+    from llmperf_pytorch.limits import common_problems
 
+    layout = llmperf.standard_layout(spec)
     return WorkerPlan(
-        layout=llmperf.standard_layout(spec),
+        layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
-        weights_in_fp32=True,
+        weights_in_fp32=not shares_model(layout),
         fused_ops=used_fused_ops(spec),
+        update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
+        settings=SETTINGS,
         problems=(
             *common_problems("pytorch", spec, probe),
-            *sharding_problems(spec),
-            *llmperf.option_problems("pytorch", spec.framework, {}),
+            *layout_problems(spec, layout),
+            *llmperf.option_problems("pytorch", spec.framework, OPTIONS),
         ),
     )
 
@@ -79,6 +82,12 @@ def llmperf_screening() -> Iterable[ScreeningCheck]:
 @llmperf.hookimpl
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """Model, data and AdamW; DistributedDataParallel where there are several ranks."""
+    from llmperf_pytorch.layouts.plan import shares_model
+
+    if shares_model(plan.layout):
+        from llmperf_pytorch.layouts.trainer import ShardedTrainer
+
+        return ShardedTrainer(plan, device)
     from llmperf_pytorch.ddp import DdpTrainer
 
     return DdpTrainer(plan, device)

@@ -19,7 +19,12 @@ class Rotary(nn.Module):
 
     def __init__(self, width: int, theta: float) -> None:
         super().__init__()
-        self.register_buffer("inv_freq", inverse_frequencies(width, theta), persistent=False)
+        self._width, self._theta = width, theta
+        self.set_buffers()
+
+    def set_buffers(self) -> None:
+        """Make the frequencies on the default device."""
+        self.register_buffer("inv_freq", inverse_frequencies(self._width, self._theta), persistent=False)
 
     def forward(self, seq_len: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Two of [seq_len, head width], computed in float32."""

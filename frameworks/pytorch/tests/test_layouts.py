@@ -1,0 +1,47 @@
+"""Every way to share a model among ranks trains as one process does."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def task(contract=None, model=None, options=None, **tuning):
+    contract = {"global_batch": 8, "steps": 6, **(contract or {})}
+    tuning = {"micro_batch": 1, **tuning}
+    return {
+        "framework": "pytorch",
+        "model": model or {},
+        "contract": contract,
+        "tuning": tuning,
+        "options": options or {},
+    }
+
+
+def test_shared_models_train_as_one_process_does(program, train):
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
+    whole = {**task(micro_batch=8), "ranks": 1}
+    whole_alibi = {**task(model=alibi, micro_batch=8), "ranks": 1}
+    bf16 = {"precision": "bf16"}
+    shared = {
+        "stage 1": task(sharding_stage=1),
+        "stage 2": task(sharding_stage=2),
+        "stage 3": task(sharding_stage=3, options={"prefetch": 2}),
+        "replicas of stage 2": task(sharding_stage=2, sharding_degree=2),
+        "replicas of stage 3, recomputed": task(sharding_stage=3, sharding_degree=2, gradient_checkpointing=True),
+        "stage 3, bf16": task(bf16, sharding_stage=3),
+        "stage 1, bf16, added up in fp32": task(bf16, sharding_stage=1, accumulation_dtype="fp32"),
+    }
+    others = {"stage 2, ALiBi": task(model=alibi, sharding_stage=2)}
+    results = train([whole, whole_alibi, *shared.values(), *others.values()], ranks=4)
+    expected, expected_alibi, *results = results
+    for name, result in zip([*shared, *others], results, strict=True):
+        wanted = expected_alibi if name in others else expected
+        tolerance = 0.02 if "bf16" in name else 1e-5
+        assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
+        if "bf16" not in name:
+            assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name
+    held = {name: result["moments_here"] for name, result in zip([*shared, *others], results, strict=True)}
+    assert held["stage 1"] == held["stage 3"] == expected["moments_here"] // 4
+    assert held["replicas of stage 2"] == expected["moments_here"] // 2
