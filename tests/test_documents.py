@@ -50,6 +50,9 @@ def parameters() -> Iterator[Any]:
         yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
 
 
+MEASURING = {"peak"}
+
+
 @pytest.mark.parametrize("words", list(parameters()))
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -68,7 +71,8 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     for name in ("docs", "published"):
         (tmp_path / name).symlink_to(ROOT / name)
     assert words[0] in {*COMMANDS, *extra_commands()}
-    if "--launcher" in words or "--hosts" in words:  # nodes that are not here: the options are parsed alone
+    elsewhere = "--launcher" in words or "--hosts" in words
+    if elsewhere or words[0] in MEASURING:  # nodes that are not here, or a minute of work: the options are parsed alone
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
         assert command.make_context(words[0], words[1:])

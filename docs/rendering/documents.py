@@ -28,6 +28,7 @@ RECORDS: tuple[type, ...] = (
     records.RankRecord,
     records.FailureRecord,
     records.MemorySample,
+    records.LimitsRecord,
 )
 _SELF_NAMED = {
     "result": llmperf_schemas.RESULT_SCHEMA,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RunSpec,
         ScreeningCheck,
         StepTrace,
+        TimedOperations,
         Trainer,
         WorkerPlan,
         Workload,
@@ -65,6 +66,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
+    "llmperf_timed_operations": ("framework",),
     "llmperf_parse_log": ("framework",),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
@@ -303,6 +305,21 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     ... def llmperf_build_trainer(plan, device):
     ...     from llmperf_acme.trainer import AcmeTrainer
     ...     return AcmeTrainer(plan, device)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
+    """Called in each worker of `llmperf peak` after its device is bound, in place of `llmperf_build_trainer`.
+
+    The framework owns it. It provides single operations, such as matrix products and all-reduces, on the rank's device;
+    the core times them. One framework for each tensor library is enough.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_timed_operations(plan, device):
+    ...     from llmperf_acme.operations import AcmeOperations
+    ...     return AcmeOperations(plan, device)
     """
     raise NotImplementedError
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "models": "List the models with their exact parameter counts.",
     "plugins": "List the installed plugins, with the reason for each broken one.",
     "devices": "List the devices that the vendor plugins find on this machine.",
+    "peak": "Measure what the devices of this machine achieve: products, memory, collectives.",
     "validate": "Check results, plans, records, cases and models.",
     "pack": "Pack run folders into a submission: an archive with a manifest.",
     "report": "Render results as tables or documents.",

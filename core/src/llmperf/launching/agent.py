@@ -48,7 +48,9 @@ def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[
 
 
 def rank_module(plan: Plan) -> str:
-    """The module that a rank runs: the worker around a trainer, or the watcher of an external script."""
+    """The module that a rank runs: around a trainer, an external script, or single operations."""
+    if plan.purpose == "limits":
+        return "llmperf.limits.rank"
     return "llmperf.measuring.worker" if plan.worker.script is None else "llmperf.measuring.watcher"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
+from llmperf.errors import UserError
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
@@ -29,6 +30,10 @@ def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
 def result_of(records: RunRecords) -> Result:
     """The same, of a run folder that was read."""
     plan, spec = records.plan, records.plan.spec
+    if plan.purpose != "run":
+        raise UserError(
+            f"{records.run}: not a measured run, so it has no result: its plan has purpose {plan.purpose!r}"
+        )
     status, failure = outcome(records)
     figures = metrics(records)
     common = common_facts(node_facts(records))

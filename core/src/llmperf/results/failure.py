@@ -53,7 +53,9 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         return "failed", _lost(records, ending)
     if ending.cause == "controller":
         return "failed", _failure(records, None, "controller", ending.exception, ending.message)
-    failure = _of_ranks(records) or _of_agents(records, ending) or _unfinished(records) or _miscounted(records)
+    failure = _of_ranks(records) or _of_agents(records, ending)
+    if records.plan.purpose == "run":
+        failure = failure or _unfinished(records) or _miscounted(records)
     return ("failed", failure) if failure else ("complete", None)
 
 

@@ -13,6 +13,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.types.records import (
     FailureRecord,
+    LimitsRecord,
     MemorySample,
     PhaseRecord,
     RankRecord,
@@ -32,6 +33,7 @@ _KINDS: dict[str, type[Record]] = {
     "rank": RankRecord,
     "failure": FailureRecord,
     "memory": MemorySample,
+    "limits": LimitsRecord,
 }
 _STEP = b'{"kind":"step"'
 """How the line of a step begins."""

@@ -7,10 +7,11 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
@@ -27,33 +28,67 @@ from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
-from llmperf.running.observers import Observers
 from llmperf.types.devices import Facts
+from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
+T = TypeVar("T")
+
 SAMPLE_SECONDS = 1.0
+
+
+class Following(Protocol):
+    """What follows a run."""
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        """The ranks are about to start."""
+        ...
+
+    def observe(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
+        """Several times a second, with the steps that have finished since the last call."""
+        ...
 
 
 def run_plan(
     plan: Plan,
     run_dir: Path,
     plugins: Plugins,
-    observers: Observers | None = None,
+    observers: Following | None = None,
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
     launcher: CheckedLauncher | None = None,
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
+    `observers` are told of its end by the caller, who has the checked result; otherwise as `run_ranks`.
+    """
+    if plan.purpose != "run":
+        raise UserError(f"plan.purpose: expected 'run', found {plan.purpose!r}, which has no result")
+    return run_ranks(plan, run_dir, plugins, observers, warn, sample_seconds, launcher, _conclude)
+
+
+def run_ranks(
+    plan: Plan,
+    run_dir: Path,
+    plugins: Plugins,
+    observers: Following | None,
+    warn: Callable[[str], None] | None,
+    sample_seconds: float,
+    launcher: CheckedLauncher | None,
+    conclude: Callable[[Path, Plan, Ending], T],
+) -> T:
+    """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end.
+
     `launcher` is the one that has given the plan's nodes; by default one of that name is asked. `observers` follow the
-    run; its end is reported to them by the caller, who has the checked result. `warn` is called
-    before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP end the run as
-    `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not installed.
+    run. `warn` is called before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP
+    end the run as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not
+    installed.
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
@@ -85,9 +120,9 @@ def run_plan(
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
             with suppress(UserError):  # the error that matters is the one being raised
-                _conclude(run, plan, failed)
+                conclude(run, plan, failed)
             raise
-        return _conclude(run, plan, ending)
+        return conclude(run, plan, ending)
 
 
 def _absolute(folder: Path) -> Path:
@@ -105,7 +140,7 @@ def _watched(
     controller: Controller,
     sampler: Sampler | None,
     wakeup: Wakeup,
-    observers: Observers | None,
+    observers: Following | None,
     warn: Callable[[str], None] | None,
     began: Moment,
 ) -> Ending:
@@ -149,11 +184,21 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
 
 
-def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
+def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
+    """What a folder holds of a run that has no result, such as one that times single operations."""
+    _keep_ending(run, ending)
+    return read_run(run)
+
+
+def _keep_ending(run: Path, ending: Ending) -> None:
     release(run)
     for log in sorted((run / filenames.LOGS).glob("*.log")):  # of agents, and of ranks whose agent was killed
         shorten(log)
     json_files.save(run / filenames.ENDING, ending)
+
+
+def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
+    _keep_ending(run, ending)
     result = build_result(run, secret_values({**os.environ, **plan.env}))
     json_files.save(run / filenames.RESULT, result)
     return result

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from llmperf.types.launching import Submission as Submission
     from llmperf.types.layout import Batch as Batch
     from llmperf.types.layout import Layout as Layout
+    from llmperf.types.limits import OperationToTime as OperationToTime
+    from llmperf.types.limits import PreparedOperation as PreparedOperation
+    from llmperf.types.limits import TimedOperation as TimedOperation
+    from llmperf.types.limits import TimedOperations as TimedOperations
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
@@ -49,10 +53,12 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.problems import Problem as Problem
+    from llmperf.types.rates import CollectiveRate as CollectiveRate
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
     from llmperf.types.rates import MatmulRate as MatmulRate
     from llmperf.types.records import FailureRecord as FailureRecord
+    from llmperf.types.records import LimitsRecord as LimitsRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
     from llmperf.types.records import LoggedFailure as LoggedFailure
     from llmperf.types.records import LoggedStep as LoggedStep
@@ -98,7 +104,8 @@ _NAMES = {
     " ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
     "estimate": "Estimate",
-    "rates": "DeviceRates LinkRate MatmulRate",
+    "limits": "OperationToTime PreparedOperation TimedOperation TimedOperations",
+    "rates": "CollectiveRate DeviceRates LinkRate MatmulRate",
     "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
@@ -106,8 +113,8 @@ _NAMES = {
     "plan": "ModelState Needs Plan Script WorkerPlan",
     "problems": "Problem",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
-    "records": "FailureRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord StepOutput"
-    " StepRecord Trainer",
+    "records": "FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord"
+    " StepOutput StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",
     "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",

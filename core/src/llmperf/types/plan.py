@@ -90,6 +90,11 @@ LOWEST_UTILISATION = 0.05
 ended. The published rows reach 21 % and more; the first step also compiles kernels and fills caches."""
 
 
+Purpose = Literal["run", "limits"]
+"""What the ranks do: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does. Only a
+`run` can become a result."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The whole plan, `runs/<id>/plan.json`: the only file that a worker reads."""
@@ -142,6 +147,8 @@ class Plan:
     """The plugins that were loaded."""
     problems: tuple[Problem, ...] = ()
     """Why this plan cannot run; empty if it can."""
+    purpose: Purpose = "run"
+    """What the ranks do."""
 
     @property
     def layout(self) -> Layout:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from llmperf.types.tracing import Collective
 from llmperf.types.units import Count, NonNegative, Positive
 
 
@@ -18,7 +19,27 @@ class MatmulRate:
     shape: tuple[Positive, ...]
     """Batch, rows, columns, inner size."""
     flops_per_second: NonNegative
-    """Achieved."""
+    """Achieved; measured: the median of the repeats."""
+    spread: NonNegative | None = None
+    """Distance of the quartiles of the repeats / their median; None if it is not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveRate:
+    """Achieved rate of one collective, outputs verified."""
+
+    collective: Collective
+    """The pattern."""
+    bytes: Positive
+    """Of the summed or the gathered tensor on one rank."""
+    ranks: Positive
+    """That took part."""
+    seconds: NonNegative
+    """Median of the repeats, on the slowest rank."""
+    bus_bytes_per_second: NonNegative
+    """What each rank sends: bytes x (ranks - 1) / ranks / seconds, and twice that for an all-reduce."""
+    spread: NonNegative | None = None
+    """As in `MatmulRate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +78,10 @@ class DeviceRates:
     """To other devices; empty if not known."""
     matmuls: tuple[MatmulRate, ...] = ()
     """Single measured products, if any."""
+    collectives: tuple[CollectiveRate, ...] = ()
+    """Single measured collectives, if any."""
+    memory_read_bytes_per_second: NonNegative | None = None
+    """Device memory, only read; None if not known."""
     source: str
     """Datasheets, or the command that measured."""
     date: str

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
 
 from llmperf.types.devices import DeviceSample
+from llmperf.types.limits import TimedOperation
 from llmperf.types.units import Count, NonNegative, Positive
 
 
@@ -268,4 +269,18 @@ class MemorySample:
     """The node whose devices were read."""
 
 
-Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsRecord:
+    """An operation that `llmperf peak` has timed on a rank, or the conditions under which the rank times them."""
+
+    kind: Literal["limits"] = "limits"
+    """Which record this is."""
+    rank: Count
+    """The rank."""
+    timed: TimedOperation | None = None
+    """The operation; None for the conditions."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Of the rank, by name."""
+
+
+Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample | LimitsRecord

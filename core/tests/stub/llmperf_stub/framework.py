@@ -28,6 +28,13 @@ def llmperf_build_trainer(plan, device):
 
 
 @llmperf.hookimpl
+def llmperf_timed_operations(plan, device):
+    from llmperf_stub.operations import StubOperations
+
+    return StubOperations(plan)
+
+
+@llmperf.hookimpl
 def llmperf_parse_log(line):
     words = line.split()
     if words[:1] == ["did"]:

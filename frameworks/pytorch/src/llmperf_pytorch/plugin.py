@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Literal
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Facts, PairEnd, Plan, Probe, RunSpec, ScreeningCheck, Trainer, WorkerPlan
+    from llmperf.types import (
+        Device,
+        Facts,
+        PairEnd,
+        Plan,
+        Probe,
+        RunSpec,
+        ScreeningCheck,
+        TimedOperations,
+        Trainer,
+        WorkerPlan,
+    )
 
 
 @llmperf.hookimpl
@@ -91,3 +102,11 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_pytorch.ddp import DdpTrainer
 
     return DdpTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
+    """Matrix products, attention, copies and collectives by torch."""
+    from llmperf_pytorch.operations import TorchOperations
+
+    return TorchOperations(plan, device)

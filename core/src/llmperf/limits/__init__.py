@@ -1,0 +1,1 @@
+"""Measured limits of a machine: single operations that ranks time, and the rates that follow from them."""

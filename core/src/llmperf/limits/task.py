@@ -1,0 +1,87 @@
+"""What is timed: sizes of operations that follow from a model, from the memory, and from how fast the device is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmperf.types.limits import OperationToTime, TimedKind
+from llmperf.types.spec import Model
+from llmperf.types.units import Count, NonNegative
+
+TASK = "limits.json"
+"""Name of the task among the files of a run folder."""
+SQUARES = (1024, 2048, 4096, 8192, 16384)
+TOKENS = (4096, 2048, 1024, 512, 256, 128)
+"""Rows of the model's matrix products, and tokens in a sequence of its attention; those that a device can do quickly
+enough."""
+LARGEST_COPY_BYTES, SMALLEST_COPY_BYTES = 2**30, 2**26
+COPIED_SHARE = 32
+"""A copy takes at most this part of the memory of a rank."""
+MESSAGE_BYTES = tuple(2**power for power in range(10, 29, 3))
+"""Of collectives: 1 KiB to 256 MiB."""
+KERNELS = 100
+"""Launched in one run."""
+BACKWARD = 2.5
+"""FLOPs of the backward pass of fused attention / those of its forward pass: five matrix products after two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsTask:
+    """What the ranks of `llmperf peak` time."""
+
+    model: Model
+    """Whose matrix products are timed."""
+    dtypes: tuple[str, ...]
+    """In which products are computed."""
+    rank_memory_bytes: Count
+    """Memory that one rank may use."""
+    seconds: NonNegative
+    """Time for the repeats of one operation."""
+
+
+def square(dtype: str, size: int) -> OperationToTime:
+    """The product of two square matrices."""
+    return OperationToTime(kind="matmul", dtype=dtype, shape=(1, size, size, size))
+
+
+def model_products(model: Model, dtype: str, tokens: int) -> list[OperationToTime]:
+    """The products of a model's linear layers and of their weight gradients, each shape once.
+
+    The gradient with respect to an input has the shape of a forward product of the same size.
+    """
+    hidden, inner = model.hidden_size, model.intermediate_size
+    key = model.kv_heads * (hidden // model.attention_heads)
+    layers = ((hidden, hidden), (key, hidden), (inner, hidden), (hidden, inner), (model.vocab_size, hidden))
+    shapes = [(1, tokens, outputs, inputs) for outputs, inputs in layers]
+    shapes += [(1, outputs, inputs, tokens) for outputs, inputs in layers]
+    return [OperationToTime(kind="matmul", dtype=dtype, shape=shape) for shape in dict.fromkeys(shapes)]
+
+
+def attention(model: Model, dtype: str, tokens: int) -> OperationToTime:
+    """Causal attention of one sequence, with as many key and value heads as query heads."""
+    heads = model.attention_heads
+    return OperationToTime(kind="attention", dtype=dtype, shape=(1, heads, tokens, model.hidden_size // heads))
+
+
+def moved(kind: TimedKind, size: int) -> OperationToTime:
+    """A copy, a reading or a collective of so many bytes, or so many launches."""
+    return OperationToTime(kind=kind, dtype="fp32", shape=(size,))
+
+
+def copied_bytes(rank_memory_bytes: int) -> int:
+    """The size of a copy: a power of two that is larger than caches and leaves nearly all memory free."""
+    size = LARGEST_COPY_BYTES
+    while size > SMALLEST_COPY_BYTES and size > rank_memory_bytes // COPIED_SHARE:
+        size //= 2
+    return size
+
+
+def flops(operation: OperationToTime) -> float:
+    """FLOPs of a matrix product, or of causal attention without the masked half; 0 for others."""
+    if operation.kind == "matmul":
+        batch, rows, columns, inner = operation.shape
+        return 2.0 * batch * rows * columns * inner
+    if operation.kind == "attention":
+        batch, heads, tokens, head_size = operation.shape
+        return (1 + BACKWARD) * 2 * 2 * batch * heads * tokens * tokens * head_size / 2
+    return 0.0
