@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from llmperf.errors import LlmperfError, UserError
 from llmperf.estimating.analytic import analytic_trace
 from llmperf.files import json_files
 from llmperf.launching.agent import inherited_environment, python_module
-from llmperf.measuring.processes import end_with_parent
+from llmperf.measuring.processes import TAG, end_with_parent, sweep
+from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.types.estimate import TracerUse
 from llmperf.types.layout import Layout
@@ -29,8 +29,9 @@ TRACE_SECONDS = 300.0
 """Time limit of one process."""
 ALL_STAGES = 4
 """With more pipeline stages, the second one stands for those in the middle: of these it holds most micro batches."""
-RESULT = "trace.json"
+POLL_SECONDS = 0.05
 MAX_REASON = 300
+"""Characters of a reason that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,86 +63,97 @@ def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TR
     `progress` is called with a line when a process begins.
     """
     ranks = traced_stages(plan.layout)
-    processes = max(1, min(len(ranks), (os.cpu_count() or 1) // 2))
-    stages: dict[int, StepTrace] = {}
-    use: list[TracerUse] = []
-    with tempfile.TemporaryDirectory(prefix="llmperf-trace-") as folder, ThreadPoolExecutor(processes) as pool:
-        tasks = [
-            (stage, rank, pool.submit(_trace, plan, rank, Path(folder) / str(rank), seconds, progress))
-            for stage, rank in ranks.items()
-        ]
-        for stage, rank, task in tasks:
-            trace, used = task.result()
-            use.append(used)
-            stages[stage] = trace or analytic_trace(plan, rank)
-    reasons = dict.fromkeys(used.problem for used in use if used.problem is not None)
-    notes = tuple(f"estimated by formulas, not by a trace: {reason}" for reason in reasons)
-    return Traces(stages=stages, use=tuple(use), notes=notes)
-
-
-def _trace(
-    plan: Plan, rank: int, run: Path, seconds: float, progress: Callable[[str], None]
-) -> tuple[StepTrace | None, TracerUse]:
-    progress(f"tracing rank {rank} of {plan.layout.world_size} with {plan.spec.tuning.framework}")
-    begin = time.monotonic()
-    resident: int | None = None
-    trace, problem = None, None
-    try:
-        resident = _ended(plan, rank, run, seconds)
-        trace = json_files.load(run / RESULT, StepTrace)
-    except (OSError, LlmperfError) as error:
-        problem = " ".join(str(error).split())[:MAX_REASON]
-    used = TracerUse(rank=rank, seconds=time.monotonic() - begin, peak_resident_bytes=resident, problem=problem)
-    return trace, used
-
-
-def _ended(plan: Plan, rank: int, run: Path, seconds: float) -> int | None:
-    """Run the process of one rank; returns its peak memory. UserError with its reason if it fails."""
-    create_run_folder(run, replace(plan, env={}, problems=()))
-    words = [*python_module("llmperf.running.trace_rank", plan.interpreter), "--run-dir", str(run), "--rank", str(rank)]
-    log = run / "logs" / "tracer.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=run,
-            start_new_session=True,
-            env={**inherited_environment(plan.interpreter), "LLMPERF_RUN_DIR": str(run)},
-            preexec_fn=end_with_parent(signal.SIGKILL),
-        )
+    tag = f"trace-{secrets.token_hex(8)}"
+    with tempfile.TemporaryDirectory(prefix="llmperf-trace-") as folder:
+        tracers = [Tracer(plan, rank, Path(folder) / str(rank), tag, seconds) for rank in ranks.values()]
+        waiting, running = list(tracers), list[Tracer]()
         try:
-            code, resident = _waited(process, seconds)
+            while waiting or running:
+                while waiting and len(running) < max(1, (os.cpu_count() or 1) // 2):
+                    running.append(waiting.pop(0))
+                    framework = plan.spec.tuning.framework
+                    progress(f"tracing rank {running[-1].rank} of {plan.layout.world_size} with {framework}")
+                    running[-1].start()
+                running = [tracer for tracer in running if not tracer.ended()]
+                time.sleep(POLL_SECONDS)
         finally:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.returncode = process.returncode if process.returncode is not None else -signal.SIGKILL
-    if code is None:
-        raise UserError(f"the tracer gave no answer in {seconds:g} s")
-    if code != 0:
-        raise UserError(_reason(log) or f"the tracer ended with exit status {code}")
-    return resident
+            sweep(tag)
+        stages = {
+            stage: tracer.trace or analytic_trace(plan, tracer.rank)
+            for stage, tracer in zip(ranks, tracers, strict=True)
+        }
+    reasons = dict.fromkeys(tracer.problem for tracer in tracers if tracer.problem is not None)
+    notes = tuple(f"estimated by formulas, not by a trace: {reason}" for reason in reasons)
+    return Traces(stages=stages, use=tuple(tracer.use() for tracer in tracers), notes=notes)
 
 
-def _waited(process: subprocess.Popen[bytes], seconds: float) -> tuple[int | None, int | None]:
-    """Exit code and peak memory of a process; None for the code if it does not end in time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        child, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if child:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            unit = 1 if sys.platform == "darwin" else 1024
-            return process.returncode, usage.ru_maxrss * unit
-        time.sleep(0.05)
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        os.waitpid(process.pid, 0)
-    return None, None
+class Tracer:
+    """The process that traces one rank."""
 
+    def __init__(self, plan: Plan, rank: int, run: Path, tag: str, seconds: float) -> None:
+        self.rank = rank
+        self.trace: StepTrace | None = None
+        self.problem: str | None = None
+        self._plan = plan
+        self._run = run
+        self._tag = tag
+        self._limit = seconds
+        self._seconds = 0.0
+        self._resident: int | None = None
+        self._begin = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
 
-def _reason(log: Path) -> str:
-    """The last line that the process printed."""
-    text = log.read_bytes()[-(2**16) :].decode(errors="replace")
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    def use(self) -> TracerUse:
+        """What it took."""
+        return TracerUse(
+            rank=self.rank, seconds=self._seconds, peak_resident_bytes=self._resident, problem=self.problem
+        )
+
+    def start(self) -> None:
+        """Start the process."""
+        create_run_folder(self._run, replace(self._plan, env={}, problems=()))
+        interpreter = self._plan.interpreter
+        module = python_module("llmperf.running.trace_rank", interpreter)
+        environment = {**inherited_environment(interpreter), TAG: self._tag, "LLMPERF_RUN_DIR": str(self._run)}
+        self._begin = time.monotonic()
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*module, "--run-dir", str(self._run), "--rank", str(self.rank)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._run,
+                env=environment,
+                preexec_fn=end_with_parent(signal.SIGKILL),
+            )
+
+    @property
+    def _log(self) -> Path:
+        return self._run / filenames.LOGS / "tracer.log"
+
+    def ended(self) -> bool:
+        """Whether the process has ended, or was ended because its time is over; its trace or problem is then known."""
+        assert self._process is not None
+        self._seconds = time.monotonic() - self._begin
+        child, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        if not child:
+            if self._seconds < self._limit:
+                return False
+            self._process.kill()
+            self._process.wait()
+            self.problem = f"the tracer gave no answer in {self._limit:g} s"
+            return True
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self._resident = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        try:
+            if self._process.returncode != 0:
+                raise UserError(self._last_line() or f"the tracer ended with exit status {self._process.returncode}")
+            self.trace = json_files.load(self._run / filenames.TRACE, StepTrace)
+        except (OSError, LlmperfError) as error:
+            self.problem = " ".join(str(error).split())[:MAX_REASON]
+        return True
+
+    def _last_line(self) -> str:
+        """The last line that the process printed."""
+        text = self._log.read_bytes()[-(2**16) :].decode(errors="replace")
+        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LlmperfError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
-    json_files.write_bytes(options.run_dir / "trace.json", json_files.encode(trace))
+    json_files.write_bytes(options.run_dir / filenames.TRACE, json_files.encode(trace))
     return 0
 
 
