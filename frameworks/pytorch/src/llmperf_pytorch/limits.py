@@ -9,6 +9,7 @@ import llmperf
 from llmperf import family_problem, parallelism_problems
 from llmperf.types import Problem
 
+from llmperf_pytorch.compilers import compile_problems
 from llmperf_pytorch.kernel_limits import attention_problems, offered_fused_ops
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def device_and_model_problems(
     """What no torch framework can run, however its ranks share the model; `families` are those that it builds."""
     yield from llmperf.fused_op_problems(framework, spec, offered_fused_ops(spec))
     yield from attention_problems(framework, spec, probe)
+    yield from compile_problems(framework, spec, probe)
     if probe.on_cpu:
         yield from _cpu_problems(framework, spec, probe)
     if spec.model.family in families:

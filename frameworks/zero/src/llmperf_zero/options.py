@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf import option_problems, whole_number
 from llmperf.types import Problem
+from llmperf_pytorch.compilers import extension_problems
 
 if TYPE_CHECKING:
     from llmperf import OptionCheck
@@ -82,6 +83,8 @@ def problems_of_options(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
                 message = f"{name} is for sharding stage {expected}, found {stage}; the nearest is to leave it out"
                 yield Problem(code="zero.option", where=f"framework.{name}", message=message)
     yield from _offload_problems(offloads(spec), stage, probe)
+    if spec.framework.get("optimizer") == "deepspeed":
+        yield from extension_problems("zero", spec, probe, "framework.optimizer", "DeepSpeed's optimiser")
 
 
 def _offload_problems(offload: str, stage: int, probe: Probe) -> Iterator[Problem]:
