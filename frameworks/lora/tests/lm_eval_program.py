@@ -51,7 +51,7 @@ def harness_task(folder, subject, scratch):
 
 def models(facts):
     """Ours and transformers' own class with the same weights, large enough for answers to differ."""
-    ours = Llama(facts, "sdpa", False)
+    ours = Llama(facts, "sdpa")
     fill_weights(ours, facts, seed=3)
     theirs = LlamaForCausalLM(ours.config)
     theirs.load_state_dict(ours.state_dict())

@@ -30,6 +30,7 @@ def test_shared_models_train_as_one_process_does(program, train):
         "stage 3": task(sharding_stage=3, options={"prefetch": 2}),
         "replicas of stage 2": task(sharding_stage=2, sharding_degree=2),
         "replicas of stage 3, recomputed": task(sharding_stage=3, sharding_degree=2, gradient_checkpointing=True),
+        "stage 3, operations recomputed": task(sharding_stage=3, gradient_checkpointing=True, recompute="operations"),
         "stage 3, bf16": task(bf16, sharding_stage=3),
         "stage 1, bf16, added up in fp32": task(bf16, sharding_stage=1, accumulation_dtype="fp32"),
     }

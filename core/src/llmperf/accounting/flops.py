@@ -30,8 +30,22 @@ def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
     return Workload(
         seq_len=contract.seq_len,
         gradient_checkpointing=tuning.gradient_checkpointing,
+        recomputed_share=recomputed_share(model, tuning),
         lora_parameters=None if contract.lora is None else lora_parameters(model, contract.lora),
     )
+
+
+def recomputed_share(model: Model, tuning: Tuning) -> float:
+    """The share of the blocks whose matrix products gradient checkpointing computes again.
+
+    Block 1 of every `recompute_every` is recomputed in each pipeline stage; by `recompute = operations` no products.
+    """
+    if tuning.recompute == "operations":
+        return 0
+    stages = tuning.pipeline_parallel * tuning.virtual_stages
+    here = max(1, model.layers // stages)
+    every = tuning.recompute_every
+    return 1 if every == 1 else -(-here // every) / here
 
 
 def flops_of(plugins: Plugins, model: Model, workload: Workload) -> FlopCount:
@@ -152,9 +166,9 @@ def _causal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPer
 
 
 def _hfu(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
-    forwards = 1 if workload.gradient_checkpointing else 0
+    forwards = workload.recomputed_share if workload.gradient_checkpointing else 0
     flops, formula = _weights(count.total, workload, extra=2 * forwards)
-    note = "; the forward recomputed" if forwards else "; nothing recomputed"
+    note = f"; {_recomputed_text(forwards, model, workload)} recomputed"
     return FlopsPerToken(
         convention="hfu",
         flops=flops + (3 + forwards) * attention_forward(model, workload.seq_len),
@@ -163,21 +177,28 @@ def _hfu(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerTok
     )
 
 
+def _recomputed_text(forwards: float, model: Model, workload: Workload) -> str:
+    if not forwards:
+        return "only element-wise work" if workload.gradient_checkpointing else "nothing"
+    part = f" of {round(forwards * model.layers)} of {model.layers} blocks" if forwards != 1 else ""
+    return f"the forward{part}"
+
+
 def _weight_factor(workload: Workload) -> int:
     return 6 if workload.lora_parameters is None else 4
 
 
-def _weights(size: int, workload: Workload, shown: str | None = None, extra: int = 0) -> tuple[float, str]:
+def _weights(size: int, workload: Workload, shown: str | None = None, extra: float = 0) -> tuple[float, str]:
     factor = _weight_factor(workload) + extra
-    flops, text = factor * size, f"{factor} x {shown or f'{size:,}'}"
+    flops, text = factor * size, f"{factor:g} x {shown or f'{size:,}'}"
     if workload.lora_parameters is not None:
         flops += (6 + extra) * workload.lora_parameters
-        text += f" + {6 + extra} x {workload.lora_parameters:,}"
+        text += f" + {6 + extra:g} x {workload.lora_parameters:,}"
     return flops, text
 
 
-def _product(factor: int, model: Model, workload: Workload) -> str:
-    return f"{factor} x {model.layers} x {model.hidden_size:,} x {workload.seq_len:,}"
+def _product(factor: float, model: Model, workload: Workload) -> str:
+    return f"{factor:g} x {model.layers} x {model.hidden_size:,} x {workload.seq_len:,}"
 
 
 def _attention_text(factor: int, model: Model, workload: Workload) -> str:
@@ -189,7 +210,8 @@ def _frozen_note(workload: Workload) -> str:
 
 
 def _recompute(workload: Workload) -> tuple[str, ...]:
-    return ("the forward recomputed by gradient checkpointing",) if workload.gradient_checkpointing else ()
+    recomputed = workload.gradient_checkpointing and workload.recomputed_share
+    return ("the forward recomputed by gradient checkpointing",) if recomputed else ()
 
 
 @hookimpl(trylast=True)

@@ -16,6 +16,8 @@ class Workload:
     """Tokens in one sequence."""
     gradient_checkpointing: bool = False
     """Whether the forward pass is computed again during the backward pass."""
+    recomputed_share: NonNegative = 1
+    """With gradient checkpointing, the share of the blocks whose matrix products are computed again."""
     lora_parameters: Count | None = None
     """Trainable parameters of the adapters; None when all weights are trained."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from llmperf_pytorch.attention import ATTENTION, alibi_slopes, position_bias
 from llmperf_pytorch.norms import RmsNorm
@@ -98,10 +97,9 @@ def compute_dtype(hidden: torch.Tensor) -> torch.dtype:
 class Decoder(nn.Module):
     """All but the head."""
 
-    def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
+    def __init__(self, facts: Model, attention: str) -> None:
         super().__init__()
         self.attention = attention
-        self.checkpointing = checkpointing
         self.embed_tokens = nn.Embedding(facts.vocab_size, facts.hidden_size)
         self.layers = nn.ModuleList([Layer(facts, attention) for _ in range(facts.layers)])
         self.norm = RmsNorm(facts.hidden_size, facts.norm_eps)
@@ -129,19 +127,16 @@ class Decoder(nn.Module):
         hidden = self.embed_tokens(input_ids)
         positions = self.positions(hidden)
         for layer in self.layers:
-            if self.checkpointing and self.training:
-                hidden = checkpoint(layer, hidden, positions, use_reentrant=False)
-            else:
-                hidden = layer(hidden, positions)
+            hidden = layer(hidden, positions)
         return self.norm(hidden)
 
 
 class Baichuan(nn.Module):
     """`forward(ids)` gives logits."""
 
-    def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
+    def __init__(self, facts: Model, attention: str) -> None:
         super().__init__()
-        self.model = Decoder(facts, attention, checkpointing)
+        self.model = Decoder(facts, attention)
         if facts.normalized_head:
             self.lm_head: nn.Module = NormHead(facts.hidden_size, facts.vocab_size)
         else:

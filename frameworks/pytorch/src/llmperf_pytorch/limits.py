@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FAMILIES = ("llama", "baichuan")
 """Model families that `models.py` builds."""
+RECOMPUTE_SETTINGS = ("recompute", "recompute_every")
+"""Optional settings of every framework that builds its blocks by `models.py`."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that the definitions have."""
 

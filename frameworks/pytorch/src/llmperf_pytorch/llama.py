@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ class FusedRmsNorm(LlamaRMSNorm):
 class Llama(LlamaForCausalLM):
     """`LlamaForCausalLM` from facts, without its slow initialisation, with fused norms, giving logits alone."""
 
-    def __init__(self, facts: Model, attention: str, checkpointing: bool) -> None:
+    def __init__(self, facts: Model, attention: str) -> None:
         with _no_initialisation():
             super().__init__(llama_config(facts, attention))
         for module in self.modules():
@@ -44,10 +43,6 @@ class Llama(LlamaForCausalLM):
         self.set_buffers()
         if facts.tied_embeddings:
             self.tie_weights()
-        if checkpointing:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # renamed in transformers 6
-                self.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def set_buffers(self) -> None:
         """The frequencies anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
+from llmperf_pytorch.recompute import recompute_blocks
+
 if TYPE_CHECKING:
     from llmperf.types import RunSpec
 
@@ -42,7 +44,9 @@ def construct_model(spec: RunSpec) -> torch.nn.Module:
     Ids are int64 [batch, seq_len], logits [batch, seq_len, vocab_size].
     """
     definition = model_definition(spec.model.family)
-    return definition(spec.model, spec.tuning.attention, spec.tuning.gradient_checkpointing)
+    model = definition(spec.model, spec.tuning.attention)
+    recompute_blocks(blocks_of(model), spec.tuning)
+    return model
 
 
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from llmperf.types import Problem
 
+from llmperf_pytorch.limits import RECOMPUTE_SETTINGS
+
 if TYPE_CHECKING:
     from llmperf.types import Layout, RunSpec
 
 
 OPTIONS = {"prefetch": (0, 1, 2, 3)}
 """`framework.prefetch`: for how many blocks ahead parameters are gathered while one computes."""
-SETTINGS = ("accumulation_dtype",)
+SETTINGS = ("accumulation_dtype", *RECOMPUTE_SETTINGS)
 """Optional settings that the framework supports."""
 
 
