@@ -28,8 +28,8 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; DeepSpeed's configuration as a file where it shards."""
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.limits import RECOMPUTE_SETTINGS
     from llmperf_pytorch.kernel_limits import used_fused_ops
+    from llmperf_pytorch.limits import RECOMPUTE_SETTINGS
 
     from llmperf_lora.limits import problems
     from llmperf_lora.notes import notes
