@@ -32,10 +32,12 @@ RANKS = {
     # last: what its pipeline leaves behind in a process, DeepSpeed's other engines take for their own
     "megatron_deepspeed DP2": 2,
     "megatron_deepspeed TP2": 2,
+    "megatron_deepspeed TP2 SP overlap": 2,
     "megatron_deepspeed PP2": 2,
     "megatron_deepspeed TP2 PP2": 4,
 }
-TUNING = {"TP2": {"tensor_parallel": 2}, "PP2": {"pipeline_parallel": 2}}
+TUNING = {"TP2": {"tensor_parallel": 2}, "PP2": {"pipeline_parallel": 2}, "SP": {"sequence_parallel": True}}
+OVERLAP = {"zero": "overlap_comm", "megatron_deepspeed": "overlap_tensor_parallel"}
 
 
 def task(name, precision):
@@ -45,7 +47,7 @@ def task(name, precision):
     for word in words:
         tuning |= TUNING.get(word, {})
     contract = {"precision": precision, "steps": 4, **(LORA if framework == "lora" else {})}
-    options = {"overlap_comm": True} if "overlap" in words else {}
+    options = {OVERLAP[framework]: True} if "overlap" in words else {}
     return {"framework": framework, "model": WIDE, "contract": contract, "tuning": tuning, "options": options}
 
 

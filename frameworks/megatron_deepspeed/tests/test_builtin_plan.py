@@ -77,6 +77,17 @@ def test_what_does_not_fit_is_told_at_once(program):
     assert "--set framework.engine=checkout" in told["framework.megatron_home"]
 
 
+def test_sequences_and_overlap_need_tensor_parallel_ranks_that_divide_them(program):
+    uneven = {"contract": {"seq_len": 63}, "tuning": {"tensor_parallel": 2, "sequence_parallel": True}}
+    assert "does not divide seq_len 63" in problems(program, uneven)["tuning.sequence_parallel"]
+    alone = {"options": {"overlap_tensor_parallel": True}}
+    assert "needs tensor parallel ranks, found 1" in problems(program, alone)["framework.overlap_tensor_parallel"]
+    task = {"tuning": {"tensor_parallel": 2, "sequence_parallel": True}, "options": {"overlap_tensor_parallel": True}}
+    worker = worker_plan(program, task)
+    assert worker.problems == ()
+    assert worker.layout.sequence_parallel
+
+
 def test_an_engine_that_is_none_is_refused(program):
     told = problems(program, {"options": {"engine": "buildin"}})
     assert told["framework.engine"] == "expected one of 'builtin', 'checkout', found 'buildin'"

@@ -65,10 +65,15 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Where DeepSpeed compiles, and that it should look for no accelerator where there is none."""
+    """What DeepSpeed needs; and one queue for all kernels of a CUDA device if communication is to overlap.
+
+    With several queues, products that were launched after a communication may leave it no room to begin.
+    """
     from llmperf_zero.plugin import llmperf_worker_env as of_deepspeed
 
-    return of_deepspeed(plan)
+    env = of_deepspeed(plan)
+    overlaps = plan.spec.framework.get("overlap_tensor_parallel") is True and not plan.probe.on_cpu
+    return {**env, "CUDA_DEVICE_MAX_CONNECTIONS": "1"} if overlaps else env
 
 
 @llmperf.hookimpl

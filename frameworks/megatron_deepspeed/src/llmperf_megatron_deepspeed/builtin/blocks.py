@@ -32,7 +32,10 @@ def turns(
 
 
 class SelfAttention(nn.Module):
-    """Causal attention with rotary positions; each rank has some of the query heads and their key/value heads."""
+    """Causal attention with rotary positions; each rank has some of the query heads and their key/value heads.
+
+    Here as below, states are [batch, seq_len / ranks, hidden_size] if the sequence is divided.
+    """
 
     def __init__(self, name: str, facts: Model, attention: str, ranks: TensorParallel) -> None:
         super().__init__()
@@ -46,9 +49,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
-        batch, seq_len, _ = states.shape
-        shared = self._ranks.copied(states)
-        projected = (project(shared) for project in (self.q_proj, self.k_proj, self.v_proj))
+        weights = (self.q_proj.weight, self.k_proj.weight, self.v_proj.weight)
+        projected = self._ranks.products(states, *weights)
+        batch, seq_len, _ = projected[0].shape
         query, key, value = (one.view(batch, seq_len, -1, self._width).transpose(1, 2) for one in projected)
         cosines, sines = turns(seq_len, self._width, self._theta, states.device, states.dtype)
         mixed = self._attend(rotate(query, cosines, sines), rotate(key, cosines, sines), value, None)
@@ -67,8 +70,8 @@ class FeedForward(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
-        shared = self._ranks.copied(states)
-        return self.down_proj(functional.silu(self.gate_proj(shared)) * self.up_proj(shared))
+        gate, up = self._ranks.products(states, self.gate_proj.weight, self.up_proj.weight)
+        return self.down_proj(functional.silu(gate) * up)
 
 
 class Block(nn.Module):
@@ -98,7 +101,7 @@ class Head(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """This rank's share [batch, seq_len, vocab_size / ranks] of the logits."""
-        return self.projection(self._ranks.copied(states))
+        return self._ranks.products(states, self.projection.weight)[0]
 
 
 class FinalNorm(nn.Module):

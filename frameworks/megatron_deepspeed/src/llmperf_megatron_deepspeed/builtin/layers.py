@@ -12,15 +12,11 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 
 class ColumnParallel(nn.Module):
-    """A projection of which each rank computes some outputs: [..., inputs] whole to [..., outputs / ranks]."""
+    """The weight of a projection of which each rank computes some outputs, by `TensorParallel.products`."""
 
     def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel) -> None:
         super().__init__()
         self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 0, ranks)
-
-    def forward(self, shared: torch.Tensor) -> torch.Tensor:
-        """`shared` has come through `TensorParallel.copied`, once for all projections of it."""
-        return functional.linear(shared, self.weight)
 
 
 class RowParallel(nn.Module):
@@ -32,7 +28,7 @@ class RowParallel(nn.Module):
         self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 1, ranks)
 
     def forward(self, part: torch.Tensor) -> torch.Tensor:
-        """The sum over the ranks."""
+        """The sum over the ranks, of this rank's positions if the sequence is divided."""
         return self._ranks.summed(functional.linear(part, self.weight))
 
 
@@ -56,7 +52,7 @@ class VocabEmbedding(nn.Module):
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """This rank's share [batch, seq_len, vocab_size / ranks] of the tied output projection."""
-        return functional.linear(self._ranks.copied(states), self.weight)
+        return self._ranks.products(states, self.weight)[0]
 
 
 class RmsNorm(nn.Module):

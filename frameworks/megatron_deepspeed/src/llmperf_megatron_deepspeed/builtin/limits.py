@@ -18,8 +18,10 @@ FAMILIES = ("llama",)
 OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {
     "engine": ("builtin", "checkout"),
     "reduce_bucket_size": whole_number(1),
+    "overlap_tensor_parallel": (False, True),
 }
-"""`reduce_bucket_size`: elements of gradients that are reduced at once; 500,000,000 if it is not given."""
+"""`overlap_tensor_parallel`: in the backward pass, gradients of weights are computed while tensor-parallel ranks sum
+those of states. `reduce_bucket_size`: gradients that are reduced at once, in elements; default 500,000,000."""
 
 
 def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
@@ -35,8 +37,11 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
         yield Problem(code="megatron_deepspeed.sharding_stage", where="tuning.sharding_stage", message=message)
     else:
         yield from degree_problems(layout)
-    yield from parallelism_problems("megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel"))
+    yield from parallelism_problems(
+        "megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel", "sequence_parallel")
+    )
     yield from _division_problems(spec)
+    yield from _sequence_problems(spec)
     yield from device_and_model_problems("megatron_deepspeed", spec, probe, FAMILIES)
     yield from _own_option_problems(spec)
 
@@ -49,8 +54,19 @@ def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
     yield from option_problems("megatron_deepspeed", options, OPTIONS)
 
 
+def _sequence_problems(spec: RunSpec) -> Iterator[Problem]:
+    seq_len, ways = spec.contract.seq_len, spec.tuning.tensor_parallel
+    if spec.tuning.sequence_parallel and seq_len % ways:
+        message = f"tensor parallel {ways} does not divide seq_len {seq_len}; nearest: --set sequence_parallel=false"
+        yield Problem(code="megatron_deepspeed.sequence_parallel", where="tuning.sequence_parallel", message=message)
+    if spec.framework.get("overlap_tensor_parallel") is True and ways == 1:
+        message = "overlap_tensor_parallel needs tensor parallel ranks, found 1; the nearest is to leave it out"
+        where = "framework.overlap_tensor_parallel"
+        yield Problem(code="megatron_deepspeed.overlap_tensor_parallel", where=where, message=message)
+
+
 def _division_problems(spec: RunSpec) -> Iterator[Problem]:
-    """The core has seen to heads and layers."""
+    """The core checks heads and layers."""
     model, ways = spec.model, spec.tuning.tensor_parallel
     for name in ("vocab_size", "intermediate_size"):
         size = getattr(model, name)

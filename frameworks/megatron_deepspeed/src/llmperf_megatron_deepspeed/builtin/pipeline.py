@@ -25,7 +25,7 @@ def build_pipeline(spec: RunSpec, layout: Layout) -> tuple[PipelineModule, Tenso
     topology = PipeModelDataParallelTopology(
         num_pp=layout.pipeline_parallel, num_mp=layout.tensor_parallel, num_dp=layout.data_parallel
     )
-    ranks = tensor_ranks(PipelineParallelGrid(topology=topology), layout)  # the layers need the group to be made
+    ranks = tensor_ranks(spec, PipelineParallelGrid(topology=topology), layout)  # the layers need the group
     with default_dtype(spec.contract.precision):
         module = PipelineModule(
             layers=layer_specs(spec, ranks),
@@ -40,11 +40,17 @@ def build_pipeline(spec: RunSpec, layout: Layout) -> tuple[PipelineModule, Tenso
     return module, ranks
 
 
-def tensor_ranks(grid: PipelineParallelGrid, layout: Layout) -> TensorParallel:
+def tensor_ranks(spec: RunSpec, grid: PipelineParallelGrid, layout: Layout) -> TensorParallel:
     """Whom this rank shares its layers with."""
     if layout.tensor_parallel == 1:
         return TensorParallel()
-    return TensorParallel(grid.get_slice_parallel_rank(), layout.tensor_parallel, grid.get_slice_parallel_group())
+    return TensorParallel(
+        rank=grid.get_slice_parallel_rank(),
+        size=layout.tensor_parallel,
+        group=grid.get_slice_parallel_group(),
+        sequence=layout.sequence_parallel,
+        overlap=bool(spec.framework.get("overlap_tensor_parallel", False)),
+    )
 
 
 def layer_specs(spec: RunSpec, ranks: TensorParallel) -> list[LayerSpec]:

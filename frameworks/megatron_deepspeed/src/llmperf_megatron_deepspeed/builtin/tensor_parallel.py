@@ -1,16 +1,24 @@
-"""Ranks that share each layer, and the two operators between them (Shoeybi et al. 2019, Megatron-LM, section 3).
+"""Ranks that share each layer, and the operators between them.
 
-Activations are whole on every rank between layers. `copied` enters a part that is shared out: identity forward, sum of
-gradients backward. `summed` leaves it: sum forward, identity backward.
+Shoeybi et al. 2019, Megatron-LM, section 3: states are whole on every rank between layers. `copied` enters a part that
+is shared out: identity forward, sum of gradients backward. `summed` leaves it: sum forward, identity backward.
+
+Korthikanti et al. 2022, Reducing Activation Recomputation, section 4.2.2: with sequence parallelism each rank has the
+states of some positions. They are gathered where a shared part is entered, and what leaves it is summed and scattered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed
+from torch.nn import functional
+
+Finish = Callable[[], torch.Tensor]
+"""Waits for a communication, and returns its result."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +31,59 @@ class TensorParallel:
     """How many they are."""
     group: Any = None
     """torch's process group; None where there is one rank."""
+    sequence: bool = False
+    """Whether states between layers are divided by position."""
+    overlap: bool = False
+    """Whether gradients of weights are computed while gradients of states are communicated."""
 
-    def copied(self, whole: torch.Tensor) -> torch.Tensor:
-        """The same tensor, to be used in shares: its gradient is the sum over the ranks."""
-        return whole if self.size == 1 else _Copied.apply(whole, self.group)
+    def products(self, states: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """`states` times weights whose outputs are shared out: [batch, seq_len, width] to [..., outputs / ranks] each.
+
+        States are those of this rank's positions if the sequence is divided; the products are of all positions.
+        """
+        if self.size > 1 and (self.sequence or self.overlap):
+            outputs: tuple[torch.Tensor, ...] = _Products.apply(states, self, *weights)
+            return outputs
+        whole = states if self.size == 1 else _Copied.apply(states, self.group)
+        return tuple(functional.linear(whole, weight) for weight in weights)
 
     def summed(self, part: torch.Tensor) -> torch.Tensor:
-        """The sum of the ranks' parts, on every rank."""
-        return part if self.size == 1 else _Summed.apply(part, self.group)
+        """The sum of the ranks' parts, on every rank, or of this rank's positions if the sequence is divided."""
+        if self.size == 1:
+            return part
+        return _Scattered.apply(part, self) if self.sequence else _Summed.apply(part, self.group)
+
+    def gather(self, states: torch.Tensor) -> Finish:
+        """Begin to gather all positions [batch, seq_len, width] from each rank's [batch, seq_len / ranks, width]."""
+        batch, positions, width = states.shape
+        parts = states.new_empty(self.size * batch, positions, width)
+        work = torch.distributed.all_gather_into_tensor(parts, states.contiguous(), group=self.group, async_op=True)
+        by_rank = parts.view(self.size, batch, positions, width)
+        return self._finish(work, lambda: by_rank.transpose(0, 1).reshape(batch, self.size * positions, width))
+
+    def scatter(self, states: torch.Tensor) -> Finish:
+        """Begin to sum [batch, seq_len, width] over the ranks, for this rank's [batch, seq_len / ranks, width]."""
+        batch, positions, width = states.shape
+        by_rank = states.view(batch, self.size, positions // self.size, width).transpose(0, 1)
+        parts = by_rank.reshape(self.size * batch, positions // self.size, width).contiguous()
+        own = torch.empty_like(parts[:batch])
+        work = torch.distributed.reduce_scatter_tensor(own, parts, group=self.group, async_op=True)
+        return self._finish(work, lambda: own)
+
+    def sum(self, states: torch.Tensor) -> Finish:
+        """Begin to sum contiguous states over the ranks, in place."""
+        work = torch.distributed.all_reduce(states, group=self.group, async_op=True)
+        return self._finish(work, lambda: states)
+
+    def _finish(self, work: torch.distributed.Work, result: Finish) -> Finish:
+        def finish() -> torch.Tensor:
+            work.wait()
+            return result()
+
+        if self.overlap:
+            return finish
+        finished = finish()
+        return lambda: finished
 
 
 class _Copied(torch.autograd.Function):
@@ -56,3 +109,43 @@ class _Summed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         return gradient, None
+
+
+class _Scattered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: torch.Tensor, ranks: TensorParallel) -> torch.Tensor:
+        ctx.ranks = ranks
+        return ranks.scatter(part)()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.ranks.gather(gradient)(), None
+
+
+class _Products(torch.autograd.Function):
+    """Products of one input with several weights; of a divided sequence only this rank's positions are kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: torch.Tensor, ranks: TensorParallel, *weights: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.ranks = ranks
+        ctx.save_for_backward(states, *weights)
+        whole = ranks.gather(states)() if ranks.sequence else states
+        return tuple(functional.linear(whole, weight) for weight in weights)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """The states are gathered during the products for their gradient, which is summed during those for weights."""
+        ranks: TensorParallel = ctx.ranks
+        states, *weights = ctx.saved_tensors
+        gathering = ranks.gather(states) if ranks.sequence else None
+        rows = [gradient.flatten(0, -2) for gradient in gradients]
+        total = rows[0] @ weights[0]
+        for row, weight in zip(rows[1:], weights[1:], strict=True):
+            total.addmm_(row, weight)
+        total = total.view(*gradients[0].shape[:-1], -1)
+        reducing = ranks.scatter(total) if ranks.sequence else ranks.sum(total)
+        whole = (states if gathering is None else gathering()).flatten(0, -2)
+        of_weights = [row.t() @ whole for row in rows]
+        return reducing(), None, *of_weights

@@ -20,6 +20,7 @@ from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
 from llmperf_megatron_deepspeed.builtin.shards import count_whole
+from llmperf_megatron_deepspeed.builtin.shared_gradients import sum_shared_gradients
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -45,6 +46,8 @@ class PipelineTrainer(TorchTrainer):
         config = json.loads(plan.worker.files[CONFIG])
         self._engine = deepspeed.initialize(model=module, optimizer=self._optimizer, config=config)[0]
         reset_step_count(self._optimizer)
+        if ranks.sequence:
+            sum_shared_gradients(self._engine, ranks)
         self.parameter_count = self._count(module)
         self._reports = self._engine.is_last_stage() and ranks.rank == 0
         reads = self._engine.is_first_stage() or self._engine.is_last_stage()
