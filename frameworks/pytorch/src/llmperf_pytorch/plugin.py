@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Probe,
         RunSpec,
         ScreeningCheck,
+        StepTrace,
         TimedOperations,
         Trainer,
         WorkerPlan,
@@ -110,3 +111,11 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     from llmperf_pytorch.operations import TorchOperations
 
     return TorchOperations(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """The trainer on torch's fake tensors."""
+    from llmperf_pytorch.tracing.step import traced_step
+
+    return traced_step(plan, rank, llmperf_build_trainer)

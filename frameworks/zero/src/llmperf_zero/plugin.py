@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Facts, Layout, Plan, Probe, Problem, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Layout, Plan, Probe, Problem, RunSpec, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -75,3 +75,13 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_zero.trainer import ZeroTrainer
 
     return ZeroTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """The trainer and DeepSpeed's engine on torch's fake tensors."""
+    from llmperf_pytorch.tracing.step import traced_step
+
+    from llmperf_zero.tracing import STAND_INS, with_micro_batches
+
+    return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)

@@ -1,0 +1,105 @@
+"""Communication as torch dispatches it: operations of `c10d` and of the functional collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed
+from llmperf.types.tracing import Collective, Phase
+
+from llmperf_pytorch.tracing.operations import operation_name, tensors_in
+
+NAMES: dict[str, tuple[Collective, str]] = {
+    "allreduce_": ("all_reduce", "input"),
+    "allreduce_coalesced_": ("all_reduce", "input"),
+    "allgather_": ("all_gather", "output"),
+    "_allgather_base_": ("all_gather", "output"),
+    "allgather_coalesced_": ("all_gather", "output"),
+    "allgather_into_tensor_coalesced_": ("all_gather", "output"),
+    "reduce_scatter_": ("reduce_scatter", "input"),
+    "_reduce_scatter_base_": ("reduce_scatter", "input"),
+    "reduce_scatter_tensor_coalesced_": ("reduce_scatter", "input"),
+    "alltoall_": ("all_to_all", "input"),
+    "alltoall_base_": ("all_to_all", "input"),
+    "broadcast_": ("broadcast", "input"),
+    "reduce_": ("broadcast", "input"),  # a broadcast the other way round: the same bytes over the same links
+    "send": ("send_receive", "input"),
+    "recv_": ("send_receive", "input"),
+    "all_reduce": ("all_reduce", "input"),
+    "all_reduce_": ("all_reduce", "input"),
+    "all_reduce_coalesced": ("all_reduce", "input"),
+    "all_gather_into_tensor": ("all_gather", "result"),
+    "all_gather_into_tensor_out": ("all_gather", "result"),
+    "all_gather_into_tensor_coalesced": ("all_gather", "result"),
+    "reduce_scatter_tensor": ("reduce_scatter", "input"),
+    "reduce_scatter_tensor_out": ("reduce_scatter", "input"),
+    "reduce_scatter_tensor_coalesced": ("reduce_scatter", "input"),
+    "all_to_all_single": ("all_to_all", "input"),
+    "broadcast": ("broadcast", "input"),
+}
+"""By operation: the pattern, and which tensors are the whole: the second argument of an operation of c10d is its
+input if it has both, the first its output."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One communication."""
+
+    collective: Collective
+    bytes: int
+    ranks: tuple[int, ...]
+    phase: Phase
+    tensors: list[torch.Tensor] = field(repr=False)
+    waited: bool
+    """Whether nothing else runs before it has ended."""
+    overlaps: bool = False
+
+
+def is_communication(operation: Any) -> bool:
+    """Whether an operation belongs to torch.distributed."""
+    return operation_name(operation).partition(".")[0] in ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+
+
+def call_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, phase: Phase) -> Call | None:
+    """One communication; None for those without data, such as barriers, and among one rank."""
+    name = operation_name(operation).partition(".")[2]
+    if name not in NAMES:
+        return None
+    collective, which = NAMES[name]
+    ranks = _ranks(args, kwargs)
+    if len(ranks) < 2:
+        return None
+    groups = [list(tensors_in(value)) for value in args]
+    groups = [group for group in groups if group]
+    outputs, inputs = groups[0], groups[-1] if len(groups) > 1 else groups[0]
+    whole = {"input": inputs, "output": outputs, "result": list(tensors_in(result))}[which]
+    if collective == "send_receive":
+        peer = next(value for value in args if isinstance(value, int))
+        ranks = (torch.distributed.get_rank(), ranks[peer])
+    size = sum(tensor.numel() * tensor.element_size() for tensor in whole)
+    functional = operation_name(operation).startswith("_c10d")
+    waited = not functional and not _asynchronous(operation, args)
+    return Call(collective, size, ranks, phase, list(tensors_in((args, result))), waited)
+
+
+def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+            group = torch.distributed.ProcessGroup.unbox(value)
+            return tuple(torch.distributed.get_process_group_ranks(group))
+        if isinstance(value, torch.distributed.ProcessGroup):
+            return tuple(torch.distributed.get_process_group_ranks(value))
+        if isinstance(value, str) and value in torch.distributed.distributed_c10d._world.pg_names.values():
+            group = torch.distributed.distributed_c10d._resolve_process_group(value)
+            return tuple(torch.distributed.get_process_group_ranks(group))
+    return ()
+
+
+def _asynchronous(operation: Any, args: tuple[Any, ...]) -> bool:
+    """torch leaves arguments out that have their default."""
+    arguments = operation._schema.arguments
+    given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    given |= dict(zip((argument.name for argument in arguments), args, strict=False))
+    return bool(given.get("asyncOp", given.get("async_op", False)))

@@ -1,0 +1,114 @@
+"""DistributedDataParallel without its C++ part, which reads values that fake tensors do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed
+from torch import nn
+
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
+"""As torch has them."""
+
+
+@contextmanager
+def bucketed_data_parallel() -> Iterator[str]:
+    """`DistributedDataParallel` is `BucketedModule` in the trainers of this package."""
+    from llmperf_pytorch import ddp
+
+    with patch.object(ddp, "DistributedDataParallel", BucketedModule):
+        yield "DistributedDataParallel by its buckets: 25 MiB each, summed while the backward pass goes on"
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Gradients that are summed together."""
+
+    flat: torch.Tensor
+    missing: set[int] = field(default_factory=set)
+
+
+class BucketedModule(nn.Module):
+    """The bucket scheme of torch/csrc/distributed/c10d/reducer.cpp with `gradient_as_bucket_view`."""
+
+    def __init__(self, module: nn.Module, **_: Any) -> None:
+        super().__init__()
+        self.module = module
+        self._synchronised = self._armed = True
+        self._world = torch.distributed.get_world_size()
+        self._works: list[Any] = []
+        self._views: dict[int, tuple[Bucket, torch.Tensor]] = {}
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        for group in _bucket_groups(parameters[::-1]):
+            self._make_bucket(group)
+
+    def _make_bucket(self, parameters: list[nn.Parameter]) -> None:
+        with torch.no_grad():
+            first, size = parameters[0], sum(parameter.numel() for parameter in parameters)
+            flat = torch.zeros(size, dtype=first.dtype, device=first.device)
+        bucket, start = Bucket(flat), 0
+        for parameter in parameters:
+            view = flat[start : start + parameter.numel()].view(parameter.shape)
+            self._views[id(parameter)] = bucket, view
+            bucket.missing.add(id(parameter))
+            parameter.register_post_accumulate_grad_hook(self._ready)
+            start += parameter.numel()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the module."""
+        self._armed = self._synchronised
+        for identity, (bucket, _) in self._views.items():
+            bucket.missing.add(identity)
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients stay on this rank."""
+        self._synchronised = False
+        try:
+            yield
+        finally:
+            self._synchronised = True
+
+    @torch.no_grad()
+    def _ready(self, parameter: torch.Tensor) -> None:
+        if not self._armed:
+            return
+        bucket, view = self._views[id(parameter)]
+        assert parameter.grad is not None
+        if parameter.grad.untyped_storage()._cdata == view.untyped_storage()._cdata:
+            view.div_(self._world)
+        else:
+            torch.mul(parameter.grad, 1.0 / self._world, out=view)
+            parameter.grad = view
+        bucket.missing.discard(id(parameter))
+        if not bucket.missing:
+            if not self._works:
+                torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+            self._works.append(torch.distributed.all_reduce(bucket.flat, async_op=True))
+
+    def _finish(self) -> None:
+        for work in self._works:
+            work.wait()
+        self._works.clear()
+
+
+def _bucket_groups(parameters: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    group: list[nn.Parameter] = []
+    size, limit = 0, FIRST_BUCKET_BYTES
+    for parameter in parameters:
+        if group and group[0].dtype is not parameter.dtype:
+            yield group
+            group, size, limit = [], 0, BUCKET_BYTES
+        group.append(parameter)
+        size += parameter.numel() * parameter.element_size()
+        if size >= limit:
+            yield group
+            group, size, limit = [], 0, BUCKET_BYTES
+    if group:
+        yield group

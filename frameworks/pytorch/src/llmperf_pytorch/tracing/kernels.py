@@ -1,0 +1,101 @@
+"""Functions of torch that choose a kernel by the device: here they choose as on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.nn import functional
+
+from llmperf_pytorch import optimizers
+from llmperf_pytorch.tracing.device import NAME
+
+LARGEST_FLASH_HEAD = 256
+"""Width of a head from which torch's flash kernel is not chosen."""
+HALF = (torch.bfloat16, torch.float16)
+_libraries: list[torch.library.Library] = []
+
+
+@contextmanager
+def kernels_of_accelerators() -> Iterator[str]:
+    """`scaled_dot_product_attention` and `rms_norm` by the kernels that CUDA has for them."""
+    _register_fused_norm()
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(functional, "scaled_dot_product_attention", attention))
+        stack.enter_context(patch.object(functional, "rms_norm", rms_norm))
+        stack.enter_context(patch.object(optimizers, "FUSED_DEVICES", (*optimizers.FUSED_DEVICES, NAME)))
+        yield "kernels of scaled_dot_product_attention, rms_norm and AdamW chosen as on CUDA"
+
+
+def _register_fused_norm() -> None:
+    """Without a kernel for the device type, torch would take the operation apart."""
+    if not _libraries:
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("_fused_rms_norm", _never_called, "PrivateUse1")
+        _libraries.append(library)
+
+
+def _never_called(*_: object) -> Any:
+    raise RuntimeError("a fake tensor has no kernel")
+
+
+def rms_norm(
+    hidden: torch.Tensor, normalized_shape: Any, weight: torch.Tensor | None = None, eps: float | None = None
+) -> torch.Tensor:
+    """`torch.nn.functional.rms_norm` as one operation."""
+    normed: torch.Tensor = torch.ops.aten._fused_rms_norm(hidden, list(normalized_shape), weight, eps)[0]
+    return normed
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention`, by the first allowed kernel that takes these inputs."""
+    query, key, value = _autocast(query), _autocast(key), _autocast(value)
+    for allowed, kernel in (
+        (torch.backends.cuda.flash_sdp_enabled(), _flash),
+        (torch.backends.cuda.cudnn_sdp_enabled() and not torch.backends.cuda.mem_efficient_sdp_enabled(), _cudnn),
+        (torch.backends.cuda.mem_efficient_sdp_enabled(), _efficient),
+    ):
+        output = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale) if allowed else None
+        if output is not None:
+            return output
+    raise RuntimeError("No available kernel. Aborting execution.")
+
+
+def _autocast(tensor: torch.Tensor) -> torch.Tensor:
+    kind = tensor.device.type
+    return tensor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else tensor
+
+
+def _flash(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
+    if mask is not None or query.dtype not in HALF or query.shape[-1] > LARGEST_FLASH_HEAD:
+        return None
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, causal, scale=scale)[0]
+
+
+def _cudnn(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
+    if query.dtype not in HALF:
+        return None
+    kernel = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return kernel(query, key, value, mask, query.requires_grad, dropout, causal, scale=scale)[0]
+
+
+def _efficient(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:  # this kernel wants as many heads of keys and values
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    if mask is not None:
+        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    return kernel(query, key, value, mask, query.requires_grad, dropout, causal, scale=scale)[0]

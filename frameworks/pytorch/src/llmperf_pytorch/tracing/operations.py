@@ -1,0 +1,234 @@
+"""What a dispatched operation is: its kind, FLOPs, bytes, dtype and shape.
+
+To classify a new operation, add its name to `KINDS`; to classify what a function or a module computes by general
+operations, add the function to `FUNCTIONS` or the end of the module's class name to `MODULES`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import torch
+from llmperf.types.tracing import OperationKind
+
+KINDS: dict[str, OperationKind] = {
+    **dict.fromkeys(("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten._grouped_mm"), "matmul"),
+    **dict.fromkeys(
+        ("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"
+    ),
+    **dict.fromkeys(("aten.silu", "aten.silu_", "aten.silu_backward", "aten.gelu", "aten.gelu_backward"), "activation"),
+    **dict.fromkeys(
+        (
+            "aten._log_softmax",
+            "aten._log_softmax_backward_data",
+            "aten.nll_loss_forward",
+            "aten.nll_loss_backward",
+            "aten.cross_entropy_loss",
+        ),
+        "loss",
+    ),
+    **dict.fromkeys(("aten.embedding", "aten.embedding_dense_backward"), "embedding"),
+    **dict.fromkeys(
+        ("aten._to_copy", "aten.copy_", "aten.clone", "aten.cat", "aten.stack", "aten.zero_", "aten.fill_",
+         "aten.zeros", "aten.zeros_like", "aten.ones_like", "aten.full", "aten.full_like", "aten.new_zeros",
+         "aten.constant_pad_nd", "aten._foreach_copy_", "aten._foreach_zero_", "aten.split_with_sizes_copy",
+         "aten.new_full", "aten.contiguous", "aten.slice_backward", "aten.select_backward",
+         "fsdp.all_gather_copy_in", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat", "aten._chunk_cat"),
+        "copy",
+    ),
+}  # fmt: skip
+"""By the operation's name without its overload; `attention` and `optimizer` are recognised by their prefixes."""
+PREFIXES: tuple[tuple[str, OperationKind], ...] = (
+    ("aten._scaled_dot_product", "attention"),
+    ("aten._flash_attention", "attention"),
+    ("aten._efficient_attention", "attention"),
+    ("aten.flex_attention", "attention"),
+    ("higher_order.flex_attention", "attention"),
+    ("flex_attention", "attention"),
+    ("aten._fused_adam", "optimizer"),
+    ("aten._foreach", "optimizer"),
+    ("aten._amp_", "optimizer"),
+    ("llmperf.rms_norm", "norm"),
+    ("llmperf.norm", "norm"),
+    ("llmperf.rope", "rope"),
+    ("llmperf.rotary", "rope"),
+    ("llmperf.swiglu", "activation"),
+    ("llmperf.linear_cross_entropy", "loss"),
+    ("llmperf.cross_entropy", "loss"),
+    ("llmperf.fused_linear", "loss"),
+)
+"""By the beginning of the operation's name."""
+FUNCTIONS: dict[str, OperationKind] = {
+    "rotate": "rope",
+    "rotate_half": "rope",
+    "apply_rotary_pos_emb": "rope",
+    "turns": "rope",
+    "eager_attention": "attention",
+    "causal_alibi": "attention",
+    "rms_norm": "norm",
+    "mean_cross_entropy": "loss",
+    "sharded_cross_entropy": "loss",
+    "clip_grad_norm_": "optimizer",
+    "swiglu": "activation",
+}
+"""By the function that calls the operation, however far above it."""
+MODULES: tuple[tuple[str, OperationKind], ...] = (
+    ("RMSNorm", "norm"),
+    ("RmsNorm", "norm"),
+    ("RotaryEmbedding", "rope"),
+    ("Rotary", "rope"),
+    ("MLP", "activation"),
+    ("FeedForward", "activation"),
+    ("Attention", "elementwise"),
+)
+"""By the end of the class name of the innermost module; the first that matches ends the search."""
+FRAMES = 14
+"""How far above an operation its function or module is looked for."""
+FREE = {
+    "aten.detach", "aten.alias", "aten._unsafe_view", "aten.empty", "aten.empty_like", "aten.new_empty",
+    "aten.empty_strided", "aten.new_empty_strided", "aten.lift_fresh", "aten.set_", "aten.view", "aten._reshape_alias",
+    "prim.device", "aten.is_pinned", "aten._pin_memory", "profiler._record_function_enter_new",
+    "profiler._record_function_exit", "aten.resize_", "inductor.resize_storage_bytes_", "aten.record_stream",
+    "aten._local_scalar_dense", "aten.is_same_size", "aten.sym_size", "aten.sym_numel", "aten.sym_stride",
+}  # fmt: skip
+"""Operations without a kernel."""
+WRITES_ONLY = {"aten.zero_", "aten.fill_", "aten.copy_", "aten._foreach_copy_", "aten._foreach_zero_"}
+"""Operations that do not read what they write to."""
+DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+TENSORS_A_LAUNCH = 32
+"""Tensors of a list that one kernel updates, about: multi-tensor kernels take 24 to 110."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call computes."""
+
+    dtype: str
+    flops: float
+    bytes: int
+    shape: tuple[int, ...]
+    kernels: int
+
+
+@lru_cache(maxsize=4096)
+def operation_name(operation: Any) -> str:
+    """`aten.mm` of `aten.mm.default`."""
+    schema = getattr(operation, "_schema", None)
+    return str(operation) if schema is None else str(schema.name).replace("::", ".")
+
+
+@lru_cache(maxsize=4096)
+def is_free(operation: Any) -> bool:
+    """Whether no kernel runs: views, and tensors without values."""
+    return operation_name(operation) in FREE or bool(getattr(operation, "is_view", False))
+
+
+@lru_cache(maxsize=4096)
+def known_kind(name: str) -> OperationKind | None:
+    """By the name alone; None for general operations."""
+    if name in KINDS:
+        return KINDS[name]
+    return next((kind for prefix, kind in PREFIXES if name.startswith(prefix)), None)
+
+
+def kind_by_caller() -> OperationKind | None:
+    """By the function or module that calls; None if it is none of those that are known."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(FRAMES):
+        frame = frame.f_back if frame is not None else None
+        if frame is None:
+            return None
+        name = frame.f_code.co_name
+        if name in FUNCTIONS:
+            return FUNCTIONS[name]
+        if name == "forward":
+            kind = _module_kind(type(frame.f_locals.get("self")).__name__)
+            if kind is not None:
+                return kind
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _module_kind(name: str) -> OperationKind | None:
+    return next((kind for end, kind in MODULES if name.endswith(end)), None)
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """All tensors of arguments or results."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, dict):
+        yield from tensors_in(list(values.values()))
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of its distinct elements: an expanded dimension counts once."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return math.prod(size for size, stride in sizes if stride or size == 0) * tensor.element_size()
+
+
+@lru_cache(maxsize=4096)
+def _written(operation: Any) -> tuple[tuple[int, str], ...]:
+    arguments = operation._schema.arguments
+    pairs = enumerate(arguments)
+    return tuple((index, one.name) for index, one in pairs if one.alias_info is not None and one.alias_info.is_write)
+
+
+def work_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Work:
+    """FLOPs and bytes of one call."""
+    name = operation_name(operation)
+    inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.device.type != "cpu" or tensor.dim()]
+    outputs = list(tensors_in(result))
+    written = list(
+        tensors_in([args[index] if index < len(args) else kwargs.get(key) for index, key in _written(operation)])
+    )
+    moved = sum(map(size_of, inputs)) + sum(map(size_of, written or outputs))
+    if name in WRITES_ONLY:
+        moved -= sum(map(size_of, written))
+    elif name in ("aten.embedding", "aten.index_select", "aten.gather"):  # reads only the chosen rows
+        moved = 2 * sum(map(size_of, outputs))
+    floating = next((one.dtype for one in (*inputs, *outputs) if one.is_floating_point()), None)
+    dtype = DTYPES.get(floating, "other") if floating is not None else "int"
+    flops, shape = _flops(name, operation, args, kwargs, inputs, outputs)
+    lists = max((len(value) for value in args if isinstance(value, (list, tuple))), default=1)
+    several = lists if "_foreach" in name or "_fused_adam" in name or "_amp_foreach" in name else 1
+    return Work(dtype, flops, moved, shape, -(-several // TENSORS_A_LAUNCH))
+
+
+def _flops(
+    name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], outputs: list[Any]
+) -> tuple[float, tuple[int, ...]]:
+    if name in ("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm"):
+        left, right = inputs[-2], inputs[-1]
+        batch = left.shape[0] if left.dim() == 3 else 1
+        shape = (batch, left.shape[-2], right.shape[-1], left.shape[-1])
+        return 2.0 * math.prod(shape), shape
+    if known_kind(name) == "attention":
+        return attention_flops(operation, args, kwargs), ()
+    if known_kind(name) == "copy":
+        return 0.0, ()
+    if name.startswith("aten._fused_adam"):
+        return 12.0 * sum(tensor.numel() for tensor in args[0]), ()
+    return float(sum(tensor.numel() for tensor in outputs or inputs)), ()
+
+
+def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """Of a fused kernel: 4 x batch x heads x queries x keys x width, 2.5 times that backward, half if causal."""
+    names = [argument.name for argument in operation._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    query, key = given.get("query"), given.get("key")
+    if not isinstance(query, torch.Tensor) or not isinstance(key, torch.Tensor) or query.dim() != 4:
+        return 0.0
+    batch, heads, queries, width = query.shape
+    flops = 4.0 * batch * heads * queries * key.shape[-2] * width
+    backward = 2.5 if "backward" in operation_name(operation) else 1.0
+    return flops * backward * (0.5 if given.get("is_causal") else 1.0)

@@ -1,0 +1,252 @@
+"""Everything that a step dispatches: operations, communication, host waits and memory, as they happen."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed
+from llmperf.types.tracing import Collective, MemoryKind, OperationKind, Phase
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from llmperf_pytorch.tracing.collectives import Call, call_of, is_communication
+from llmperf_pytorch.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
+from llmperf_pytorch.tracing.memory import LiveMemory
+from llmperf_pytorch.tracing.operations import (
+    Work,
+    is_free,
+    kind_by_caller,
+    known_kind,
+    operation_name,
+    tensors_in,
+    work_of,
+)
+
+OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/llmperf_zero/tracing", "/unittest/", "/contextlib.py")
+"""Files that are never the place of a host wait."""
+SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"}
+"""Operations whose result the host needs at once."""
+BUFFERS: dict[str, MemoryKind] = {
+    "setup_buckets": "communication",
+    "backward_prologue": "communication",
+    "_configure_offloading": "communication",
+}
+"""What large tensors without values hold, by the function that makes them."""
+LARGE = 2**24
+"""Elements from which on a tensor without values is looked up there."""
+
+OperationKey = tuple[str, OperationKind, Phase, Work]
+CollectiveKey = tuple[Collective, int, tuple[int, ...], Phase, bool]
+
+
+class Recorder(TorchDispatchMode):
+    """A context inside `FakeTensorMode`. Its counters hold what happened since `clear`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = LiveMemory(NAME)
+        self.phase: Phase = "forward"
+        self.clear()
+        self._kinds: dict[int, OperationKind] = {}
+        self._stack = ExitStack()
+
+    def clear(self) -> None:
+        """Begin to count anew."""
+        self.operations: Counter[OperationKey] = Counter()
+        self.host_waits: Counter[tuple[str, str]] = Counter()
+        self._calls: list[Call] = []
+        self._pending: list[Call] = []
+
+    @property
+    def collectives(self) -> Counter[CollectiveKey]:
+        """Communications, equal ones together."""
+        return Counter((one.collective, one.bytes, one.ranks, one.phase, one.overlaps) for one in self._calls)
+
+    def __enter__(self) -> Any:
+        self._stack.enter_context(HOST_WAITS.to(self))
+        self._stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
+        torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then copies as a dispatched operation
+        self._stack.enter_context(self._phases())
+        self._stack.enter_context(self._ends_of_communication())
+        self._stack.enter_context(self._resizing())
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._stack.close()
+
+    def note(self, operation: str) -> None:
+        """The host waits for the device."""
+        self.host_waits[_caller(), operation] += 1
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = operation_name(operation)
+        if name == "prim.device":
+            return args[0].fake_device if hasattr(args[0], "fake_device") else operation(*args)
+        kwargs = kwargs or {}
+        self._follow_phase()
+        if name == "aten._pin_memory":
+            return args[0]
+        if name == "aten._local_scalar_dense":
+            return self._value(args[0])
+        with _without_constants(args):
+            result = operation(*args, **kwargs)
+        if is_communication(operation):
+            self._communicate(operation, args, kwargs, result)
+        elif not is_free(operation):
+            self._count(operation, name, args, kwargs, result)
+        for tensor in tensors_in(result):
+            self.memory.add(tensor, name)
+            if name == "aten.empty" and tensor.numel() >= LARGE:
+                self._mark_buffer(tensor)
+        return result
+
+    def _mark_buffer(self, tensor: torch.Tensor) -> None:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            if frame.f_code.co_name in BUFFERS:
+                self.memory.mark(tensor, BUFFERS[frame.f_code.co_name])
+                return
+            frame = frame.f_back
+
+    def _follow_phase(self) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            self.phase = "backward"
+        elif self.phase == "backward":
+            self.phase = "update"
+        self.memory.phase = self.phase
+        self.memory.recomputing = self.phase == "backward" and torch.is_grad_enabled()
+
+    def _value(self, tensor: torch.Tensor) -> bool | int | float:
+        """What stands for a number without value: 1, by which one can divide, or False."""
+        if tensor.device.type == NAME:
+            self.note("Tensor.item")
+        elif getattr(tensor, "constant", None) is not None:
+            value: bool | int | float = tensor.constant.item()
+            return value
+        if tensor.dtype is torch.bool:
+            return False
+        return 1.0 if tensor.is_floating_point() else 1
+
+    def _count(self, operation: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        devices = {tensor.device.type for tensor in tensors_in((args, kwargs, result))}
+        if NAME not in devices:
+            return
+        if name in SYNCHRONOUS or (name in ("aten.copy_", "aten._to_copy") and _waits_for_copy(args, kwargs, result)):
+            self.note(name)
+        for call in self._pending:
+            call.overlaps = True
+        kind = known_kind(name) or self._kind_by_place() or ("optimizer" if self.phase == "update" else "elementwise")
+        if self.phase == "forward" or self.memory.recomputing:
+            self._kinds[torch._C._autograd._get_sequence_nr() - 1] = kind
+        self.operations[name, kind, self.phase, work_of(operation, args, kwargs, result)] += 1
+
+    def _kind_by_place(self) -> OperationKind | None:
+        """By who calls; backward, by the operation whose gradient it is."""
+        kind = kind_by_caller()
+        if kind is None and self.phase == "backward" and not self.memory.recomputing:
+            node = torch._C._current_autograd_node()
+            forward = self._kinds.get(node._sequence_nr()) if node is not None else None
+            kind = forward if forward not in ("matmul", "copy", "embedding", "optimizer") else None
+        return kind
+
+    def _communicate(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        if operation_name(operation).endswith(".wait_tensor"):
+            self._ended(args[0])
+            return
+        call = call_of(operation, args, kwargs, result, self.phase)
+        if call is None:
+            return
+        call.overlaps = Stream.current is not DEFAULT_STREAM
+        self._calls.append(call)
+        for tensor in call.tensors:
+            self.memory.add(tensor, operation_name(operation))
+            self.memory.mark(tensor, "communication", firmly=False)
+        if not call.waited:
+            self._pending.append(call)
+        else:
+            call.tensors = []
+
+    def _ended(self, tensor: torch.Tensor | None = None) -> None:
+        """The communication of a tensor, or the oldest, has been waited for."""
+        for index, call in enumerate(self._pending):
+            storages = {one.untyped_storage()._cdata for one in call.tensors}
+            if tensor is None or tensor.untyped_storage()._cdata in storages:
+                call.tensors = []
+                del self._pending[index]
+                return
+
+    @contextmanager
+    def _ends_of_communication(self) -> Iterator[None]:
+        wait = torch.distributed.Work.wait
+
+        def noted(work: Any, *arguments: Any, **named: Any) -> bool:
+            self._ended()
+            return wait(work, *arguments, **named)
+
+        with patch.object(torch.distributed.Work, "wait", noted):
+            yield
+
+    @contextmanager
+    def _phases(self) -> Iterator[None]:
+        """A module that is called outside of a backward pass begins a forward pass."""
+
+        def forward(*_: Any) -> None:
+            if torch._C._current_graph_task_id() == -1:
+                self.phase = self.memory.phase = "forward"
+
+        hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    @contextmanager
+    def _resizing(self) -> Iterator[None]:
+        """Storages that change their size, as sharded parameters do."""
+        resize = torch.UntypedStorage.resize_
+
+        def noted(storage: torch.UntypedStorage, size: int) -> Any:
+            result = resize(storage, size)
+            self.memory.resized(storage, size, "resize_")
+            return result
+
+        with patch.object(torch.UntypedStorage, "resize_", noted):
+            yield
+
+
+@contextmanager
+def _without_constants(args: tuple[Any, ...]) -> Iterator[None]:
+    """Fake tensors remember the values of small host tensors, and compute with them where no device could."""
+    remembered = [(one, one.constant) for one in args if getattr(one, "constant", None) is not None]
+    for tensor, _ in remembered:
+        tensor.constant = None
+    try:
+        yield
+    finally:
+        for tensor, constant in remembered:
+            tensor.constant = constant
+
+
+def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether a copy goes from the device to the host, and the host waits for it."""
+    source = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
+    non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+    return source.device.type == NAME and result.device.type == "cpu" and not non_blocking
+
+
+def _caller() -> str:
+    """`package/file.py:line` of the innermost frame that is neither torch's nor of this package."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and any(part in frame.f_code.co_filename for part in OWN):
+        frame = frame.f_back
+    path = frame.f_code.co_filename.split("site-packages/")[-1].split("/src/")[-1]
+    return f"{path}:{frame.f_lineno}"

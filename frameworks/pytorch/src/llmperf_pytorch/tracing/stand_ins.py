@@ -1,0 +1,95 @@
+"""What the contract gives trainers, without data: batches, initial weights, the process group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import llmperf
+import numpy as np
+import torch
+import torch.distributed
+
+from llmperf_pytorch.tracing.device import NAME
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+
+class NoBatches:
+    """`llmperf.TokenBatches` of zeros, all tokens learnt."""
+
+    weight = 1.0
+
+    def __init__(self, plan: Plan) -> None:
+        batch = plan.batch
+        self._shape = batch.micro_batch, batch.seq_len + 1
+        self.learnt = batch.micro_batch * batch.seq_len
+
+    def next_micro_batch(self) -> Any:
+        """Ids, int64 [micro_batch, seq_len + 1]."""
+        return np.zeros(self._shape, dtype=np.int64)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@contextmanager
+def no_data(plan: Plan) -> Iterator[str]:
+    """Batches and initial weights that take no time and no memory."""
+
+    def no_normal(
+        seed: int, name: str, shape: tuple[int, ...], std: float, start: int = 0, stop: int | None = None
+    ) -> Any:
+        whole = stop is None and not start
+        length = int(np.prod(shape)) if stop is None else stop
+        zeros = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (length - start,), (0,), writeable=True)
+        return np.broadcast_to(zeros[:1], shape).copy() if whole and length < 2 else _shaped(zeros, shape, whole)
+
+    with (
+        patch.object(llmperf, "open_batches", lambda *_: NoBatches(plan)),
+        patch.object(llmperf, "initial_normal", no_normal),
+    ):
+        yield "batches and initial weights: zeros"
+
+
+def _shaped(zeros: Any, shape: tuple[int, ...], whole: bool) -> Any:
+    return np.lib.stride_tricks.as_strided(zeros, shape, (0,) * len(shape), writeable=True) if whole else zeros
+
+
+@contextmanager
+def conversion_of_modules() -> Iterator[str]:
+    """`Module.to` replaces the data of parameters, as for tensors with data, instead of swapping whole objects."""
+
+    def take_data(parameter: torch.Tensor, converted: torch.Tensor) -> None:
+        parameter.data = converted.data
+
+    with patch.object(torch.utils, "swap_tensors", take_data):
+        yield "Module.to: replaces the data of parameters"
+
+
+@contextmanager
+def no_communication(plan: Plan, rank: int) -> Iterator[str]:
+    """The process group of all ranks, in which nothing is sent, seen from one of them."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    layout = plan.layout
+    names = {
+        "RANK": rank,
+        "LOCAL_RANK": rank % layout.devices_per_node,
+        "WORLD_SIZE": layout.world_size,
+        "LOCAL_WORLD_SIZE": layout.devices_per_node,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": 1,
+    }
+    backends = f"cpu:fake,{NAME}:fake"
+    with patch.dict(os.environ, {name: str(value) for name, value in names.items()}):
+        torch.distributed.init_process_group(backends, store=FakeStore(), rank=rank, world_size=layout.world_size)
+        try:
+            yield "process group: torch's `fake` backend, which sends nothing"
+        finally:
+            if torch.distributed.is_initialized():
+                torch.distributed.destroy_process_group()

@@ -1,0 +1,221 @@
+"""The entry: a trainer's step, recorded on fake tensors, as a `StepTrace`."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from llmperf.types.tracing import (
+    HostWait,
+    StepTrace,
+    TracedCollective,
+    TracedMemory,
+    TracedOperation,
+)
+
+from llmperf_pytorch.tracing.device import TracedDevice, register_device_type
+from llmperf_pytorch.tracing.memory import LiveMemory
+from llmperf_pytorch.tracing.recorder import CollectiveKey, OperationKey, Recorder
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan, Trainer
+
+    Build = Callable[[Plan, Device], Trainer]
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedStep:
+    """One step with a number of micro batches."""
+
+    micro_batches: int
+    operations: Counter[OperationKey]
+    collectives: Counter[CollectiveKey]
+    host_waits: Counter[tuple[str, str]]
+    memory: TracedMemory
+    parameters: int
+
+
+def traced_step(
+    plan: Plan,
+    rank: int,
+    build: Build,
+    *,
+    with_micro_batches: Callable[[Plan, int], Plan] | None = None,
+    stand_ins: Sequence[Callable[[], AbstractContextManager[str]]] = (),
+) -> StepTrace:
+    """A step of the trainer that `build` makes, on one rank.
+
+    Few micro batches run, and the counts for each are a difference between two numbers of them. `with_micro_batches`
+    gives the plan another number of micro batches in a step; `stand_ins` are contexts of the framework, each of which
+    gives a line that says what it replaces. To be called in a process of its own.
+    """
+    from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
+    from llmperf_pytorch.tracing.kernels import kernels_of_accelerators
+    from llmperf_pytorch.tracing.stand_ins import conversion_of_modules, no_communication, no_data
+
+    register_device_type()
+    logging.getLogger("torch").setLevel(logging.ERROR)
+    change = with_micro_batches or with_gradient_accumulation
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        replaced = ["device and tensors: torch's fake tensors, which have no data"]
+        for context in (
+            no_data(plan),
+            no_communication(plan, rank),
+            conversion_of_modules(),
+            kernels_of_accelerators(),
+            bucketed_data_parallel(),
+            *(make() for make in stand_ins),
+        ):
+            replaced.append(stack.enter_context(context))
+        steps = [_record(change(plan, count), build) for count in numbers_of_micro_batches(plan)]
+    return _trace(plan, rank, steps, tuple(replaced))
+
+
+def with_gradient_accumulation(plan: Plan, micro_batches: int) -> Plan:
+    """The plan with another number of micro batches in a step, for trainers that read it from `Plan.batch`."""
+    return replace(plan, batch=replace(plan.batch, gradient_accumulation=micro_batches))
+
+
+def numbers_of_micro_batches(plan: Plan) -> tuple[int, ...]:
+    """With which numbers of micro batches a step is recorded: enough to fill a pipeline."""
+    most = plan.layout.pipeline_parallel + 2
+    accumulation = plan.batch.gradient_accumulation
+    return (accumulation,) if accumulation <= most else (most - 1, most)
+
+
+def _record(plan: Plan, build: Build) -> RecordedStep:
+    """The second step of a new trainer: the first one makes the optimiser's states."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True), Recorder() as recorder:
+        trainer = build(plan, TracedDevice())
+        hooks = [*_mark_gradients(recorder.memory)]
+        trainer.train_step()
+        _mark_states(recorder.memory)
+        recorder.clear()
+        start = recorder.memory.forget_past()
+        trainer.train_step()
+        vocabulary = plan.spec.model.vocab_size
+        step = RecordedStep(
+            micro_batches=plan.batch.gradient_accumulation,
+            operations=recorder.operations,
+            collectives=recorder.collectives,
+            host_waits=recorder.host_waits,
+            memory=recorder.memory.summary(start, (vocabulary, vocabulary // plan.layout.tensor_parallel)),
+            parameters=trainer.parameter_count,
+        )
+        recorder.clear()  # what closing the trainer does is not of the step
+        for hook in hooks:
+            hook.remove()
+        trainer.__exit__(None, None, None)
+    del trainer, recorder
+    gc.collect()
+    return step
+
+
+def _objects_of(kind: type) -> Iterator[Any]:
+    return (one for one in gc.get_objects() if issubclass(type(one), kind))
+
+
+def _mark_gradients(memory: LiveMemory) -> Iterator[Any]:
+    """Hooks that mark each gradient when it is there."""
+
+    def mark(parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            memory.mark(parameter.grad, "gradients")
+
+    for parameter in {id(one): one for module in _objects_of(torch.nn.Module) for one in module.parameters()}.values():
+        if parameter.requires_grad and parameter.is_leaf:
+            yield parameter.register_post_accumulate_grad_hook(mark)
+
+
+def _mark_states(memory: LiveMemory) -> None:
+    """Mark weights, and what optimisers hold beside them."""
+    for module in _objects_of(torch.nn.Module):
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            memory.mark(tensor, "parameters")
+            if isinstance(getattr(tensor, "ds_tensor", None), torch.Tensor):
+                memory.mark(tensor.ds_tensor, "parameters")
+    for optimizer in _objects_of(torch.optim.Optimizer):
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    memory.mark(value, "optimizer")
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                memory.mark(tensor, "optimizer", firmly=False)
+                if tensor.grad is not None:
+                    memory.mark(tensor.grad, "gradients", firmly=False)
+
+
+def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[str, ...]) -> StepTrace:
+    last = steps[-1]
+    return StepTrace(
+        rank=rank,
+        method="fake tensors",
+        traced_micro_batches=last.micro_batches,
+        operations=tuple(_operations([(one.micro_batches, one.operations) for one in steps], plan)),
+        collectives=tuple(_collectives([(one.micro_batches, one.collectives) for one in steps])),
+        host_waits=tuple(_host_waits([(one.micro_batches, one.host_waits) for one in steps], plan)),
+        memory=last.memory,
+        parameters=last.parameters or None,
+        stand_ins=stand_ins,
+    )
+
+
+def split_counts(counters: list[tuple[int, Counter[Key]]]) -> Iterator[tuple[Key, int, int]]:
+    """Each key with its count per micro batch and per step besides, from one or two numbers of micro batches.
+
+    From one number alone all is counted per step.
+    """
+    more, last = counters[-1]
+    fewer, first = counters[0]
+    for key, count in last.items():
+        each = max(0, (count - first[key]) // (more - fewer)) if more > fewer else 0
+        yield key, each, max(0, count - more * each)
+
+
+def _operations(counters: list[tuple[int, Counter[OperationKey]]], plan: Plan) -> Iterator[TracedOperation]:
+    tf32 = plan.spec.contract.precision == "tf32"
+    for (name, kind, phase, work), each, besides in split_counts(counters):
+        yield TracedOperation(
+            name=name,
+            kind=kind,
+            phase=phase,
+            dtype="tf32" if tf32 and work.dtype == "fp32" and kind == "matmul" else work.dtype,
+            flops=work.flops,
+            bytes=work.bytes,
+            shape=work.shape,
+            kernels=work.kernels,
+            per_micro_batch=each,
+            per_step=besides,
+        )
+
+
+def _collectives(counters: list[tuple[int, Counter[CollectiveKey]]]) -> Iterator[TracedCollective]:
+    for (collective, size, ranks, phase, overlaps), each, besides in split_counts(counters):
+        yield TracedCollective(
+            collective=collective,
+            bytes=size,
+            ranks=ranks,
+            phase=phase,
+            overlaps=overlaps,
+            per_micro_batch=each,
+            per_step=besides,
+        )
+
+
+def _host_waits(counters: list[tuple[int, Counter[tuple[str, str]]]], plan: Plan) -> Iterator[HostWait]:
+    for (where, operation), each, besides in split_counts(counters):
+        count = each * plan.batch.gradient_accumulation + besides
+        yield HostWait(where=where, operation=operation, per_step=float(count))
