@@ -32,6 +32,7 @@ ONE = {
     "accumulated": task(micro_batch=1),
     "recomputed": task(micro_batch=2, gradient_checkpointing=True),
     "eager": task(micro_batch=4, attention="eager"),
+    "unfused": task(micro_batch=4, fused_ops=[]),
     "tied": task(TIED, micro_batch=4),
 }
 TWO = {

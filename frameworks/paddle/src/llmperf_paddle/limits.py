@@ -15,8 +15,10 @@ from llmperf_paddle.options import OPTIONS
 if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
-FUSED_OPS = ("rms_norm", "rope")
+FUSED_OPS = ("rms_norm", "rope", "swiglu")
 """What `tuning.fused_ops` may name."""
+CPU_FUSED_OPS = ("swiglu",)
+"""Those that Paddle has on a CPU, with their backward passes."""
 ATTENTION = ("auto", "eager", "sdpa", "flash")
 """What `tuning.attention` may be."""
 ADAPTED = "3.3.1"
@@ -129,8 +131,8 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
 
 
 def used_fused_ops(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
-    """`tuning.fused_ops` with `auto` expanded: on a CPU Paddle has none."""
-    return expanded_fused_ops(spec, () if probe.on_cpu else FUSED_OPS)
+    """`tuning.fused_ops` with `auto` expanded."""
+    return expanded_fused_ops(spec, CPU_FUSED_OPS if probe.on_cpu else FUSED_OPS)
 
 
 def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -138,8 +140,9 @@ def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if unknown := [name for name in named if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
-    elif named and probe.on_cpu:
-        message = f"fused kernels need an accelerator: expected [], found {named}; nearest: --set fused_ops=[]"
+    elif probe.on_cpu and (missing := [name for name in named if name not in CPU_FUSED_OPS]):
+        message = f"Paddle has no kernel of {' and '.join(missing)} on a CPU, only of {', '.join(CPU_FUSED_OPS)}"
+        message = f"{message}; nearest: --set 'fused_ops=[\"auto\"]'"
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
 
 

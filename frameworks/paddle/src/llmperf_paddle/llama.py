@@ -5,6 +5,7 @@ Parameters have the names of Hugging Face checkpoints (`Unit.canonical`); matric
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -111,13 +112,27 @@ class FeedForward(nn.Layer):
     def __init__(self, design: Design) -> None:
         super().__init__()
         facts, layers = design.facts, design.layers
+        self._multiply = _fused_swiglu() if "swiglu" in design.fused else _swiglu
         self.gate_proj = layers.column(facts.hidden_size, facts.intermediate_size)
         self.up_proj = layers.column(facts.hidden_size, facts.intermediate_size)
         self.down_proj = layers.row(facts.intermediate_size, facts.hidden_size)
 
     def forward(self, states: paddle.Tensor) -> paddle.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
-        return self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
+        return self.down_proj(self._multiply(self.gate_proj(states), self.up_proj(states)))
+
+
+def _swiglu(gate: paddle.Tensor, up: paddle.Tensor) -> paddle.Tensor:
+    return functional.silu(gate) * up
+
+
+def _fused_swiglu() -> Callable[[paddle.Tensor, paddle.Tensor], paddle.Tensor]:
+    """The same as one kernel."""
+    if hasattr(functional, "swiglu"):
+        return functional.swiglu
+    from paddle.incubate.nn.functional import swiglu  # before Paddle 3.3
+
+    return swiglu
 
 
 class EmbeddingUnit(Unit):
