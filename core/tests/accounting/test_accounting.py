@@ -12,7 +12,7 @@ import llmperf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf.accounting.flops import count_flops, utilisation
+from llmperf.accounting.flops import count_flops, utilisation, workload_of
 from llmperf.accounting.parameters import (
     Transient,
     count_parameters,
@@ -21,6 +21,7 @@ from llmperf.accounting.parameters import (
     stage_state_bytes,
     state_bytes,
 )
+from llmperf.cases.library import library
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.plugins.loading import Plugins
@@ -296,3 +297,26 @@ def test_sharding_never_needs_more(parameters: int, stage: int, ranks: int, prec
     assert here * ranks >= 16 * parameters
     if stage:
         assert here <= state_bytes(parameters, layout(stage - 1, ranks), precision)
+
+
+@pytest.mark.parametrize("adapters", [None, 1000])
+def test_padded_records_are_not_credited_with_attention_over_padding(adapters):
+    facts = model("llama2_7b")
+    packed, padded = (
+        count_flops(facts, Workload(seq_len=4096, padded=flag, lora_parameters=adapters)) for flag in (False, True)
+    )
+    for convention in ("palm", "causal", "hfu"):
+        assert padded.of(convention).flops < packed.of(convention).flops
+        assert padded.of(convention).flops <= padded.of("exact").flops
+        assert "all work on padding" in padded.of(convention).leaves_out[0]
+        assert "4,096 x 4,096" not in padded.of(convention).formula
+    assert padded.of("nominal").flops == packed.of("nominal").flops
+
+
+def test_the_contract_says_whether_records_are_padded():
+    case = library().case("llama2_7b_lora")
+    facts = model(case.contract.model)
+    workloads = [
+        workload_of(facts, replace(case.contract, packing=packing), case.tuning) for packing in ("packed", "padded")
+    ]
+    assert [workload.padded for workload in workloads] == [False, True]

@@ -4,6 +4,9 @@ One multiply-add is two FLOPs. A weight in a matrix product costs 2 in the forwa
 its input and 2 for its own gradient (Kaplan et al. 2020, table 1). Attention over a sequence of S costs 4 H S
 a layer forward (scores and weighted values, no half saved by the causal mask) and 8 H S backward (Chowdhery
 et al. 2022, PaLM, appendix B). A frozen weight needs no gradient: 4 FLOPs instead of 6.
+
+Padded records have fewer than S tokens, and only these are counted. Attention over S would credit each of them with
+work on padding, so every convention leaves attention out for padded contracts: a lower bound.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 HEADLINE = "nominal"
 """The convention of the published tables."""
+PADDED = "attention, and all work on padding: the tokens of each record are not known"
 ELEMENTWISE = "element-wise work: norms, softmax, positions, activations, residuals, loss, optimiser"
 
 
@@ -31,6 +35,7 @@ def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
         seq_len=contract.seq_len,
         gradient_checkpointing=tuning.gradient_checkpointing,
         recomputed_share=recomputed_share(model, tuning),
+        padded=contract.packing == "padded",
         lora_parameters=None if contract.lora is None else lora_parameters(model, contract.lora),
     )
 
@@ -113,9 +118,9 @@ def _value(flops_per_token: float, throughput: float | None, available: float | 
     return throughput * flops_per_token / available
 
 
-def attention_forward(model: Model, seq_len: int) -> int:
-    """FLOPs per token of all layers' attention scores and weighted values: forward, all of S x S."""
-    return 4 * model.layers * model.hidden_size * seq_len
+def attention_forward(model: Model, workload: Workload) -> int:
+    """FLOPs per token of all layers' attention scores and weighted values: forward, all of S x S; 0 if padded."""
+    return 0 if workload.padded else 4 * model.layers * model.hidden_size * workload.seq_len
 
 
 def _nominal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerToken:
@@ -147,9 +152,9 @@ def _palm(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerTo
     flops, formula = _weights(count.total, workload)
     return FlopsPerToken(
         convention="palm",
-        flops=flops + 3 * attention_forward(model, workload.seq_len),
-        formula=f"{formula} + {_product(12, model, workload)}{_frozen_note(workload)}",
-        leaves_out=(*_recompute(workload), ELEMENTWISE),
+        flops=flops + 3 * attention_forward(model, workload),
+        formula=f"{formula}{_added_attention(12, model, workload)}{_frozen_note(workload)}",
+        leaves_out=(*_padded(workload), *_recompute(workload), ELEMENTWISE),
     )
 
 
@@ -159,9 +164,9 @@ def _causal(count: ParameterCount, model: Model, workload: Workload) -> FlopsPer
     half = f"the masked half of attention, where a kernel computes it: {_product(6, model, workload)}"
     return FlopsPerToken(
         convention="causal",
-        flops=flops + 3 * attention_forward(model, workload.seq_len) / 2,
-        formula=f"{formula} + {_product(6, model, workload)}{_frozen_note(workload)}",
-        leaves_out=(half, *_recompute(workload), ELEMENTWISE),
+        flops=flops + 3 * attention_forward(model, workload) / 2,
+        formula=f"{formula}{_added_attention(6, model, workload)}{_frozen_note(workload)}",
+        leaves_out=(*(_padded(workload) or (half,)), *_recompute(workload), ELEMENTWISE),
     )
 
 
@@ -171,9 +176,9 @@ def _hfu(count: ParameterCount, model: Model, workload: Workload) -> FlopsPerTok
     note = f"; {_recomputed_text(forwards, model, workload)} recomputed"
     return FlopsPerToken(
         convention="hfu",
-        flops=flops + (3 + forwards) * attention_forward(model, workload.seq_len),
-        formula=f"{formula} + {_product(12 + 4 * forwards, model, workload)}{_frozen_note(workload)}{note}",
-        leaves_out=(ELEMENTWISE,),
+        flops=flops + (3 + forwards) * attention_forward(model, workload),
+        formula=f"{formula}{_added_attention(12 + 4 * forwards, model, workload)}{_frozen_note(workload)}{note}",
+        leaves_out=(*_padded(workload), ELEMENTWISE),
     )
 
 
@@ -182,6 +187,14 @@ def _recomputed_text(forwards: float, model: Model, workload: Workload) -> str:
         return "only element-wise work" if workload.gradient_checkpointing else "nothing"
     part = f" of {round(forwards * model.layers)} of {model.layers} blocks" if forwards != 1 else ""
     return f"the forward{part}"
+
+
+def _padded(workload: Workload) -> tuple[str, ...]:
+    return (PADDED,) if workload.padded else ()
+
+
+def _added_attention(factor: float, model: Model, workload: Workload) -> str:
+    return "" if workload.padded else f" + {_product(factor, model, workload)}"
 
 
 def _weight_factor(workload: Workload) -> int:
@@ -202,7 +215,7 @@ def _product(factor: float, model: Model, workload: Workload) -> str:
 
 
 def _attention_text(factor: int, model: Model, workload: Workload) -> str:
-    return f"attention scores and values: {_product(factor, model, workload)}"
+    return PADDED if workload.padded else f"attention scores and values: {_product(factor, model, workload)}"
 
 
 def _frozen_note(workload: Workload) -> str:

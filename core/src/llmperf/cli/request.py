@@ -39,6 +39,8 @@ OPTIONS = (
                  help="A run in which no rank finishes a step for so long, and for 3 of its steps, has hung."),
     click.option("--startup-timeout", metavar="SECONDS", type=Seconds(), default=1800.0, show_default=True,
                  help="Timeout before the first step and during evaluation."),
+    click.option("--preflight/--no-preflight", default=True,
+                 help="Refuse a run whose estimated memory is far beyond that of its devices."),
     json_option,
 )  # fmt: skip
 
@@ -80,6 +82,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
         devices=options["devices"],
         settings=tuple(options["settings"]),
         on=on,
+        preflight=options["preflight"],
         stall_seconds=options["stall_timeout"],
         startup_seconds=options["startup_timeout"],
     )

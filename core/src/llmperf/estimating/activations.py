@@ -54,12 +54,8 @@ def _norms(sizes: RankSizes) -> int:
 
 def _projected(sizes: RankSizes) -> int:
     """Inputs of the projections: with autocast, a cast copy for each."""
-    copies = (1 if "W_pack" in _projections(sizes) else 3) + 2 if sizes.casts else 2
+    copies = (1 if sizes.plan.spec.model.family == "baichuan" else 3) + 2 if sizes.casts else 2
     return copies * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
-
-
-def _projections(sizes: RankSizes) -> tuple[str, ...]:
-    return ("W_pack",) if sizes.plan.spec.model.family == "baichuan" else ("q_proj", "k_proj", "v_proj")
 
 
 def _attention(sizes: RankSizes) -> int:

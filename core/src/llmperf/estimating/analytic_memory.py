@@ -82,6 +82,7 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
 
     if sizes.last:
         head = _head_activations(sizes)
+        head_gradient = 0 if sizes.frozen else sizes.weight_bytes * sizes.vocabulary * sizes.hidden
         yield moment(
             "backward",
             "loss",
@@ -93,7 +94,7 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
         yield moment(
             "backward",
             "output projection",
-            gradients=max(earlier, _head_gradient(sizes)),
+            gradients=max(earlier, head_gradient),
             activations=activations + head,
             temporaries=casts + _head_backward(sizes),
         )
@@ -109,7 +110,7 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
         "backward",
         "first transformer block",
         gradients=gradients,
-        activations=_of_later_micro_batches(sizes) + block_bytes(sizes),
+        activations=_of_one_micro_batch(sizes) * (sizes.in_flight - 1) + block_bytes(sizes),
         temporaries=backward_bytes(sizes),
     )
     yield moment(
@@ -135,10 +136,6 @@ def _of_one_micro_batch(sizes: RankSizes) -> int:
     return sizes.kept_blocks * block_bytes(sizes) + sizes.recomputed_blocks * checkpoint_bytes(sizes)
 
 
-def _of_later_micro_batches(sizes: RankSizes) -> int:
-    return _of_one_micro_batch(sizes) * (sizes.in_flight - 1)
-
-
 def _head_activations(sizes: RankSizes) -> int:
     """Inputs of the last norm and of the head, and the head's normalised rows."""
     stream = (sizes.stream_bytes + sizes.compute_bytes) * sizes.hidden * sizes.tokens // sizes.sequence_parts
@@ -147,11 +144,6 @@ def _head_activations(sizes: RankSizes) -> int:
 
 def _head_matrix(sizes: RankSizes) -> int:
     return sizes.compute_bytes * sizes.vocabulary * sizes.hidden
-
-
-def _head_gradient(sizes: RankSizes) -> int:
-    """The gradient of the head's weights, the first that a step makes."""
-    return 0 if sizes.frozen else sizes.weight_bytes * sizes.vocabulary * sizes.hidden
 
 
 def _head_backward(sizes: RankSizes) -> int:

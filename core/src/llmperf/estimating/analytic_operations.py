@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.estimating.activations import attention_is_fused, runs_fused, scores
-from llmperf.estimating.rank_sizes import HALF, RankSizes
+from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
 
 
@@ -27,10 +27,6 @@ def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
 def compute_dtype(sizes: RankSizes) -> str:
     """Of matrix products."""
     return sizes.plan.spec.contract.precision
-
-
-def _stream_dtype(sizes: RankSizes) -> str:
-    return "fp32" if sizes.casts or compute_dtype(sizes) not in HALF else compute_dtype(sizes)
 
 
 def _product(
@@ -59,7 +55,7 @@ def _moved(
         name=name,
         kind=kind,
         phase=phase,
-        dtype=_stream_dtype(sizes) if kind == "norm" else compute_dtype(sizes),
+        dtype="fp32" if kind == "norm" and sizes.casts else compute_dtype(sizes),
         flops=0.0,
         bytes=moved,
         kernels=kernels,

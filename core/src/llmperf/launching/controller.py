@@ -18,7 +18,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.logs import log_tail
 from llmperf.runfolder.reader import RecordFile
 from llmperf.types.observing import Progress, StepProgress
-from llmperf.types.plan import LOWEST_UTILISATION, Plan
+from llmperf.types.plan import SLOWEST_STEP, Plan
 from llmperf.types.records import FailureRecord, StepRecord
 
 Observe = Callable[[Progress, Sequence[StepProgress]], None]
@@ -127,7 +127,7 @@ class Controller:
                 return Patience(STEPS_OF_PATIENCE * longest, f"{STEPS_OF_PATIENCE} x the longest step so far")
             return Patience(plan.stall_seconds, "--stall-timeout")
         if not longest and plan.first_step_seconds > plan.startup_seconds:
-            return Patience(plan.first_step_seconds, f"one step at {100 * LOWEST_UTILISATION:.0f} % of the peak")
+            return Patience(plan.first_step_seconds, f"{SLOWEST_STEP} x the expected step")
         return Patience(plan.startup_seconds, "--startup-timeout")
 
     def _hung(self, seconds: float, patience: Patience) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,10 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
+from llmperf.planning.fitting import nearest_fitting
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
+from llmperf.planning.peak import peak_of
+from llmperf.planning.preflight import estimate_problems, fits, state_bytes, with_preflight
 from llmperf.planning.problems import (
     data_problems,
     machine_problems,
@@ -32,14 +34,11 @@ from llmperf.planning.problems import (
 from llmperf.planning.requested_nodes import node_request
 from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Request, Resolved
 from llmperf.planning.vendors import Machine, machine_elsewhere
-from llmperf.plugins.discovery import Found, names, published_package
-from llmperf.plugins.facts import catalogue_problems
-from llmperf.plugins.faults import who
+from llmperf.plugins.discovery import names, published_package
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.types.devices import PeakFlops
 from llmperf.types.plan import Plan, Script, WorkerPlan
 from llmperf.types.problems import Problem
-from llmperf.types.spec import Case, RunSpec
+from llmperf.types.spec import Case
 
 
 def plan_run(request: Request) -> Outcome:
@@ -69,15 +68,50 @@ def give_back(machine: Machine, request: Request) -> None:
 
 
 def _planned(resolved: Resolved) -> Outcome:
-    worker, framework_problems = _framework_answer(resolved)
-    problems = [*resolved.problems, *framework_problems]
-    if worker is None or resolved.arithmetic is None:
+    plan, problems = _draft(resolved)
+    if plan is None:
         return Refused(resolved=resolved, problems=tuple(problems), plan=None)
-    plan = _plan(resolved, resolved.arithmetic, worker)
-    problems += memory_problems(plan.state_bytes_per_stage, plan.probe, plan.device_share)
+    problems += _memory_problems(resolved, plan, search=not problems)
     if problems:
         return Refused(resolved=resolved, problems=tuple(problems), plan=replace(plan, problems=tuple(problems)))
     return Planned(resolved=resolved, plan=plan)
+
+
+def _draft(resolved: Resolved) -> tuple[Plan | None, list[Problem]]:
+    """The plan, None if there is no layout, and all its problems but those of memory."""
+    worker, framework_problems = _framework_answer(resolved)
+    problems = [*resolved.problems, *framework_problems]
+    if worker is None or resolved.arithmetic is None:
+        return None, problems
+    plan = _plan(resolved, resolved.arithmetic, worker)
+    faulty = any(problem.code == "framework_fault" for problem in problems)
+    if faulty:
+        return plan, problems
+    skip = resolved.request.skip_peak_and_env
+    return with_preflight(plan, None if skip else resolved.plugins.rates(plan.probe.devices[0].model)), problems
+
+
+def _memory_problems(resolved: Resolved, plan: Plan, search: bool) -> list[Problem]:
+    """Model states, or the estimated peak, beyond the memory of the devices; with the nearest that fits if `search`."""
+    states = memory_problems(plan.state_bytes_per_stage, plan.probe, plan.device_share)
+    problems = states or (estimate_problems(plan) if resolved.request.preflight else [])
+    if not problems or not search or resolved.request.skip_peak_and_env:
+        return problems
+    nearest = nearest_fitting(plan, lambda settings: _fits_with(resolved, settings))
+    if nearest is None:
+        return problems
+    return [replace(problem, message=f"{problem.message}; nearest that fits: {nearest}") for problem in problems]
+
+
+def _fits_with(resolved: Resolved, settings: Sequence[str]) -> bool:
+    """Whether the same request with further settings has no problems and fits."""
+    request = replace(resolved.request, settings=(*resolved.request.settings, *settings), skip_peak_and_env=True)
+    case = library_with_case(request.case).case(request.case)
+    try:
+        plan, problems = _draft(_resolved(case, resolved.machine, request))
+    except (UserError, PluginError):
+        return False
+    return plan is not None and not problems and fits(plan)
 
 
 def resolve_request(request: Request) -> Resolved:
@@ -237,7 +271,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
 
     request, spec, machine, plugins = resolved.request, resolved.spec, resolved.machine, resolved.plugins
     skip = request.skip_peak_and_env
-    peak, peak_problem = (None, "not asked for") if skip else _peak(spec, machine, plugins)
+    peak, peak_problem = (None, "not asked for") if skip else peak_of(spec, machine, plugins)
     plan = Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
@@ -251,7 +285,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         flops=resolved.flops,
         peak=peak,
         peak_problem=peak_problem,
-        state_bytes_per_stage=_state_bytes(spec, worker),
+        state_bytes_per_stage=state_bytes(spec, worker),
         launcher=request.launcher,
         nodes=machine.node_list[: worker.layout.nodes],
         interpreter=machine.interpreter,
@@ -274,56 +308,6 @@ def _script(worker: WorkerPlan, machine: Machine) -> Script | None:
     """The external script, run by the workers' Python."""
     script = worker.script
     return None if script is None else replace(script, command=by_interpreter(script.command, machine.interpreter))
-
-
-def with_peak(planned: Planned) -> Planned:
-    """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
-
-    The plan stays as it is if the vendor's plugin fails this time.
-    """
-    if planned.plan.peak is not None or planned.resolved.request.skip_peak_and_env:
-        return planned
-    try:
-        peak, problem = _peak(planned.spec, planned.machine, planned.plugins)
-    except PluginError:
-        return planned
-    return replace(planned, plan=replace(planned.plan, peak=peak, peak_problem=problem))
-
-
-def _peak(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
-    model, dtype = machine.probe.devices[0].model, spec.contract.precision
-    peak = None
-    if plugins.answers("llmperf_peak_flops"):
-        answer = plugins.peak(model, dtype)
-        if isinstance(answer, str):
-            return None, answer
-        peak = answer
-        _check_peak(peak, plugins.owner("llmperf_peak_flops"))
-    if peak is not None:
-        return peak, None
-    problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
-    skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
-    return None, "; ".join([problem, *(line for line in skipped if f"({model})" in line or dtype in line)])
-
-
-def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
-    """PluginError for a peak that is not a finite number above 0."""
-    if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
-        found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
-        raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
-
-
-def _state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
-    from llmperf.accounting.parameters import Transient, stage_state_bytes
-
-    trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
-    transient = Transient(
-        update_bytes=worker.update_bytes_per_parameter,
-        update_parameters=worker.update_parameters,
-        buffer_bytes=worker.buffer_bytes,
-        offloaded=worker.offloaded,
-    )
-    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
 
 
 def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:

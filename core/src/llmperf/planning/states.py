@@ -48,6 +48,8 @@ class Request:
     """Path of the workers' Python and the name of its environment; None for this Python."""
     stall_seconds: float = 300.0
     startup_seconds: float = 1800.0
+    preflight: bool = True
+    """Refuse a run whose estimated memory, with activations, is far beyond that of its devices."""
     skip_peak_and_env: bool = False
     """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
     nodes_in_use: NodesInUse | None = field(default=None, compare=False, repr=False)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
-from llmperf.planning.build import now, run_id, with_peak
+from llmperf.planning.build import now, run_id
+from llmperf.planning.peak import with_peak
 from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.filenames import REPORT, RESULT
 

@@ -18,6 +18,9 @@ class Workload:
     """Whether the forward pass is computed again during the backward pass."""
     recomputed_share: NonNegative = 1
     """With gradient checkpointing, the share of the blocks whose matrix products are computed again."""
+    padded: bool = False
+    """Whether sequences are records of unknown length, padded to seq_len. Tokens are then counted without padding, and
+    what attention costs each of them is not known."""
     lora_parameters: Count | None = None
     """Trainable parameters of the adapters; None when all weights are trained."""
 

@@ -13,6 +13,7 @@ from llmperf.types.layout import Batch, Layout
 from llmperf.types.problems import Problem
 from llmperf.types.result import PluginInfo
 from llmperf.types.spec import RunSpec
+from llmperf.types.tracing import TracedMemory
 from llmperf.types.units import Count, NonNegative, Positive
 
 ModelState = Literal["parameters", "gradients", "optimizer"]
@@ -85,9 +86,9 @@ class WorkerPlan:
     """Every reason why it cannot run."""
 
 
-LOWEST_UTILISATION = 0.05
-"""Share of the peak at which a step is as slow as can be expected: a run has not hung before such a step would have
-ended. The published rows reach 21 % and more; the first step also compiles kernels and fills caches."""
+SLOWEST_STEP = 10
+"""How many times as long as expected a step may take: a run has not hung before such a step would have ended. The first
+step also compiles kernels and fills caches."""
 
 
 Purpose = Literal["run", "limits"]
@@ -126,6 +127,13 @@ class Plan:
     state_bytes_per_stage: tuple[Count, ...] = ()
     """Estimated bytes of weights, gradients, optimiser states and temporary memory of the update, on one rank of each
     pipeline stage, without activations. Empty without an estimate."""
+    memory: tuple[TracedMemory, ...] = ()
+    """Estimated memory of a rank of each pipeline stage, by formulas and with activations. Empty without an
+    estimate."""
+    expected_step_seconds: NonNegative | None = None
+    """Estimated duration of a step, by formulas; None if neither peak nor rates of the device are known."""
+    expected_step_basis: str = ""
+    """What the expected duration assumes, or why there is none."""
     launcher: str
     """Name of the launcher, which starts the agent on each node."""
     nodes: tuple[Node, ...] = ()
@@ -162,12 +170,8 @@ class Plan:
 
     @property
     def slow_step_seconds(self) -> float | None:
-        """Duration of a step at LOWEST_UTILISATION of the peak, by the nominal FLOP count; None without a peak."""
-        peak = self.rank_peak_flops
-        if not peak:
-            return None
-        flops = self.flops.of("nominal").flops * self.batch.tokens_per_step
-        return flops / (LOWEST_UTILISATION * peak * self.layout.world_size)
+        """Duration of a step as slow as can be expected: SLOWEST_STEP times the expected one; None if it is unknown."""
+        return None if self.expected_step_seconds is None else SLOWEST_STEP * self.expected_step_seconds
 
     @property
     def first_step_seconds(self) -> float:

@@ -30,6 +30,7 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         "devices_too_few": "The run needs more devices than the machine has.",
         "devices_mixed": "The devices of the run are of several models.",
         "memory_too_small": "Weights, gradients and optimiser states do not fit into the memory of the devices.",
+        "memory_estimate_too_large": "The estimated peak of memory, activations included, is far beyond the devices'.",
         "ranks_not_divisible": "The degrees of parallelism do not divide the number of ranks.",
         "model_not_divisible": "A degree of parallelism does not divide the model's heads or layers.",
         "sequence_not_divisible": "Context parallelism does not divide the sequence.",

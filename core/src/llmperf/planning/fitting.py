@@ -1,0 +1,47 @@
+"""The nearest settings with which a plan's estimated memory suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from llmperf.types.plan import Plan
+
+MOST_TRIED = 24
+
+
+def nearest_fitting(plan: Plan, fits_with: Callable[[Sequence[str]], bool]) -> str | None:
+    """The first change that fits, as options of the command line; None if none of those tried does.
+
+    `fits_with` returns whether the plan with further settings has no problems and fits.
+    """
+    for settings in islice(candidates(plan), MOST_TRIED):
+        if fits_with(settings):
+            return " ".join(f"--set {setting}" for setting in settings)
+    return None
+
+
+def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Changes that take less memory, those that change least first. The global batch stays."""
+    tuning, layout = plan.spec.tuning, plan.layout
+    smaller = [f"micro_batch={size}" for size in _halves(tuning.micro_batch)]
+    checkpointing = [] if tuning.gradient_checkpointing else ["gradient_checkpointing=true"]
+    stages = range(layout.sharding_stage + 1, 4) if layout.data_parallel * layout.context_parallel > 1 else ()
+    sharding = [f"sharding_stage={stage}" for stage in stages]
+    yield from ((change,) for change in (*smaller, *checkpointing, *sharding))
+    yield from ((size, other) for other in (*checkpointing, *sharding) for size in smaller[-1:])
+    yield from ((other, *checkpointing) for other in sharding if checkpointing)
+    yield from ((smaller[-1], *checkpointing, other) for other in sharding if smaller and checkpointing)
+    last = (*smaller[-1:], *checkpointing, *sharding[-1:])
+    yield from ((*last, f"framework.offload={what}") for what in ("optimizer", "parameters"))
+    for degree in (2, 4, 8):
+        if degree > tuning.tensor_parallel and layout.devices_per_node % degree == 0:
+            yield (*smaller[-1:], *checkpointing, f"tensor_parallel={degree}")
+
+
+def _halves(size: int) -> list[int]:
+    sizes = []
+    while size > 1:
+        size //= 2
+        sizes.append(size)
+    return sizes

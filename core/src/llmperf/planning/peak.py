@@ -1,0 +1,54 @@
+"""The peak of a machine's devices, as their vendor gives it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from llmperf.errors import PluginError
+from llmperf.planning.states import Planned
+from llmperf.planning.vendors import Machine
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.facts import catalogue_problems
+from llmperf.plugins.faults import who
+from llmperf.plugins.loading import Plugins
+from llmperf.types.devices import PeakFlops
+from llmperf.types.spec import RunSpec
+
+
+def with_peak(planned: Planned) -> Planned:
+    """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
+
+    The plan stays as it is if the vendor's plugin fails this time.
+    """
+    if planned.plan.peak is not None or planned.resolved.request.skip_peak_and_env:
+        return planned
+    try:
+        peak, problem = peak_of(planned.spec, planned.machine, planned.plugins)
+    except PluginError:
+        return planned
+    return replace(planned, plan=replace(planned.plan, peak=peak, peak_problem=problem))
+
+
+def peak_of(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
+    """The peak for a spec's precision; without one, why it is not known."""
+    model, dtype = machine.probe.devices[0].model, spec.contract.precision
+    peak = None
+    if plugins.answers("llmperf_peak_flops"):
+        answer = plugins.peak(model, dtype)
+        if isinstance(answer, str):
+            return None, answer
+        peak = answer
+        _check_peak(peak, plugins.owner("llmperf_peak_flops"))
+    if peak is not None:
+        return peak, None
+    problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
+    skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
+    return None, "; ".join([problem, *(line for line in skipped if f"({model})" in line or dtype in line)])
+
+
+def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
+    """PluginError for a peak that is not a finite number above 0."""
+    if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
+        found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
+        raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")

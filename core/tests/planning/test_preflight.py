@@ -1,0 +1,91 @@
+"""What cannot fit is refused before anything starts; what may not fit has a note; steps have an expected time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.planning.build import plan_only
+from llmperf.planning.preflight import estimate_problems, memory_note
+from llmperf.planning.states import Outcome, Planned, Request
+
+MEGATRON = ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8")
+
+
+@cache
+def outcome(case: str, on: str, *settings: str, preflight: bool = True) -> Outcome:
+    return plan_only(Request(case=case, on=on, settings=settings, preflight=preflight))
+
+
+@pytest.mark.parametrize(
+    ("case", "on"),
+    [
+        MEGATRON,
+        ("llama2_7b_pretrain_megatron", "A100-SXM4-80GB:1x8"),
+        ("llama2_7b_lora", "A100-SXM4-40GB:1x1"),
+        ("baichuan2_13b_pretrain_zero", "H800:2x8"),
+        ("baichuan2_13b_pretrain_zero", "H800:1x8"),
+        ("baichuan2_13b_pretrain_zero", "A100-SXM4-40GB:1x8"),
+        ("llama2_7b_pretrain_zero", "R300:1x8"),
+        ("llama2_7b_pretrain_zero", "A100-SXM4-80GB:1x8"),
+        ("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8"),
+        ("llama1_7b_pretrain_paddle", "A100-SXM4-40GB:1x8"),
+        ("llama1_13b_pretrain_paddle", "A100-SXM4-80GB:1x8"),
+    ],
+)
+def test_published_cases_fit_their_devices(case, on):
+    planned = outcome(case, on)
+    assert isinstance(planned, Planned), planned.problems
+    assert not [note for note in planned.plan.notes if note.startswith("memory may not suffice")]
+
+
+def test_activations_that_cannot_fit_are_refused_with_settings_that_do():
+    problem = outcome(*MEGATRON, "micro_batch=8").problems[0]
+    assert (problem.code, problem.where) == ("memory_estimate_too_large", "tuning.micro_batch")
+    assert "40.0 GiB are there (--no-preflight starts it anyway)" in problem.message
+    nearest = re.search(r"nearest that fits: --set (\S+)$", problem.message)
+    assert isinstance(outcome(*MEGATRON, nearest[1]), Planned)
+
+
+def test_states_that_cannot_fit_are_refused_whatever_is_asked():
+    settings = ("sharding_stage=0", "gradient_accumulation=1")
+    refused = outcome("llama2_7b_pretrain_zero", "A100-SXM4-40GB:1x8", *settings, preflight=False)
+    assert [problem.code for problem in refused.problems] == ["memory_too_small"]
+    refused = outcome("llama2_7b_pretrain_zero", "A100-SXM4-40GB:1x8", *settings)
+    assert refused.problems[0].message.endswith("nearest that fits: --set sharding_stage=2")
+
+
+def test_the_refusal_can_be_overridden(capsys):
+    words = ["plan", MEGATRON[0], "--on", MEGATRON[1], "--set", "micro_batch=8"]
+    assert call(words) == 2
+    assert call([*words, "--no-preflight"]) == 0
+    shown = capsys.readouterr().out
+    assert "peak memory" in shown
+    assert "expected step" in shown
+
+
+def test_a_run_that_may_not_fit_has_a_note_and_is_not_refused():
+    plan = outcome(*MEGATRON).plan
+    memory = replace(plan.memory[0], peak_bytes=int(1.1 * 40 * 2**30))
+    plan = replace(plan, memory=(memory,))
+    assert memory_note(plan).startswith("memory may not suffice: about 44.0 GiB a rank are estimated, 40.0 GiB are")
+    assert estimate_problems(plan) == []
+
+
+def test_unknown_memory_refuses_nothing():
+    plan = outcome(*MEGATRON).plan
+    devices = tuple(replace(device, memory_bytes=None) for device in plan.probe.devices)
+    plan = replace(plan, probe=replace(plan.probe, devices=devices))
+    assert memory_note(plan) is None
+    assert estimate_problems(plan) == []
+
+
+def test_recomputed_activations_take_time_and_no_more_memory():  # nominal FLOPs leave them out
+    base = ("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8")
+    kept, recomputed = outcome(*base).plan, outcome(*base, "gradient_checkpointing=true").plan
+    assert recomputed.expected_step_seconds > 1.2 * kept.expected_step_seconds
+    assert recomputed.memory[0].peak_bytes < kept.memory[0].peak_bytes
+    assert kept.slow_step_seconds == 10 * kept.expected_step_seconds
