@@ -22,6 +22,8 @@ def task(contract=None, model=None, options=None, **tuning):
 def test_shared_models_train_as_one_process_does(program, train):
     alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
     whole = {**task(micro_batch=8), "ranks": 1}
+    tied = {"tied_embeddings": True}
+    whole_tied = {**task(model=tied, micro_batch=8), "ranks": 1}
     whole_alibi = {**task(model=alibi, micro_batch=8), "ranks": 1}
     bf16 = {"precision": "bf16"}
     shared = {
@@ -34,11 +36,25 @@ def test_shared_models_train_as_one_process_does(program, train):
         "stage 3, bf16": task(bf16, sharding_stage=3),
         "stage 1, bf16, added up in fp32": task(bf16, sharding_stage=1, accumulation_dtype="fp32"),
     }
-    others = {"stage 2, ALiBi": task(model=alibi, sharding_stage=2)}
-    results = train([whole, whole_alibi, *shared.values(), *others.values()], ranks=4)
-    expected, expected_alibi, *results = results
+    shared |= {
+        "tensor parallel, replicas": task(tensor_parallel=2),
+        "tensor parallel, stage 3": task(tensor_parallel=2, sharding_stage=3),
+        "tensor parallel, stage 2, sequence parallel": task(
+            tensor_parallel=2, sharding_stage=2, sequence_parallel=True, gradient_checkpointing=True
+        ),
+        "tensor parallel, stage 1, sequence parallel, bf16": task(
+            bf16, tensor_parallel=2, sharding_stage=1, sequence_parallel=True
+        ),
+    }
+    others = {
+        "stage 2, ALiBi": task(model=alibi, sharding_stage=2),
+        "stage 3, tied": task(model=tied, sharding_stage=3),
+        "tensor parallel, tied": task(model=tied, tensor_parallel=2, sharding_stage=3),
+    }
+    tasks = [whole, whole_alibi, whole_tied, *shared.values(), *others.values()]
+    expected, expected_alibi, expected_tied, *results = train(tasks, ranks=4)
     for name, result in zip([*shared, *others], results, strict=True):
-        wanted = expected_alibi if name in others else expected
+        wanted = expected_tied if "tied" in name else expected_alibi if "ALiBi" in name else expected
         tolerance = 0.02 if "bf16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
         if "bf16" not in name:

@@ -33,7 +33,7 @@ def test_all_that_does_not_fit_is_told_at_once(program):
     task = {
         "contract": {"lora": {}, "precision": "fp16"},
         "tuning": {
-            "tensor_parallel": 2,
+            "context_parallel": 2,
             "pipeline_parallel": 2,
             "attention": "flash",
             "fused_ops": ["rms_nrom"],
@@ -41,11 +41,12 @@ def test_all_that_does_not_fit_is_told_at_once(program):
         "options": {"bucket": 3},
     }
     found = problems(program, task)
-    assert found["tuning.tensor_parallel"] == "pytorch is data parallel only: expected 1, found 2; the nearest is 1"
+    message = "pytorch is data and tensor and sequence parallel only: expected 1, found 2; the nearest is 1"
+    assert found["tuning.context_parallel"] == message
     assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found["tuning.fused_ops"]
     assert found["framework.bucket"] == "pytorch has no such option; it has: prefetch"
     assert set(found) == {
-        "tuning.tensor_parallel",
+        "tuning.context_parallel",
         "tuning.pipeline_parallel",
         "tuning.attention",
         "tuning.fused_ops",
@@ -65,6 +66,49 @@ def test_all_that_does_not_fit_is_told_at_once(program):
 )
 def test_models_that_the_definitions_do_not_cover(program, model, where):
     assert list(problems(program, {"model": model})) == [where]
+
+
+@pytest.mark.parametrize(
+    ("model", "contract", "where", "message"),
+    [
+        (
+            {"family": "baichuan", "kv_heads": 4},
+            {},
+            "tuning.tensor_parallel",
+            "pytorch divides models of family llama only, found 'baichuan'; the nearest is 1",
+        ),
+        (
+            {"vocab_size": 510},
+            {},
+            "tuning.tensor_parallel",
+            "tiny has vocab_size 510, which tensor parallel 4 does not divide; the nearest that does is 3",
+        ),
+        (
+            {},
+            {"seq_len": 62},
+            "tuning.sequence_parallel",
+            "tensor parallel 4 does not divide seq_len 62; nearest: --set sequence_parallel=false",
+        ),
+    ],
+)
+def test_models_that_ranks_cannot_divide(program, model, contract, where, message):
+    tuning = {"tensor_parallel": 4, "sequence_parallel": True}
+    assert problems(program, {"model": model, "contract": contract, "tuning": tuning}) == {where: message}
+
+
+def test_sharded_states_are_counted(program):
+    """By the README's table: 16 bytes for each parameter with all states, divided by stage."""
+    from llmperf.accounting.parameters import Transient, count_parameters, stage_state_bytes
+
+    def bytes_each(precision, **tuning):
+        plan = program.make_plan({"framework": "pytorch", "contract": {"precision": precision}, "tuning": tuning}, 4)
+        model, worker = plan.spec.model, plan.worker
+        transient = Transient(update_bytes=worker.update_bytes_per_parameter)
+        held = stage_state_bytes(model, plan.layout, precision, None, transient)
+        return held[0] / count_parameters(model).total
+
+    assert [bytes_each("bf16", sharding_stage=stage) for stage in range(4)] == [16, 4 + 12 / 4, 2 + 16 / 4, 16 / 4]
+    assert [bytes_each("fp32", sharding_stage=stage) for stage in range(4)] == [16, 8 + 12 / 4, 4 + 16 / 4, 16 / 4]
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "zero", "lora", "megatron_deepspeed"])

@@ -89,15 +89,21 @@ class DdpTrainer(TorchTrainer):
         with self._synchronised(last):
             with self._autocast():
                 logits = self._model(inputs)
-            loss = mean_cross_entropy(logits, labels)
+            loss = self._loss(logits, labels)
             share = loss / (self._plan.batch.gradient_accumulation / self._feed.weight)
-            scaled = self._scaler.scale(share)
-            if last and self._waits is not None:
-                self._waits.after_gradients(scaled)
-            scaled.backward()
-            if last and self._waits is not None:
-                self._waits.end()
+            self._propagate(self._scaler.scale(share), last=last)
         sums.add(loss, self._feed.learnt, self._feed.weight)
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return mean_cross_entropy(logits, labels)
+
+    def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
+        waits = self._waits if last else None
+        if waits is not None:
+            waits.after_gradients(loss)
+        loss.backward()
+        if waits is not None:
+            waits.end()
 
     def _synchronised(self, last: bool) -> AbstractContextManager[None]:
         if last or not isinstance(self._model, DistributedDataParallel):

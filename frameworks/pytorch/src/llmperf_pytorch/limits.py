@@ -25,10 +25,15 @@ ENCODINGS = ("rope", "alibi")
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """What no torch framework that trains all weights, data parallel, can run."""
+    yield from adapter_problems(framework, spec)
+    yield from data_parallel_problems(framework, spec, probe)
+
+
+def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
+    """Adapters, where all weights are trained."""
     if spec.contract.lora is not None:
         message = f"{framework} trains all weights; framework 'lora' trains adapters"
         yield Problem(code=f"{framework}.lora", where="contract.lora", message=message)
-    yield from data_parallel_problems(framework, spec, probe)
 
 
 def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:

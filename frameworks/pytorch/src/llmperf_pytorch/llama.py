@@ -54,7 +54,9 @@ class Llama(LlamaForCausalLM):
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
-        logits: torch.Tensor = super().forward(input_ids=input_ids, use_cache=False).logits
+        # by name, since tensor-parallel ranks may embed a part of the sequence only
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
+        logits: torch.Tensor = super().forward(input_ids=input_ids, position_ids=positions, use_cache=False).logits
         return logits
 
 

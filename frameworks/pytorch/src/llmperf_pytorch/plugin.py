@@ -44,7 +44,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         shares_model,
         update_bytes_per_parameter,
     )
-    from llmperf_pytorch.limits import common_problems
+    from llmperf_pytorch.limits import adapter_problems, device_and_model_problems
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
@@ -57,7 +57,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         settings=SETTINGS,
         problems=(
-            *common_problems("pytorch", spec, probe),
+            *adapter_problems("pytorch", spec),
+            *device_and_model_problems("pytorch", spec, probe),
             *layout_problems(spec, layout),
             *llmperf.option_problems("pytorch", spec.framework, OPTIONS),
         ),

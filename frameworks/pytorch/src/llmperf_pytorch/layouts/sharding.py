@@ -34,7 +34,7 @@ def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDP
     blocks = blocks_of(model)
     for block in blocks:
         fully_shard(block, mesh=data, mp_policy=policy, reshard_after_forward=not kept)
-    if not spec.model.tied_embeddings:
+    if not spec.model.tied_embeddings and spec.tuning.tensor_parallel == 1:
         decoder = model.get_submodule("model")
         fully_shard(decoder.get_submodule("embed_tokens"), mesh=data, mp_policy=policy, reshard_after_forward=not kept)
     fully_shard(model, mesh=data, mp_policy=policy, reshard_after_forward=False)

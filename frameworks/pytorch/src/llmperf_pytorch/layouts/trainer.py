@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+from torch.distributed.tensor.parallel import loss_parallel
 
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.layouts.mesh import rank_mesh
 from llmperf_pytorch.layouts.sharding import begin_micro_batch, settle_shards, shard_model
 from llmperf_pytorch.layouts.shards import shards_of, total_norm
+from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
 from llmperf_pytorch.models import construct_model, set_buffers
 from llmperf_pytorch.optimizers import adamw_of
+from llmperf_pytorch.processes import own_rank
 from llmperf_pytorch.weights import count_parameters
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
+    from llmperf.types import Device, Plan, StepOutput
 
 
 class ShardedTrainer(DdpTrainer):
@@ -36,6 +40,8 @@ class ShardedTrainer(DdpTrainer):
     def _distribute(self, model: torch.nn.Module) -> torch.nn.Module:
         spec = self._plan.spec
         self._mesh = rank_mesh(self._plan.layout, self._device.type)
+        if self._plan.layout.tensor_parallel > 1:
+            divide_model(model, spec, self._mesh["tensor"])
         self._sharded = shard_model(model, spec, self._mesh)
         model.to_empty(device=self._device)
         settle_shards(model)
@@ -51,7 +57,19 @@ class ShardedTrainer(DdpTrainer):
 
     def _synchronised(self, last: bool) -> AbstractContextManager[None]:
         begin_micro_batch(self._sharded, self._plan.layout.sharding_stage, last=last)
-        return nullcontext()
+        return loss_parallel() if self._plan.layout.tensor_parallel > 1 else nullcontext()
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return whole(super()._loss(logits, labels))
+
+    def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
+        loss.backward()  # waits are measured in the calls of collectives
+
+    def train_step(self) -> StepOutput:
+        """One optimiser step; of the ranks that train on the same sequences, the first one reports them."""
+        output = super().train_step()
+        first = self._plan.layout.coordinate(own_rank(), "tensor") == 0
+        return output if first else replace(output, loss=None, tokens=0)
 
     def _autocast(self) -> AbstractContextManager[object]:
         return nullcontext()  # parameters are gathered in the case's precision
