@@ -9,6 +9,7 @@ from typing import Any
 from llmperf.cases.library import Library, library
 from llmperf.cases.settings import Setting, from_tables
 from llmperf.errors import UserError, unknown
+from llmperf.files.user_files import read_toml
 from llmperf.plugins.loading import Plugins
 
 TABLES = ("when", "contract", "tuning", "framework", "data")
@@ -44,6 +45,17 @@ def matching(shelf: Library, actual: Facts) -> list[Setting]:
             changes = {key: value for key, value in tables.items() if key != "when"}
             settings += from_tables(changes, f"overlay {path.name}")
     return settings
+
+
+def from_file(path: Path, actual: Facts) -> list[Setting]:
+    """The settings of an overlay file that the user names; UserError if it cannot be read or is for another run."""
+    tables, facts = read_toml(path), asdict(actual)
+    for key, value in _conditions(path, tables).items():
+        if str(facts[key]) not in _wanted(value):
+            expected = " or ".join(_wanted(value))
+            raise UserError(f"{path}: when.{key}: the overlay is for {expected}, found {str(facts[key])!r}")
+    changes = {key: value for key, value in tables.items() if key != "when"}
+    return from_tables(changes, f"overlay {path.name}")
 
 
 def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.optimiser_step import batch_of
 from llmperf.cases.library import Library, library, library_with_case, whole_library_for
-from llmperf.cases.overlays import Facts, matching
+from llmperf.cases.overlays import Facts, from_file, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
@@ -134,7 +134,8 @@ def _resolved(case: Case, machine: Machine, request: Request) -> Resolved:
     plugins, missing = _load(machine, framework, request)
     shelf = library(plugins)
     model = _last(settings, "contract.model", case.contract.model)
-    overlaid = matching(shelf, _facts(case, machine, framework, model, settings))
+    facts = _facts(case, machine, framework, model, settings)
+    overlaid = [*matching(shelf, facts), *(setting for path in request.overlays for setting in from_file(path, facts))]
     models = _shelf_with(shelf, model)
     spec, contract_problems = resolve(case, models, [*overlaid, *settings], _available(machine))
     unmet = installed_problem(machine, "vendor", machine.vendor) if machine.here else None

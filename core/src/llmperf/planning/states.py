@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from llmperf.cases.settings import Setting, from_command_line
@@ -30,6 +31,8 @@ class Request:
     """From the user's configuration file; used if the command line names none."""
     devices: int | None = None
     settings: tuple[str, ...] = ()
+    overlays: tuple[Path, ...] = ()
+    """Overlay files that the user named; settings take precedence over them."""
     on: str | None = None
     launcher: str = "local"
     opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)

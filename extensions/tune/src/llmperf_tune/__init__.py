@@ -1,0 +1,1 @@
+"""llmperf extension `tune`: settings found by measuring."""

@@ -1,0 +1,88 @@
+"""Calls of `llmperf` in processes of their own: a plugin, a trial out of memory or a crash does not end the search."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmperf.errors import UserError
+
+PR_SET_PDEATHSIG = 1
+PREFIX = "llmperf: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A call of `llmperf` that has ended."""
+
+    code: int
+    """Its exit code; negative for a signal."""
+    document: Any
+    """What it printed as JSON; None if that is no JSON."""
+    error: str
+    """The last line on standard error."""
+
+
+def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Ended:
+    """Run `llmperf WORDS`, with standard error in a file. The process ends with this one, also if that is killed."""
+    command = [sys.executable, "-P", "-m", "llmperf", *words] if sys.version_info >= (3, 11) else \
+        [sys.executable, "-m", "llmperf", *words]  # fmt: skip
+    with log.open("ab") as errors:
+        begin = errors.tell()
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, **(env or {})},
+            preexec_fn=_end_with_parent(),
+        )
+        try:
+            output, _ = process.communicate()
+        except BaseException:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+    return Ended(code=process.returncode, document=_json(output), error=_last_line(log, begin))
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """What makes the kernel end a child gently when its parent dies; None where there is no such call."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def set_signal() -> None:
+        library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return set_signal
+
+
+def _json(output: bytes) -> Any:
+    try:
+        return json.loads(output)
+    except ValueError:
+        return None
+
+
+def _last_line(log: Path, begin: int) -> str:
+    with log.open("rb") as file:
+        file.seek(begin)
+        lines = file.read()[-4000:].decode(errors="replace").splitlines()
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return line.removeprefix(PREFIX)
+
+
+def asked(words: Sequence[str], log: Path) -> Any:
+    """The JSON document of a call that must not fail; UserError with its message if it does."""
+    ended = llmperf(words, log)
+    if ended.document is None:
+        raise UserError(ended.error or f"llmperf {' '.join(words)}: ended with {ended.code} and no document; see {log}")
+    return ended.document
