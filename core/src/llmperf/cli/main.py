@@ -22,7 +22,12 @@ from llmperf.plugins.asking import may_be_repeated
 if TYPE_CHECKING:
     from llmperf.plugins.commands import PackagedCommand
 
-PROVIDERS = {"import": "llmperf-published", "new": "llmperf-testing", "check-plugin": "llmperf-testing"}
+PROVIDERS = {
+    "import": "llmperf-published",
+    "tune": "llmperf-tune",
+    "new": "llmperf-testing",
+    "check-plugin": "llmperf-testing",
+}
 """Commands that other distributions of this project add, for an error message that names the package."""
 
 LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
