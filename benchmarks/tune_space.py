@@ -1,6 +1,6 @@
 """How close `llmperf tune` comes to the best of a space in a few trials.
 
-    uv run python benchmarks/tune_space.py               every combination of a space on this machine, then a search in it
+    uv run python benchmarks/tune_space.py               every combination of a space here, then searches in it
     uv run python benchmarks/tune_space.py --simulated   60 searches in made-up spaces of 64 combinations
 
 The first measures all combinations with the short runs of a search, and then lets a search look the figures up instead
@@ -72,7 +72,7 @@ def simulated(trials: int, searches: int) -> None:
         usable = [Planned(values=values) for values in candidates]
         shares.append(searched(SIMULATED, usable, figures, candidates[0], trials, seed))
     near = sum(share >= 0.98 for share in shares)
-    print(f"{near} of {searches} searches of {trials} trials ended within 2 % of the best of 64; worst {min(shares):.3f},"
+    print(f"{near} of {searches} searches of {trials} trials end within 2 % of the best of 64; worst {min(shares):.3f},"
           f" median {statistics.median(shares):.3f}")  # fmt: skip
 
 
