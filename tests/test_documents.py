@@ -50,7 +50,7 @@ def parameters() -> Iterator[Any]:
         yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
 
 
-MEASURING = {"peak"}
+MEASURING = {"peak", "profile", "tune"}
 
 
 @pytest.mark.parametrize("words", list(parameters()))
