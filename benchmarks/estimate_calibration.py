@@ -3,23 +3,21 @@
 uv run python benchmarks/estimate_calibration.py                      # traces every row: about a quarter of an hour
 uv run python benchmarks/estimate_calibration.py --traces FOLDER      # keeps the traces there, and uses those it finds
 uv run python benchmarks/estimate_calibration.py --analytic           # by formulas alone
-uv run python benchmarks/estimate_calibration.py --write              # also writes the errors that estimates show
+uv run python benchmarks/estimate_calibration.py --write              # also writes what was fitted, and the errors
 
-Fitted are three factors on the rates that vendors assume: of matrix products and attention, of memory bandwidth, and of
-the links. A factor of 1 means that the assumed rates are the fitted ones.
+Three figures are fitted: the efficiency (published over ideal throughput, one figure for all rows), and for memory the
+share beside tensors and, in the vendors' `rates.toml`, the constant beside them.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
-import math
 import re
 import statistics
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -35,9 +33,6 @@ from llmperf.running.step_traces import Traces, analytic_traces, step_traces
 from llmperf.types import DeviceRates, Plan, StepTrace
 from published_rows import NETWORK_BYTES_PER_SECOND, PublishedRow, published_rows
 
-FACTORS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3)
-"""That the fit tries for each of the three."""
-Factors = tuple[float, float, float]
 GIB = 2**30
 
 
@@ -50,10 +45,10 @@ class Estimated:
     stages: Mapping[int, StepTrace]
     rates: DeviceRates
 
-    def throughput(self, factors: Factors = (1.0, 1.0, 1.0)) -> float:
-        """token/p/s."""
-        time, _ = step_time(self.plan, self.stages, scaled(self.rates, factors))
-        return self.plan.batch.tokens_per_step / time.seconds / self.plan.layout.world_size
+    def throughput(self) -> float:
+        """token/p/s as the roofline, the links and the schedule allow."""
+        time, _ = step_time(self.plan, self.stages, self.rates)
+        return self.plan.batch.tokens_per_step / (time.seconds - time.loss_seconds) / self.plan.layout.world_size
 
     def memory_gib(self) -> list[float]:
         """With what is assumed beside tensors, of each stage that the row prints."""
@@ -65,18 +60,6 @@ class Estimated:
     def method(self) -> str:
         """How it was traced."""
         return " and ".join(dict.fromkeys(trace.method for trace in self.stages.values()))
-
-
-def scaled(rates: DeviceRates, factors: Factors) -> DeviceRates:
-    """The rates times the factors of products, memory and links."""
-    products, memory, links = factors
-    return replace(
-        rates,
-        matmul_flops_per_second={name: rate * products for name, rate in rates.matmul_flops_per_second.items()},
-        attention_flops_per_second={name: rate * products for name, rate in rates.attention_flops_per_second.items()},
-        memory_bytes_per_second=rates.memory_bytes_per_second * memory,
-        links=tuple(replace(link, bytes_per_second=link.bytes_per_second * links) for link in rates.links),
-    )
 
 
 def estimated(row: PublishedRow, analytic: bool, folder: Path | None) -> Estimated:
@@ -111,14 +94,9 @@ def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
     return traces
 
 
-def fitted(rows: list[Estimated], table: Mapping[Factors, Mapping[str, float]]) -> Factors:
-    """The factors with the smallest sum of relative errors; of equal ones those nearest to 1."""
-
-    def loss(factors: Factors) -> tuple[float, float]:
-        errors = [abs(math.log(table[factors][item.row.name] / (item.row.throughput or 1))) for item in rows]
-        return sum(errors), sum(abs(math.log(factor)) for factor in factors)
-
-    return min(table, key=loss)
+def fitted_efficiency(rows: list[Estimated]) -> float:
+    """The median of published over ideal throughput."""
+    return statistics.median((item.row.throughput or 0) / item.throughput() for item in rows)
 
 
 def main() -> None:
@@ -138,7 +116,7 @@ def main() -> None:
     memory = print_memory(rows)
     throughput = print_throughput([item for item in rows if item.row.throughput is not None])
     if options.write:
-        write(memory, throughput)
+        write(rows, memory, throughput)
 
 
 def print_memory(rows: list[Estimated]) -> list[float]:
@@ -158,34 +136,26 @@ def print_memory(rows: list[Estimated]) -> list[float]:
 
 def print_throughput(rows: list[Estimated]) -> list[float]:
     """The table of throughput; returns the error of each row with a fit on the others."""
-    table = {factors: {item.row.name: item.throughput(factors) for item in rows} for factors in grid()}
-    print("| Row | Published token/p/s | As assumed | Error | Fit on the others | Error |\n|---|---|---|---|---|---|")
-    plain, left_out = [], []
+    print("| Row | By | Published token/p/s | Ideal | Fit on the others | Error |\n|---|---|---|---|---|---|")
+    errors = []
     for item in rows:
         published = item.row.throughput or 1
-        factors = fitted([other for other in rows if other is not item], table)
-        assumed, fit = item.throughput(), table[factors][item.row.name]
-        plain.append(abs(assumed / published - 1))
-        left_out.append(abs(fit / published - 1))
-        errors = f"{assumed:,.0f} | {assumed / published - 1:+.1%} | {fit:,.0f} | {fit / published - 1:+.1%}"
-        print(f"| {item.row.name} | {published:,.0f} | {errors} |")
-    best = fitted(rows, table)
-    print(f"\nfactors of products, memory, links: {best}")
-    print(f"median error: as assumed {statistics.median(plain):.1%}, left out {statistics.median(left_out):.1%}")
-    print(f"largest: as assumed {max(plain):.1%}, left out {max(left_out):.1%}")
-    return left_out
+        ideal = item.throughput()
+        fit = ideal * fitted_efficiency([other for other in rows if other is not item])
+        errors.append(abs(fit / published - 1))
+        shown = f"{published:,.0f} | {ideal:,.0f} | {fit:,.0f} | {fit / published - 1:+.1%}"
+        print(f"| {item.row.name} | {item.method} | {shown} |")
+    print(f"\nefficiency fitted to all rows: {fitted_efficiency(rows):.3f}")
+    print(f"error, left out of the fit: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+    return errors
 
 
-def grid() -> list[Factors]:
-    """All combinations of factors."""
-    return list(itertools.product(FACTORS, FACTORS[::2], FACTORS[::2]))
-
-
-def write(memory: list[float], throughput: list[float]) -> None:
-    """The errors that every estimate shows."""
+def write(rows: list[Estimated], memory: list[float], throughput: list[float]) -> None:
+    """The efficiency and the errors of every estimate."""
     figures = {
         "memory": f"{max(memory):.3f}",
         "memory_rows": len(memory),
+        "efficiency": f"{fitted_efficiency([item for item in rows if item.row.throughput is not None]):.3f}",
         "throughput": f"{statistics.median(throughput):.3f}",
         "throughput_rows": len(throughput),
         "date": f'"{datetime.now(timezone.utc).date().isoformat()}"',

@@ -53,7 +53,7 @@ def test_the_document_has_its_schema(estimate):
     assert used["peak_resident_bytes"] > 2**20
     parts = document["time"]
     assert parts["seconds"] == pytest.approx(
-        parts["compute_seconds"] + parts["communication_seconds"] + parts["bubble_seconds"]
+        parts["compute_seconds"] + parts["communication_seconds"] + parts["bubble_seconds"] + parts["loss_seconds"]
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llmperf.estimating.calibration import calibration
 from llmperf.estimating.communication import collective_seconds, scope_of, sent_bytes, with_network
 from llmperf.estimating.roofline import missing_rate, operation_seconds, tile_waste
 from llmperf.estimating.step_time import bubble_seconds, step_time
@@ -74,7 +75,8 @@ def test_no_operation_is_faster_than_any_of_its_limits_or_with_more_work(flops, 
 @given(rows=st.integers(1, 10**5), columns=st.integers(1, 10**5))
 def test_whole_tiles_waste_nothing_and_partial_ones_less_than_a_tile(rows, columns):
     assert tile_waste((1, 128 * rows, 128 * columns, 7)) == 1
-    assert 1 <= tile_waste((1, rows, columns, 7)) <= (1 + 127 / rows) * (1 + 127 / columns)
+    most = (1 + 127 / rows) * (1 + 127 / columns)
+    assert 1 <= tile_waste((1, rows, columns, 7)) <= most * (1 + 1e-9)
 
 
 def test_an_unknown_rate_is_named():
@@ -132,7 +134,10 @@ def test_the_parts_of_a_step_add_up_and_overlapped_communication_is_hidden(stub_
     trace = stub_trace(plan, 0)
     trace = replace(trace, collectives=tuple(replace(item, overlaps=overlaps) for item in trace.collectives))
     time, _ = step_time(plan, {0: trace}, llmperf_device_rates("Stub S1"))
-    assert time.seconds == pytest.approx(time.compute_seconds + time.communication_seconds + time.bubble_seconds)
+    assert time.seconds == pytest.approx(
+        time.compute_seconds + time.communication_seconds + time.bubble_seconds + time.loss_seconds
+    )
+    assert time.loss_seconds == pytest.approx((1 - calibration().efficiency) * time.seconds)
     assert time.compute_seconds == pytest.approx(30 * 2e-3 + 4 * 1e-3 + 1e-2)
     waiting = 1e7 / 1e9 + 2e-5
     assert time.communication_seconds == pytest.approx(0 if overlaps else waiting)

@@ -92,6 +92,7 @@ def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
     parts = f"computing {time.compute_seconds:.3g}, waiting for communication {time.communication_seconds:.3g}"
     if estimate.layout.pipeline_parallel > 1:
         parts += f", pipeline bubble {time.bubble_seconds:.3g}"
+    parts += f", lost otherwise {time.loss_seconds:.3g} (fitted)"
     hidden = time.hidden_communication_seconds
     behind = f" ({hidden:.3g} s of communication behind computation)" if hidden else ""
     yield "step", f"{time.seconds:.3g} s: {parts}{behind}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
@@ -14,6 +17,9 @@ from llmperf.types.units import NonNegative
 FILE = Path(__file__).parents[1] / "data" / "estimate_calibration.toml"
 
 
+Efficiency = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """The content of the file."""
@@ -21,6 +27,10 @@ class Calibration:
     fragmentation: NonNegative
     """Memory that an allocator holds beyond the peak of tensors, as a share of it."""
     fragmentation_source: str
+    """What it was fitted to."""
+    efficiency: Efficiency
+    """Speed of published runs as a share of what the roofline, the links and the schedule allow."""
+    efficiency_source: str
     """What it was fitted to."""
     error: ExpectedError
     """Of estimates with it."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from llmperf.estimating.calibration import calibration
 from llmperf.estimating.communication import collective_seconds, scope_of, sent_bytes
 from llmperf.estimating.roofline import operation_seconds
 from llmperf.types.estimate import Communication, OperationTime, StageTime, StepTime
@@ -86,11 +87,14 @@ def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -
     stages = [busy[like(stage, busy)].micro_batch.total for stage in range(plan.layout.pipeline_parallel)]
     rounds = plan.batch.gradient_accumulation
     bubble = bubble_seconds(stages, plan.spec.tuning.pipeline_schedule, plan.spec.tuning.virtual_stages)
+    ideal = rounds * longest.total + once.total + bubble
+    seconds = ideal / calibration().efficiency
     return StepTime(
-        seconds=rounds * longest.total + once.total + bubble,
+        seconds=seconds,
         compute_seconds=rounds * longest.compute + once.compute,
         communication_seconds=rounds * longest.exposed + once.exposed,
         bubble_seconds=bubble,
+        loss_seconds=seconds - ideal,
         hidden_communication_seconds=rounds * longest.hidden + once.hidden,
     ), slowest
 

@@ -111,6 +111,8 @@ class StepTime:
     """Waiting for communication that no computation hides, in the slowest stage."""
     bubble_seconds: NonNegative
     """Waiting for other pipeline stages."""
+    loss_seconds: NonNegative
+    """What published runs lost beside these, as fitted to them: the host, clocks, kernels slower than their kind."""
     hidden_communication_seconds: NonNegative
     """Communication behind computation: no part of the sum."""
 
