@@ -329,7 +329,7 @@ def test_runs_beside_other_processes_are_disturbed(folder, capsys, command, load
 
 def test_a_complete_run_with_errors_is_invalid_in_the_table(folder, capsys):
     assert call(["report", folder("runs", [90.0, 91.0]), "--format", "terminal"]) == 0
-    assert re.findall(r"invalid: \d+ errors", capsys.readouterr().out) == ["invalid: 10 errors"] * 2
+    assert re.findall(r"invalid: \d+ errors", capsys.readouterr().out) == ["invalid: 15 errors"] * 2
 
 
 def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, capsys):

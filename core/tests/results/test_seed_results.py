@@ -269,6 +269,8 @@ FAULTS = {
     "LP315": put(("/mfu/0/counted_by", "acme_moe"), ("/plugins", lambda plugins: [*plugins, COUNTING])),
     "LP316": put(("/mfu/0/counted_by", "acme_moe")),
     "LP318": put(("/mfu/0/peak_date", "soon")),
+    "LP319": put(("/mfu/0/of_measured_peak", 0.5)),
+    "LP320": put(("/roofline/flops_per_byte", times(2))),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
     "LP652": put(("/plugins", [])),
@@ -313,6 +315,8 @@ def test_a_result_that_was_edited_after_the_run_is_found(runs, name, tmp_path):
     metrics["window_seconds"] /= 1.1
     for mfu in result["mfu"]:
         mfu["value"] = mfu["value"] and mfu["value"] * 1.1
+    for field in ("achieved_flops_per_second", "share_of_attainable"):
+        result["roofline"][field] = result["roofline"][field] and result["roofline"][field] * 1.1
     low = {"LP310"} if result["mfu"][0]["peak_confidence"] == "low" else set()
     assert judged(result) == low
     copied = tmp_path / "run"

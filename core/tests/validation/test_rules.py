@@ -174,7 +174,7 @@ def test_flops_counted_by_no_extension_of_the_run(example, name):
 def test_flops_counted_by_an_extension_that_is_not_installed(example):
     counted_by(example, "acme_moe", EXTENSION)
     assert [one.code for one in judged(example)] == ["LP315"]
-    put(example, {"/mfu/0/flops_per_token": 6e7, "/mfu/0/value": 0.6})
+    put(example, {"/mfu/0/flops_per_token": 6e7, "/mfu/0/value": 0.6, "/mfu/0/of_measured_peak": 0.64})
     assert [one.code for one in judged(example)] == ["LP315", "LP317"]
 
 
@@ -283,5 +283,6 @@ def test_a_failed_run_is_held_to_what_it_did(example):
     last = example["loss_curve"][2]["loss"]
     example["metrics"] |= {**dict.fromkeys(unknown), "measured_steps": 1, "measured_tokens": 1024, "final_loss": last}
     for mfu in example["mfu"]:
-        mfu["value"] = None
+        mfu |= {"value": None, "of_measured_peak": None}
+    example["roofline"] = None
     assert judged(example) == ()

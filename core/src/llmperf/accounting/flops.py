@@ -84,12 +84,16 @@ def count_flops(model: Model, workload: Workload) -> FlopCount:
 
 
 def utilisation(
-    flops: FlopCount, tokens_per_second_per_device: float | None, peak: PeakFlops | None, share: float
+    flops: FlopCount,
+    tokens_per_second_per_device: float | None,
+    peak: PeakFlops | None,
+    share: float,
+    measured: float | None = None,
 ) -> tuple[Mfu, ...]:
     """MFU under every convention: token/p/s x FLOPs per token / (peak x share).
 
-    `share` is the part of one probed device that one rank has, `tokens_per_second_per_device` counts per
-    rank. The value is None without a peak or a throughput: there is no default for either. Chowdhery et al.
+    `share` is the part of one probed device that one rank has; `tokens_per_second_per_device` and the `measured` peak
+    are of a rank. The value is None without a peak or a throughput: there is no default for either. Chowdhery et al.
     2022, appendix B.
     """
     available = None if peak is None else peak.flops_per_second * share
@@ -107,6 +111,7 @@ def utilisation(
             peak_date=None if peak is None else peak.date,
             counted_by=flops.counted_by,
             value=_value(entry.flops, tokens_per_second_per_device, available),
+            of_measured_peak=_value(entry.flops, tokens_per_second_per_device, measured),
         )
         for entry in flops.per_token
     )

@@ -18,6 +18,7 @@ from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
 from llmperf.planning.fitting import nearest_fitting
+from llmperf.planning.measured_rates import rates_of
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.peak import peak_of
 from llmperf.planning.preflight import estimate_problems, fits, state_bytes, with_preflight
@@ -273,6 +274,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
     request, spec, machine, plugins = resolved.request, resolved.spec, resolved.machine, resolved.plugins
     skip = request.skip_peak_and_env
     peak, peak_problem = (None, "not asked for") if skip else peak_of(spec, machine, plugins)
+    rates, rate_notes = (None, ()) if skip else rates_of(machine, request.launcher, plugins)
     plan = Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
@@ -286,13 +288,14 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         flops=resolved.flops,
         peak=peak,
         peak_problem=peak_problem,
+        rates=rates,
         state_bytes_per_stage=state_bytes(spec, worker),
         launcher=request.launcher,
         nodes=machine.node_list[: worker.layout.nodes],
         interpreter=machine.interpreter,
         worker=replace(worker, agent=_agent(worker, machine, request), script=_script(worker, machine)),
         env={},
-        notes=(*(f"left out: {line}" for line in plugins.left_out), *machine.concerns),
+        notes=(*(f"left out: {line}" for line in plugins.left_out), *machine.concerns, *rate_notes),
         stall_seconds=request.stall_seconds,
         startup_seconds=request.startup_seconds,
         plugins=plugins.infos(),

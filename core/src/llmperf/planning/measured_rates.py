@@ -1,4 +1,4 @@
-"""Rates that `llmperf peak` has measured on this machine, kept for later runs on it."""
+"""Rates of the planned devices: those that `llmperf peak` has measured on this machine, which are kept, or assumed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.user_files import cache_dir
+from llmperf.planning.host_facts import package_versions
+from llmperf.planning.nodes import LOCAL
+from llmperf.planning.vendors import Machine
+from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Probe
 from llmperf.types.rates import DeviceRates
 
@@ -38,6 +43,18 @@ class MeasuredHere:
     """Versions of packages that affect the speed; those that both sides have must agree."""
     rates: DeviceRates
     """What was measured."""
+
+
+def rates_of(machine: Machine, launcher: str, plugins: Plugins) -> tuple[DeviceRates | None, tuple[str, ...]]:
+    """What the devices achieve: as `llmperf peak` measured it on this machine, otherwise as the vendor assumes.
+
+    Also a note if there is a measurement that is not used.
+    """
+    rates, reason = None, None
+    if machine.here and launcher == LOCAL and machine.interpreter is None:
+        rates, reason = measured_here(machine.probe, package_versions(joined_facts(plugins).packages))
+    rates = rates or plugins.rates(machine.probe.devices[0].model)
+    return rates, () if reason is None else (reason,)
 
 
 def keep(probe: Probe, packages: Mapping[str, str], rates: DeviceRates) -> Path:

@@ -209,3 +209,32 @@ def _utilisation(result: Result) -> Iterator[Row]:
     what = f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
     text = None if known is None else f"{what} (confidence: {shown(confidence)}, {shown(date)})"
     yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem))
+    yield from _limits(result)
+
+
+def _limits(result: Result) -> Iterator[Row]:
+    """MFU of the measured peak, and the place on the roofline."""
+    if (measured := result.measured_peak) is not None:
+        headline = next((mfu.of_measured_peak for mfu in result.mfu if mfu.headline), None)
+        share = Row(key="mfu_of_measured_peak", label="MFU of the measured peak", value=headline,
+                    rounding=cells.PERCENT)  # fmt: skip
+        peak = Row(key="measured_peak_flops_per_second", label="measured peak", value=measured.flops_per_second,
+                   rounding=cells.SIGNIFICANT)  # fmt: skip
+        of = f"of {shown(peak)} FLOP/s a rank, {measured.dtype}: {measured.source}, {measured.date}"
+        yield replace(share, text=f"{shown(share)} {of}", parts=(share, peak))
+    if (line := result.roofline) is not None:
+        intensity, ridge, attained = (
+            Row(key=name, label="roofline", value=value, rounding=rounding)
+            for name, value, rounding in (
+                ("flops_per_byte", line.flops_per_byte, cells.SIGNIFICANT),
+                ("ridge_flops_per_byte", line.ridge_flops_per_byte, cells.SIGNIFICANT),
+                ("share_of_attainable", line.share_of_attainable, cells.PERCENT),
+            )
+        )
+        bound = Row(key="bound", label="roofline", value=line.bound)
+        place = "no rates of the device, so its ridge is unknown"
+        if line.bound is not None:
+            place = f"ridge at {shown(ridge)}: {line.bound} bound, {shown(attained)} of attainable FLOP/s"
+            place += f" ({line.rates_basis} rates, {line.rates_date})"
+        text = f"{shown(intensity)} FLOPs a byte ({line.method}); {place}"
+        yield replace(intensity, text=text, parts=(intensity, ridge, bound, attained))

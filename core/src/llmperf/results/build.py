@@ -13,6 +13,7 @@ from llmperf.errors import UserError
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
+from llmperf.results.roofline import measured_peak, roofline
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
 from llmperf.runfolder.contents import RunRecords, read_run
@@ -36,7 +37,9 @@ def result_of(records: RunRecords) -> Result:
         )
     status, failure = outcome(records)
     figures = metrics(records)
-    common = common_facts(node_facts(records))
+    common, steps = common_facts(node_facts(records)), figures.step_seconds
+    fastest_product = measured_peak(plan)
+    measured = None if fastest_product is None else fastest_product.flops_per_second
     return Result(
         schema=RESULT_SCHEMA,
         run_id=plan.run_id,
@@ -60,8 +63,10 @@ def result_of(records: RunRecords) -> Result:
         parallelism=plan.layout,
         batch=plan.batch,
         metrics=figures,
-        mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share),
+        mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share, measured),
         peak_problem=plan.peak_problem,
+        measured_peak=fastest_product,
+        roofline=roofline(plan, steps.median) if status == "complete" and steps is not None else None,
         nodes=node_results(records),
         waiting=waiting(records),
         loss_curve=records.steps.curve.points(),

@@ -55,12 +55,12 @@ def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOpt
 
 
 def known_rates(plan: Plan, outcome: Outcome, options: EstimateOptions) -> KnownRates:
-    """The rates of the planned device: measured ones from a file, otherwise what the vendor assumes."""
+    """The rates of the planned device: from a file, as measured on this machine, or as the vendor assumes."""
     model = plan.probe.devices[0].model
     if options.rates_file is not None:
         rates: DeviceRates | None = json_files.load(options.rates_file, DeviceRates)
     else:
-        rates = outcome.plugins.rates(model)
+        rates = plan.rates or outcome.plugins.rates(model)
     if rates is None:
         reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
         return KnownRates(rates=None, problem=f"{reason}, and use --rates FILE")

@@ -11,6 +11,7 @@ from llmperf.types.flops import FlopCount
 from llmperf.types.launching import Interpreter, Node
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.problems import Problem
+from llmperf.types.rates import DeviceRates
 from llmperf.types.result import PluginInfo
 from llmperf.types.spec import RunSpec
 from llmperf.types.tracing import TracedMemory
@@ -124,6 +125,8 @@ class Plan:
     """Of the whole probed device."""
     peak_problem: str | None = None
     """Why the peak, and so MFU, is unknown."""
+    rates: DeviceRates | None = None
+    """What one whole device achieves: as it was measured on this machine, otherwise as its vendor assumes."""
     state_bytes_per_stage: tuple[Count, ...] = ()
     """Estimated bytes of weights, gradients, optimiser states and temporary memory of the update, on one rank of each
     pipeline stage, without activations. Empty without an estimate."""

@@ -251,6 +251,64 @@ class Mfu:
     """ISO date of that source, or of the measurement."""
     value: NonNegative | None
     """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
+    of_measured_peak: NonNegative | None = None
+    """The same by `Result.measured_peak`; None without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPeak:
+    """The fastest matrix product that `llmperf peak` measured on the machine of a run, before the run."""
+
+    flops_per_second: NonNegative
+    """Of one rank's share of a device."""
+    dtype: str
+    """That of the run."""
+    source: str
+    """What measured it."""
+    date: str
+    """ISO date of the measurement."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Of the measurement, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofline:
+    """Where a step of one rank is on the roofline of its device (Williams, Waterman, Patterson 2009).
+
+    FLOPs and bytes are estimates. Bytes are those that operations read and write, each tensor once for each operation:
+    what caches hold counts too.
+    """
+
+    rank: Count
+    """The first rank of the pipeline stage with the most FLOPs."""
+    method: Literal["fake tensors", "analytic"]
+    """How FLOPs and bytes were counted."""
+    flops_per_step: NonNegative
+    """As computed, with recomputation and without the masked half of attention where a kernel leaves it out."""
+    bytes_per_step: NonNegative
+    """Read and written by all operations."""
+    flops_per_byte: NonNegative | None
+    """Arithmetic intensity: flops_per_step / bytes_per_step."""
+    rates_basis: Literal["measured", "assumed"] | None
+    """Whether the rates below were measured on this machine or are assumed by the vendor; None without rates."""
+    rates_source: str | None
+    """Where they come from."""
+    rates_date: str | None
+    """ISO date of that source."""
+    compute_flops_per_second: NonNegative | None
+    """Large matrix products on one rank's share of a device."""
+    memory_bytes_per_second: NonNegative | None
+    """Memory bandwidth of that share."""
+    ridge_flops_per_byte: NonNegative | None
+    """Intensity from which on compute limits: compute_flops_per_second / memory_bytes_per_second."""
+    bound: Literal["compute", "memory"] | None
+    """What limits the step as a whole; single operations may be limited by the other."""
+    attainable_flops_per_second: NonNegative | None
+    """The smaller of compute and flops_per_byte x bandwidth."""
+    achieved_flops_per_second: NonNegative | None
+    """flops_per_step / median step time."""
+    share_of_attainable: NonNegative | None
+    """achieved / attainable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +377,10 @@ class Result:
     """One entry for each convention."""
     peak_problem: str | None = None
     """Why there is no peak, and so no MFU; None where there is a peak."""
+    measured_peak: MeasuredPeak | None = None
+    """The fastest matrix product measured on this machine; None without a measurement that holds for the run."""
+    roofline: Roofline | None = None
+    """Arithmetic intensity of a step, and what limits it; None for a run that is not complete."""
     nodes: tuple[NodeResult, ...] = ()
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     waiting: Waiting | None = None

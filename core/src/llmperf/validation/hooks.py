@@ -25,12 +25,15 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         parallelism,
         provenance,
         reading,
+        roofline,
         throughput,
         utilisation,
     )
     from llmperf.validation.violations import rules_in
 
-    return rules_in(devices, identity, loss, memory, nodes, parallelism, provenance, reading, throughput, utilisation)
+    return rules_in(
+        devices, identity, loss, memory, nodes, parallelism, provenance, reading, roofline, throughput, utilisation
+    )
 
 
 @hookimpl

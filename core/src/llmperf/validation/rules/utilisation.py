@@ -37,6 +37,25 @@ def mfu_follows(result: Result) -> Iterator[Violation]:
         yield from deviates(path, mfu.value, expected, because)
 
 
+@rule("LP319", "error", "MFU of the measured peak is token/p/s x FLOPs per token / that peak")
+def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
+    """It follows from the same throughput and numerator as the MFU of the rated peak."""
+    measured, throughput = result.measured_peak, result.metrics.tokens_per_second_per_device
+    peak = None if measured is None else measured.flops_per_second
+    if measured is not None and measured.dtype != result.contract.precision:
+        expected = f"{result.contract.precision} (contract.precision)"
+        yield "/measured_peak/dtype", f"expected {expected}, found {shown(measured.dtype)}"
+    for index, mfu in enumerate(result.mfu):
+        path = f"/mfu/{index}/of_measured_peak"
+        if mfu.of_measured_peak is None or throughput is None or not peak:
+            if mfu.of_measured_peak is not None:
+                yield path, f"expected null (no throughput or no measured peak), found {figure(mfu.of_measured_peak)}"
+            continue
+        expected_share = throughput * mfu.flops_per_token / peak
+        because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
+        yield from deviates(path, mfu.of_measured_peak, expected_share, because)
+
+
 @rule("LP302", "error", "No device computes faster than its peak")
 def mfu_at_most_one(result: Result) -> Iterator[Violation]:
     """An MFU over 1 means a wrong peak, a wrong FLOP count, or a stopwatch that did not wait for the device."""

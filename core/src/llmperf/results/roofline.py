@@ -1,0 +1,69 @@
+"""The place of a run on the roofline of its devices, and the fastest matrix product that was measured there.
+
+Williams, Waterman, Patterson 2009: attainable FLOP/s = min(compute, FLOPs per byte x memory bandwidth).
+"""
+
+from __future__ import annotations
+
+from llmperf.estimating.analytic import analytic_trace, first_rank_of
+from llmperf.types.plan import Plan
+from llmperf.types.result import MeasuredPeak, Roofline
+from llmperf.types.tracing import StepTrace
+
+
+def measured_peak(plan: Plan) -> MeasuredPeak | None:
+    """The measured peak of one rank's share of a device in the run's precision; None without a measurement."""
+    rates, dtype = plan.rates, plan.spec.contract.precision
+    if rates is None or rates.basis != "measured" or dtype not in rates.matmul_flops_per_second:
+        return None
+    return MeasuredPeak(
+        flops_per_second=rates.matmul_flops_per_second[dtype] * plan.device_share,
+        dtype=dtype,
+        source=rates.source,
+        date=rates.date,
+        conditions=rates.conditions,
+    )
+
+
+def roofline(plan: Plan, step_seconds: float | None) -> Roofline:
+    """Where the rank with the most FLOPs is, by the analytic trace; `step_seconds` is the median step, if known."""
+    traces = [analytic_trace(plan, first_rank_of(plan, stage)) for stage in range(plan.layout.pipeline_parallel)]
+    rounds = plan.batch.gradient_accumulation
+    trace = max(traces, key=lambda trace: work(trace, rounds)[0])
+    flops, moved = work(trace, rounds)
+    intensity = flops / moved if moved else None
+    rates, share = plan.rates, plan.device_share
+    compute = None if rates is None else rates.matmul_flops_per_second.get(plan.spec.contract.precision)
+    compute = compute * share if compute else None
+    memory = rates.memory_bytes_per_second * share if rates is not None and compute is not None else None
+    ridge = compute / memory if compute is not None and memory else None
+    attainable = None
+    if compute is not None and memory is not None and intensity is not None:
+        attainable = min(compute, intensity * memory)
+    achieved = flops / step_seconds if step_seconds else None
+    return Roofline(
+        rank=trace.rank,
+        method=trace.method,
+        flops_per_step=flops,
+        bytes_per_step=moved,
+        flops_per_byte=intensity,
+        rates_basis=None if rates is None or compute is None else rates.basis,
+        rates_source=None if rates is None or compute is None else rates.source,
+        rates_date=None if rates is None or compute is None else rates.date,
+        compute_flops_per_second=compute,
+        memory_bytes_per_second=memory,
+        ridge_flops_per_byte=ridge,
+        bound=None if ridge is None or intensity is None else "compute" if intensity >= ridge else "memory",
+        attainable_flops_per_second=attainable,
+        achieved_flops_per_second=achieved,
+        share_of_attainable=achieved / attainable if achieved is not None and attainable else None,
+    )
+
+
+def work(trace: StepTrace, rounds: int) -> tuple[float, float]:
+    """FLOPs that a step computes, recomputation included, and bytes that its operations read and write."""
+    times = [(operation, operation.per_micro_batch * rounds + operation.per_step) for operation in trace.operations]
+    return (
+        float(sum(operation.flops * count for operation, count in times)),
+        float(sum(operation.bytes * count for operation, count in times)),
+    )
