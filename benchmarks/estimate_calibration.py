@@ -34,6 +34,8 @@ from llmperf.types import DeviceRates, Plan, StepTrace
 from published_rows import NETWORK_BYTES_PER_SECOND, PublishedRow, published_rows
 
 GIB = 2**30
+TRACE_SECONDS = 3600.0
+"""Time limit of one trace, which is long so that other work on the machine does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +86,11 @@ def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
     if path is not None and path.exists():
         stages = json_files.load(path, dict[str, StepTrace])  # type: ignore[arg-type]
         return Traces(stages={int(stage): trace for stage, trace in stages.items()}, use=(), notes=())
-    traces = step_traces(plan, lambda line: print(f"{row.name}: {line}", file=sys.stderr))
+    traces = step_traces(plan, lambda line: print(f"{row.name}: {line}", file=sys.stderr), TRACE_SECONDS)
     for used in traces.use:
         resident = "" if used.peak_resident_bytes is None else f", {used.peak_resident_bytes / GIB:.1f} GiB"
         print(f"{row.name}: rank {used.rank}: {used.seconds:.0f} s{resident} {used.problem or ''}", file=sys.stderr)
-    if path is not None:
+    if path is not None and not any(used.problem for used in traces.use):
         path.parent.mkdir(parents=True, exist_ok=True)
         json_files.save(path, {str(stage): trace for stage, trace in traces.stages.items()})
     return traces
@@ -114,7 +116,8 @@ def main() -> None:
             except LlmperfError as error:
                 print(f"{row.name}: {error}", file=sys.stderr)
     memory = print_memory(rows)
-    throughput = print_throughput([item for item in rows if item.row.throughput is not None])
+    rated = [item for item in rows if item.row.throughput is not None]
+    throughput = print_throughput(rated) if rated else []
     if options.write:
         write(rows, memory, throughput)
 

@@ -79,6 +79,13 @@ def test_whole_tiles_waste_nothing_and_partial_ones_less_than_a_tile(rows, colum
     assert 1 <= tile_waste((1, rows, columns, 7)) <= most * (1 + 1e-9)
 
 
+def test_an_attention_kernel_with_a_rate_of_its_own_has_that_rate():
+    rates = replace(RATES, attention_flops_per_second={"bf16": 1e14, "cudnn bf16": 2e14})
+    flash = operation("attention", flops=1e12)
+    cudnn = replace(flash, name="aten._scaled_dot_product_cudnn_attention")
+    assert operation_seconds(flash, rates) == pytest.approx(2 * operation_seconds(cudnn, rates))
+
+
 def test_an_unknown_rate_is_named():
     with pytest.raises(ValueError, match="Acme A1: no rate of fp32 matmul is known"):
         operation_seconds(operation(flops=1.0, dtype="fp32"), RATES)

@@ -54,10 +54,13 @@ def _size(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _rate(operation: TracedOperation, rates: DeviceRates) -> float:
-    table = rates.matmul_flops_per_second
+    dtype, table = operation.dtype, rates.matmul_flops_per_second
     if operation.kind == "attention" and rates.attention_flops_per_second:
         table = rates.attention_flops_per_second
-    rate = table.get(operation.dtype)
+        kernels = (name.split()[0] for name in table if name.endswith(f" {dtype}"))
+        kernel = next((kernel for kernel in kernels if kernel in operation.name), None)
+        dtype = dtype if kernel is None else f"{kernel} {dtype}"
+    rate = table.get(dtype)
     if not rate:
         raise ValueError(f"{rates.device_model}: no rate of {operation.dtype} {operation.kind} is known")
     return rate

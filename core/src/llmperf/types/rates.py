@@ -67,7 +67,7 @@ class DeviceRates:
     matmul_flops_per_second: Mapping[str, NonNegative]
     """Large matrix products by dtype (`bf16`, `fp16`, `tf32`, `fp32`)."""
     attention_flops_per_second: Mapping[str, NonNegative]
-    """Fused attention by dtype."""
+    """Fused attention by dtype; of one kernel by its name and dtype, such as `cudnn bf16`."""
     memory_bytes_per_second: NonNegative
     """Device memory, read and written in long rows."""
     launch_seconds: NonNegative

@@ -27,8 +27,8 @@ class Assumption:
     """As in the peak table."""
     matmul_efficiency: Mapping[Precision, Efficiency]
     """Of the peak that large matrix products reach, by dtype."""
-    attention_efficiency: Mapping[Precision, Efficiency]
-    """Of the peak that fused attention reaches, by dtype."""
+    attention_efficiency: Mapping[str, Efficiency]
+    """Of the peak that fused attention reaches, by dtype; of one kernel by its name and dtype: `"cudnn bf16"`."""
     memory_gb_per_second: Amount | None = None
     """Bandwidth of the memory, if the peak table has none because no datasheet prints it."""
     memory_efficiency: Efficiency
@@ -108,9 +108,10 @@ def _assumption(table: Any, where: str) -> Assumption:
     return convert(table, Assumption, where)
 
 
-def _achieved(entry: PeakEntry, efficiency: Mapping[Precision, float]) -> dict[str, float]:
-    peaks = entry.dense_tflops
-    return {dtype: float(round(peaks[dtype] * 1e12 * share)) for dtype, share in efficiency.items() if dtype in peaks}
+def _achieved(entry: PeakEntry, efficiency: Mapping[Any, float]) -> dict[str, float]:
+    peaks = {str(dtype): tflops * 1e12 for dtype, tflops in entry.dense_tflops.items()}
+    named = {str(name): (str(name).split()[-1], share) for name, share in efficiency.items()}
+    return {name: float(round(peaks[dtype] * share)) for name, (dtype, share) in named.items() if dtype in peaks}
 
 
 def _links(assumption: Assumption) -> tuple[LinkRate, ...]:

@@ -1,0 +1,144 @@
+"""What the best known settings of each target reach by estimate, on the assumed rates of the device.
+
+uv run python benchmarks/estimate_targets.py                # traces each: minutes
+uv run python benchmarks/estimate_targets.py --analytic     # by formulas alone: seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+from llmperf.planning.states import Request
+from llmperf.running.estimate import EstimateOptions, estimate
+from llmperf.types import Estimate
+
+FUSED = 'tuning.fused_ops=["auto"]'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A case with its best known settings, and the MFU that it is to reach."""
+
+    name: str
+    case: str
+    on: str
+    settings: tuple[str, ...]
+    convention: str
+    wanted: float
+    published: float | None = None
+    framework: str | None = None
+    network: float | None = None
+    """Gb/s of each node."""
+
+
+TARGETS = (
+    Target(
+        name="Megatron, seed layout",
+        case="llama2_7b_pretrain_megatron",
+        on="A100-SXM4-40GB:1x8",
+        settings=(FUSED, "sequence_parallel=true", "framework.overlap_tensor_parallel=true"),
+        convention="nominal",
+        wanted=0.48,
+        published=0.386,
+    ),
+    Target(
+        name="LoRA fp16",
+        case="llama2_7b_lora",
+        on="A100-SXM4-40GB:1x1",
+        settings=(FUSED, "precision=fp16", "micro_batch=4", "global_batch=4"),
+        convention="nominal",
+        wanted=0.58,
+        published=0.361,
+    ),
+    Target(
+        name="Baichuan 2 13B, GAS 64",
+        case="baichuan2_13b_pretrain_zero",
+        on="H800:2x8",
+        settings=(FUSED, "attention=auto", "gradient_accumulation=64"),
+        convention="nominal",
+        wanted=0.38,
+        published=0.214,
+        network=200,
+    ),
+    Target(
+        name="Llama 3 8B, 8192, bf16",
+        case="llama2_7b_pretrain_zero",
+        framework="pytorch",
+        on="H100-SXM5-80GB:1x8",
+        settings=(
+            FUSED,
+            "model=llama3_8b",
+            "precision=bf16",
+            "seq_len=8192",
+            "global_batch=64",
+            "sharding_stage=3",
+            "gradient_checkpointing=false",
+            "attention=cudnn",
+        ),
+        convention="causal",
+        wanted=0.55,
+    ),
+    Target(
+        name="LoRA Llama 3 8B, bf16",
+        case="llama2_7b_lora",
+        on="H100-SXM5-80GB:1x1",
+        settings=(
+            FUSED,
+            "model=llama3_8b",
+            "dataset=synthetic",
+            "packing=packed",
+            "precision=bf16",
+            "attention=cudnn",
+            "seq_len=4096",
+            "micro_batch=2",
+            "global_batch=2",
+        ),
+        convention="nominal",
+        wanted=0.60,
+    ),
+)
+
+
+def estimated(target: Target, analytic: bool) -> Estimate | None:
+    """The estimate; None, with the reasons on standard error, if the settings do not fit together."""
+    request = Request(case=target.case, on=target.on, framework=target.framework, settings=target.settings)
+    network = None if target.network is None else target.network * 1e9 / 8
+    options = EstimateOptions(analytic=analytic, network_bytes_per_second=network, trace_seconds=3600)
+    outcome, made = estimate(request, options, lambda line: print(f"{target.name}: {line}", file=sys.stderr))
+    if made is None:
+        for problem in outcome.problems:
+            print(f"{target.name}: {problem.where}: {problem.message}", file=sys.stderr)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--analytic", action="store_true")
+    parser.add_argument("--only", default="", help="part of the name of targets")
+    options = parser.parse_args()
+    print("| Target | Settings | By | Fits | Wanted | At assumed rates | As published runs lose | Published |")
+    print("|---|---|---|---|---|---|---|---|")
+    for target in TARGETS:
+        if options.only in target.name:
+            print(row(target, estimated(target, options.analytic)), flush=True)
+
+
+def row(target: Target, made: Estimate | None) -> str:
+    """One line of the table."""
+    published = "-" if target.published is None else f"{target.published:.1%}"
+    settings = ", ".join(setting.removeprefix("tuning.") for setting in target.settings)
+    name = f"{target.name}, {target.on}"
+    if made is None or made.time is None:
+        return f"| {name} | {settings} | - | - | {target.wanted:.0%} | - | - | {published} |"
+    expected = next(mfu.value for mfu in made.mfu if mfu.convention == target.convention) or 0.0
+    ideal = expected * made.time.seconds / (made.time.seconds - made.time.loss_seconds)
+    methods = " and ".join(dict.fromkeys(stage.method for stage in made.memory))
+    fits = "yes" if made.fits else "no"
+    wanted = f"{target.wanted:.0%} {target.convention}"
+    return f"| {name} | {settings} | {methods} | {fits} | {wanted} | {ideal:.1%} | {expected:.1%} | {published} |"
+
+
+if __name__ == "__main__":
+    main()
