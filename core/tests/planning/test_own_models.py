@@ -69,10 +69,17 @@ def test_facts_of_a_model_cannot_be_set_but_another_model_can(capsys, setting):
 
 
 def test_contract_and_framework_problems_are_shown_together(capsys):
-    settings = ("seq_len=999999", "micro_batch=3", "tensor_parallel=2", 'fused_ops=["x"]', "warmup_steps=999999")
+    settings = (
+        "seq_len=999999",
+        "micro_batch=3",
+        "tensor_parallel=2",
+        "context_parallel=2",
+        'fused_ops=["x"]',
+        "warmup_steps=999999",
+    )
     assert call([*ARGUMENTS, *(word for setting in settings for word in ("--set", setting))]) == 2
     document = json.loads(capsys.readouterr().out)
     codes = {problem["code"] for problem in document["problems"]}
     assert {"sequence_too_long", "ranks_not_divisible", "nothing_measured"} <= codes
-    assert {"pytorch.tensor_parallel", "pytorch.fused_ops"} <= codes
+    assert {"pytorch.context_parallel", "pytorch.fused_ops"} <= codes
     assert document["plan"] is None

@@ -237,6 +237,8 @@ def _summary(cell: Cell, runs: Sequence[CellRun], planned: PlannedCell) -> CellS
         folders=tuple(attempt.run for attempt in complete if attempt.run is not None),
         failures=tuple(attempt.reason for attempt in others if attempt.state == "failed"),
         refusals=planned.problems if len(complete) < len(runs) else (),
+        expected_step_seconds=planned.expected_step_seconds,
+        expected_peak_bytes=planned.expected_peak_bytes,
     )
 
 

@@ -88,8 +88,7 @@ def _draft(resolved: Resolved) -> tuple[Plan | None, list[Problem]]:
     faulty = any(problem.code == "framework_fault" for problem in problems)
     if faulty:
         return plan, problems
-    skip = resolved.request.skip_peak_and_env
-    return with_preflight(plan, None if skip else resolved.plugins.rates(plan.probe.devices[0].model)), problems
+    return with_preflight(plan, resolved.plugins.rates(plan.probe.devices[0].model)), problems
 
 
 def _memory_problems(resolved: Resolved, plan: Plan, search: bool) -> list[Problem]:

@@ -34,6 +34,10 @@ class CellSummary:
     """Why the last attempt of each run failed that has no complete result."""
     refusals: tuple[str, ...] = ()
     """Why the cell cannot run here."""
+    expected_step_seconds: float | None = None
+    """Of a step, by the plan's estimate; None without rates of the device."""
+    expected_peak_bytes: int | None = None
+    """Of the rank that needs most, by the plan's estimate."""
 
     @property
     def status(self) -> str:

@@ -48,6 +48,10 @@ class PlannedCell:
     """FLOPs of one run on each of its devices; infinite if it is refused."""
     problems: tuple[str, ...] = ()
     """Why it cannot run; empty if it can."""
+    expected_step_seconds: float | None = None
+    """Of a step, by the plan's estimate; None without rates of the device."""
+    expected_peak_bytes: int | None = None
+    """Of the rank that needs most, by the plan's estimate."""
 
 
 def planned_cell(request: Request) -> PlannedCell:
@@ -57,7 +61,13 @@ def planned_cell(request: Request) -> PlannedCell:
     except UserError as error:
         return PlannedCell(cost=float("inf"), problems=(str(error),))
     problems = tuple(f"{problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems)
-    return PlannedCell(cost=_cost(outcome), problems=problems)
+    plan = outcome.plan if isinstance(outcome, Planned) else None
+    return PlannedCell(
+        cost=_cost(outcome),
+        problems=problems,
+        expected_step_seconds=None if plan is None else plan.expected_step_seconds,
+        expected_peak_bytes=None if plan is None else max((memory.peak_bytes for memory in plan.memory), default=None),
+    )
 
 
 def _cost(outcome: Outcome) -> float:

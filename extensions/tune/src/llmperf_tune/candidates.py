@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,6 @@ class Planned:
     """By the estimate; None without one."""
     peak_bytes: int | None = None
     """Of the rank with the most, by the estimate; None without one."""
-    estimate: Mapping[str, Any] = field(default_factory=dict)
 
 
 def planned(search: Search, candidates: Sequence[Candidate], folder: Path) -> list[Planned]:
@@ -63,13 +62,11 @@ def planned(search: Search, candidates: Sequence[Candidate], folder: Path) -> li
 
 
 def _planned(values: Candidate, cell: Mapping[str, Any]) -> Planned:
-    estimate = cell.get("estimate") or {}
     return Planned(
         values=values,
         refusals=tuple(cell["refusals"]),
-        step_seconds=estimate.get("step_seconds"),
-        peak_bytes=estimate.get("peak_bytes"),
-        estimate=estimate,
+        step_seconds=cell["expected_step_seconds"],
+        peak_bytes=cell["expected_peak_bytes"],
     )
 
 
