@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -82,3 +82,15 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_lora.ddp import LoraDdpTrainer
 
     return LoraDdpTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """The trainer on torch's fake tensors."""
+    from llmperf_pytorch.tracing.step import traced_step
+
+    if not plan.spec.tuning.sharding_stage:
+        return traced_step(plan, rank, llmperf_build_trainer)
+    from llmperf_zero.tracing import STAND_INS, with_micro_batches
+
+    return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Plan,
         Probe,
         RunSpec,
+        StepTrace,
         Trainer,
         WorkerPlan,
     )
@@ -82,3 +83,15 @@ def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | N
     from llmperf_megatron_deepspeed.checkout.log import parse_log
 
     return parse_log(line)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """The built-in engine on torch's fake tensors; UserError for a checkout, whose script is not traced."""
+    if plan.spec.framework.get("engine") == CHECKOUT:
+        from llmperf.errors import UserError
+
+        raise UserError("framework.engine: a step can be traced with builtin, found checkout")
+    from llmperf_megatron_deepspeed.builtin.tracing import trace_builtin
+
+    return trace_builtin(plan, rank)

@@ -34,8 +34,8 @@ class TracedAccelerator(CPU_Accelerator):
         return False
 
     def device_name(self, device_index: int | None = None) -> str:
-        """As torch names it."""
-        return NAME if device_index is None else f"{NAME}:{device_index}"
+        """As torch names it; whatever its index on the node, it is the only one of this process."""
+        return NAME if device_index is None else f"{NAME}:0"
 
     def device(self, device_index: int | None = None) -> Any:
         """The current one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -62,10 +63,20 @@ def _shaped(zeros: Any, shape: tuple[int, ...], whole: bool) -> Any:
 
 @contextmanager
 def conversion_of_modules() -> Iterator[str]:
-    """`Module.to` replaces the data of parameters, as for tensors with data, instead of swapping whole objects."""
+    """`Module.to` replaces the data of parameters, as for tensors with data, instead of swapping whole objects.
+
+    torch swaps fake tensors, and refuses those that anyone has a weak reference to, as the fake mode itself has.
+    """
+    swap = torch.utils.swap_tensors
 
     def take_data(parameter: torch.Tensor, converted: torch.Tensor) -> None:
-        parameter.data = converted.data
+        if parameter.device == converted.device:
+            parameter.data = converted.data
+            return
+        with patch.object(weakref, "getweakrefs", lambda _: []):
+            swap(parameter, converted)
+        for name, value in vars(converted).items():  # what others have noted on the parameter
+            vars(parameter).setdefault(name, value)
 
     with patch.object(torch.utils, "swap_tensors", take_data):
         yield "Module.to: replaces the data of parameters"

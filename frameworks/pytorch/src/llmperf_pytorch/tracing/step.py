@@ -88,7 +88,7 @@ def with_gradient_accumulation(plan: Plan, micro_batches: int) -> Plan:
 
 def numbers_of_micro_batches(plan: Plan) -> tuple[int, ...]:
     """With which numbers of micro batches a step is recorded: enough to fill a pipeline."""
-    most = plan.layout.pipeline_parallel + 2
+    most = plan.layout.pipeline_parallel + 1
     accumulation = plan.batch.gradient_accumulation
     return (accumulation,) if accumulation <= most else (most - 1, most)
 
