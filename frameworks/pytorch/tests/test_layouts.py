@@ -1,4 +1,4 @@
-"""Every way to share a model among ranks trains as one process does."""
+"""Every way to share a model among ranks trains as one process does: one start of four ranks for all of them."""
 
 from __future__ import annotations
 
@@ -62,3 +62,29 @@ def test_shared_models_train_as_one_process_does(program, train):
     held = {name: result["moments_here"] for name, result in zip([*shared, *others], results, strict=True)}
     assert held["stage 1"] == held["stage 3"] == expected["moments_here"] // 4
     assert held["replicas of stage 2"] == expected["moments_here"] // 2
+
+
+def test_pipelines_train_as_one_process_does(program, train):
+    four = {"layers": 4}
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi", **four}
+    whole = {**task(model=four, micro_batch=8), "ranks": 1}
+    whole_alibi = {**task(model=alibi, micro_batch=8), "ranks": 1}
+    interleaved = {"pipeline_schedule": "interleaved", "virtual_stages": 2}
+    zero_bubble = {"pipeline_schedule": "zero_bubble"}
+    both = {"pipeline_parallel": 2, "tensor_parallel": 2}
+    pipelines = {
+        "1f1b, replicas": task(model=four, pipeline_parallel=2, gradient_checkpointing=True),
+        "interleaved, replicas": task(model=four, pipeline_parallel=2, **interleaved),
+        "zero bubble": task(model=four, pipeline_parallel=4, **zero_bubble),
+        "1f1b, tensor parallel": task(model=four, **both),
+        "interleaved, sequence parallel": task(model=four, **both, sequence_parallel=True, **interleaved),
+        "zero bubble, bf16": task({"precision": "bf16"}, four, pipeline_parallel=2, **zero_bubble),
+        "zero bubble, ALiBi": task(model=alibi, pipeline_parallel=2, **zero_bubble, virtual_stages=2),
+    }
+    expected, expected_alibi, *results = train([whole, whole_alibi, *pipelines.values()], ranks=4)
+    for name, result in zip(pipelines, results, strict=True):
+        wanted = expected_alibi if "ALiBi" in name else expected
+        tolerance = 0.02 if "bf16" in name else 1e-5
+        assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
+        if "bf16" not in name:
+            assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name

@@ -34,20 +34,22 @@ def test_all_that_does_not_fit_is_told_at_once(program):
         "contract": {"lora": {}, "precision": "fp16"},
         "tuning": {
             "context_parallel": 2,
-            "pipeline_parallel": 2,
+            "expert_parallel": 2,
             "attention": "flash",
             "fused_ops": ["rms_nrom"],
         },
         "options": {"bucket": 3},
     }
     found = problems(program, task)
-    message = "pytorch is data and tensor and sequence parallel only: expected 1, found 2; the nearest is 1"
+    message = (
+        "pytorch is data and tensor and pipeline and sequence parallel only: expected 1, found 2; the nearest is 1"
+    )
     assert found["tuning.context_parallel"] == message
     assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found["tuning.fused_ops"]
     assert found["framework.bucket"] == "pytorch has no such option; it has: prefetch"
     assert set(found) == {
         "tuning.context_parallel",
-        "tuning.pipeline_parallel",
+        "tuning.expert_parallel",
         "tuning.attention",
         "tuning.fused_ops",
         "contract.lora",
@@ -94,6 +96,65 @@ def test_models_that_the_definitions_do_not_cover(program, model, where):
 def test_models_that_ranks_cannot_divide(program, model, contract, where, message):
     tuning = {"tensor_parallel": 4, "sequence_parallel": True}
     assert problems(program, {"model": model, "contract": contract, "tuning": tuning}) == {where: message}
+
+
+STAGES = {"pipeline_parallel": 2}
+
+
+@pytest.mark.parametrize(
+    ("tuning", "model", "where", "message"),
+    [
+        (
+            {"sharding_stage": 1},
+            {},
+            "tuning.sharding_stage",
+            "stages of a pipeline are replicated: expected 0, found 1;"
+            " nearest: --set sharding_stage=0 or --framework megatron_deepspeed",
+        ),
+        (
+            {},
+            {"tied_embeddings": True},
+            "tuning.pipeline_parallel",
+            "the first and the last stage cannot share the tied embedding; the nearest is 1",
+        ),
+        (
+            {"virtual_stages": 2},
+            {},
+            "tuning.virtual_stages",
+            "expected 1 with schedule 1f1b and 2 or more with interleaved, found 2 with 1f1b;"
+            " nearest: --set pipeline_schedule=interleaved",
+        ),
+        (
+            {"pipeline_schedule": "interleaved", "virtual_stages": 3},
+            {"layers": 8},
+            "tuning.virtual_stages",
+            "tiny has 8 layers, which 2 x 3 stages do not divide; the nearest that does is 2",
+        ),
+        (
+            {"pipeline_schedule": "zero_bubble", "gradient_checkpointing": True},
+            {},
+            "tuning.pipeline_schedule",
+            "its two backward passes would each compute a block again: expected no gradient checkpointing, found true;"
+            " the nearest is 1f1b",
+        ),
+        (
+            {"pipeline_schedule": "zero_bubble", "gradient_accumulation": 5},
+            {},
+            "tuning.gradient_accumulation",
+            "schedule zero_bubble divides micro batches into 2 equal rounds: found 5; the nearest that works is 4",
+        ),
+    ],
+)
+def test_pipelines_that_cannot_run(program, tuning, model, where, message):
+    assert problems(program, {"model": model, "tuning": {**STAGES, **tuning}}) == {where: message}
+
+
+def test_schedules_are_for_pipelines(program):
+    tuning = {"pipeline_schedule": "interleaved", "virtual_stages": 2}
+    assert problems(program, {"tuning": tuning}) == {
+        "tuning.pipeline_schedule": "one stage has no schedule: expected 1f1b, found interleaved",
+        "tuning.virtual_stages": "one rank has one stage: expected 1, found 2",
+    }
 
 
 def test_sharded_states_are_counted(program):

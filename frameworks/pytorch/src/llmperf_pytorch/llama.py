@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaForCausalLM, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaForCausalLM, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from llmperf_pytorch.attention import ATTENTION, Attention
 from llmperf_pytorch.norms import rms_norm
@@ -30,6 +30,18 @@ class FusedRmsNorm(LlamaRMSNorm):
         return rms_norm(hidden_states, self.weight, self.variance_epsilon)
 
 
+class ExactRotary(LlamaRotaryEmbedding):
+    """transformers' rotary positions with the frequencies of `inverse_frequencies`."""
+
+    def set_buffers(self) -> None:
+        """The frequencies anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""
+        config = self.config
+        theta = config.rope_parameters["rope_theta"] if hasattr(config, "rope_parameters") else config.rope_theta
+        for name in ("inv_freq", "original_inv_freq"):
+            exact = inverse_frequencies(config.hidden_size // config.num_attention_heads, theta)
+            setattr(self, name, exact)
+
+
 class Llama(LlamaForCausalLM):
     """`LlamaForCausalLM` from facts, without its slow initialisation, with fused norms, giving logits alone."""
 
@@ -39,18 +51,10 @@ class Llama(LlamaForCausalLM):
         for module in self.modules():
             if type(module) is LlamaRMSNorm:
                 module.__class__ = FusedRmsNorm
-        self._facts = facts
-        self.set_buffers()
+        self.model.rotary_emb.__class__ = ExactRotary
+        self.model.rotary_emb.set_buffers()
         if facts.tied_embeddings:
             self.tie_weights()
-
-    def set_buffers(self) -> None:
-        """The frequencies anew, in float32: `deepspeed.zero.Init` has rounded them if it is at work."""
-        facts = self._facts
-        width = facts.hidden_size // facts.attention_heads
-        for name in ("inv_freq", "original_inv_freq"):
-            exact = inverse_frequencies(width, facts.rope_theta or DEFAULT_THETA)
-            setattr(self.model.rotary_emb, name, exact)
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""

@@ -51,8 +51,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
-        padding=True,
-        weights_in_fp32=not shares_model(layout),
+        padding=layout.pipeline_parallel == 1,
+        weights_in_fp32=layout.pipeline_parallel > 1 or not shares_model(layout),
         fused_ops=used_fused_ops(spec),
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         settings=SETTINGS,
@@ -97,6 +97,10 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """Model, data and AdamW; DistributedDataParallel where there are several ranks."""
     from llmperf_pytorch.layouts.plan import shares_model
 
+    if plan.layout.pipeline_parallel > 1:
+        from llmperf_pytorch.layouts.pipeline import PipelineTrainer
+
+        return PipelineTrainer(plan, device)
     if shares_model(plan.layout):
         from llmperf_pytorch.layouts.trainer import ShardedTrainer
 

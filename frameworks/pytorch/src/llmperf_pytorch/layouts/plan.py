@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 OPTIONS = {"prefetch": (0, 1, 2, 3)}
 """`framework.prefetch`: for how many blocks ahead parameters are gathered while one computes."""
-SETTINGS = ("accumulation_dtype", *RECOMPUTE_SETTINGS)
+SETTINGS = ("accumulation_dtype", "pipeline_schedule", "virtual_stages", *RECOMPUTE_SETTINGS)
 """Optional settings that the framework supports."""
 
 
 def shares_model(layout: Layout) -> bool:
     """Whether a rank holds only a part of the model or of its states."""
     sharded = bool(layout.sharding_stage) and layout.sharding_degree > 1
-    return sharded or layout.tensor_parallel > 1
+    return sharded or layout.tensor_parallel > 1 or layout.pipeline_parallel > 1
 
 
 def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
@@ -33,7 +33,7 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
     these shards as master weights. Reduced gradients are float32, which ZeRO counts with 2 bytes in 16 bits. At stage 1
     the reduced gradients of a block take the place of the larger ones that the rank has added up.
     """
-    if not shares_model(layout):
+    if not shares_model(layout) or layout.pipeline_parallel > 1:
         return 0.0
     half = spec.contract.precision in ("bf16", "fp16")
     stage = layout.sharding_stage
@@ -42,7 +42,7 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
 
 def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     """Every reason why ranks cannot share the model like this."""
-    yield from parallelism_problems("pytorch", spec, ("tensor_parallel", "sequence_parallel"))
+    yield from parallelism_problems("pytorch", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel"))
     if layout.tensor_parallel > 1 and spec.model.family != "llama":
         message = f"pytorch divides models of family llama only, found {spec.model.family!r}; the nearest is 1"
         yield Problem(code="pytorch.tensor_parallel", where="tuning.tensor_parallel", message=message)
@@ -57,7 +57,52 @@ def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
             what = f"{spec.model.name} has {name} {size}, which tensor parallel {ways} does not divide"
             message = f"{what}; the nearest that does is {nearest}"
             yield Problem(code="pytorch.tensor_parallel", where="tuning.tensor_parallel", message=message)
+    yield from _pipeline_problems(spec, layout)
     depth = spec.framework.get("prefetch", 1)
     if "prefetch" in spec.framework and not shares_model(layout):
         message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
         yield Problem(code="pytorch.prefetch", where="framework.prefetch", message=message)
+
+
+def _pipeline_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    tuning, model = spec.tuning, spec.model
+    ranks, virtual, schedule = layout.pipeline_parallel, tuning.virtual_stages, tuning.pipeline_schedule
+
+    def problem(where: str, message: str) -> Problem:
+        return Problem(code=f"pytorch.{where.rpartition('.')[2]}", where=where, message=message)
+
+    if ranks == 1:
+        if schedule != "1f1b":
+            yield problem("tuning.pipeline_schedule", f"one stage has no schedule: expected 1f1b, found {schedule}")
+        if virtual > 1:
+            yield problem("tuning.virtual_stages", f"one rank has one stage: expected 1, found {virtual}")
+        return
+    if layout.sharding_stage:
+        message = f"stages of a pipeline are replicated: expected 0, found {layout.sharding_stage}; nearest:"
+        yield problem("tuning.sharding_stage", f"{message} --set sharding_stage=0 or --framework megatron_deepspeed")
+    if model.tied_embeddings:
+        message = "the first and the last stage cannot share the tied embedding; the nearest is 1"
+        yield problem("tuning.pipeline_parallel", message)
+    if (schedule == "1f1b") != (virtual == 1) and schedule != "zero_bubble":
+        message = f"expected 1 with schedule 1f1b and 2 or more with interleaved, found {virtual} with {schedule}"
+        nearest = "--set pipeline_schedule=interleaved" if virtual > 1 else "--set virtual_stages=2"
+        yield problem("tuning.virtual_stages", f"{message}; nearest: {nearest}")
+    elif virtual > 1 and model.layers % ranks == 0 and model.layers % (ranks * virtual):
+        message = f"{model.name} has {model.layers} layers, which {ranks} x {virtual} stages do not divide"
+        divisor = max(count for count in range(1, virtual + 1) if model.layers % (ranks * count) == 0)
+        yield problem("tuning.virtual_stages", f"{message}; the nearest that does is {divisor}")
+    if schedule == "zero_bubble" and tuning.gradient_checkpointing:
+        message = "its two backward passes would each compute a block again: expected no gradient checkpointing"
+        yield problem("tuning.pipeline_schedule", f"{message}, found true; the nearest is 1f1b")
+    batches = micro_batches(spec, layout)
+    rounds = max(1, batches // ranks)
+    if schedule != "1f1b" and batches % rounds:
+        message = f"schedule {schedule} divides micro batches into {rounds} equal rounds: found {batches};"
+        yield problem("tuning.gradient_accumulation", f"{message} the nearest that works is {rounds * ranks}")
+
+
+def micro_batches(spec: RunSpec, layout: Layout) -> int:
+    """Of one step, on each data-parallel rank."""
+    tuning = spec.tuning
+    share = spec.contract.global_batch // (tuning.micro_batch * layout.data_parallel)
+    return tuning.gradient_accumulation or max(1, share)

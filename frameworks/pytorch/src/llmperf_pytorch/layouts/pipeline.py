@@ -1,0 +1,136 @@
+"""Training in pipeline stages, by the schedules of `torch.distributed.pipelining`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from llmperf.types import StepOutput
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    Schedule1F1B,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+from torch.distributed.tensor.parallel import loss_parallel
+
+from llmperf_pytorch.ddp import DdpTrainer
+from llmperf_pytorch.layouts.mesh import rank_mesh
+from llmperf_pytorch.layouts.shards import shards_of, total_norm
+from llmperf_pytorch.layouts.stages import Stage
+from llmperf_pytorch.layouts.tensor_parallel import divide_model
+from llmperf_pytorch.layouts.trainer import ShardedTrainer
+from llmperf_pytorch.losses import deferred
+from llmperf_pytorch.models import construct_model, set_buffers
+from llmperf_pytorch.weights import count_parameters
+
+if TYPE_CHECKING:
+    pass
+
+
+class PipelineTrainer(ShardedTrainer):
+    """Each rank holds `virtual_stages` stages; their weights and AdamW states are float32, 16 bits are by autocast.
+
+    Data-parallel ranks hold replicas, whose gradients are averaged when all micro batches are through.
+    """
+
+    def _make(self) -> torch.nn.Module:
+        """The whole model without memory."""
+        spec = self._plan.spec
+        once = replace(spec, tuning=replace(spec.tuning, gradient_checkpointing=False))  # stages see to it
+        with torch.device("meta"):
+            model = construct_model(once)
+        self.parameter_count = count_parameters(model)
+        return model.train()
+
+    def _distribute(self, model: torch.nn.Module) -> torch.nn.Module:
+        spec = self._plan.spec
+        self._mesh = rank_mesh(self._plan.layout, self._device.type)
+        ranks, place = self._mesh["pipeline"].size(), self._mesh["pipeline"].get_local_rank()
+        count = ranks * spec.tuning.virtual_stages
+        indexes = range(place, count, ranks)
+        stages = torch.nn.ModuleList([Stage(model, spec, index, count, self._cast) for index in indexes])
+        if self._plan.layout.tensor_parallel > 1:
+            for stage in stages:
+                divide_model(stage, spec, self._mesh["tensor"])
+        stages.to_empty(device=self._device)
+        set_buffers(stages, self._device)
+        self._shards = [shard for stage in stages for shard in shards_of(stage)]
+        for shard in self._shards:
+            shard.fill(spec.model, spec.contract.seed)
+        self._first, self._last = place == 0, place == ranks - 1
+        self._schedule = self._make_schedule(list(stages), indexes, count)
+        return stages.train()
+
+    def _make_schedule(self, stages: list[Any], indexes: range, count: int) -> Any:
+        group = self._mesh["pipeline"].get_group()
+        parts = [
+            PipelineStage(stage, index, count, self._device, *self._shapes(stage), group=group)
+            for index, stage in zip(indexes, stages, strict=True)
+        ]
+        batches, tuning = self._plan.batch.gradient_accumulation, self._plan.spec.tuning
+        settings = {"n_microbatches": batches, "loss_fn": self._share, "scale_grads": False}
+        if tuning.pipeline_schedule == "1f1b":
+            return Schedule1F1B(parts[0], **settings)
+        kind = ScheduleInterleaved1F1B if tuning.pipeline_schedule == "interleaved" else ScheduleInterleavedZeroBubble
+        return kind(parts, **settings)
+
+    def _shapes(self, stage: Stage) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and outputs without memory, so that ranks need not tell each other their shapes."""
+        batch, model = self._plan.batch, self._plan.spec.model
+        ids = torch.empty(batch.micro_batch, batch.seq_len, dtype=torch.int64, device="meta")
+        parts = self._plan.layout.tensor_parallel if self._plan.layout.sequence_parallel else 1
+        shape = (batch.micro_batch, batch.seq_len // parts, model.hidden_size)
+        hidden = torch.empty(*shape, device="meta", requires_grad=True)
+        loss = torch.empty(1, device="meta", requires_grad=True)
+        return ids if stage.first else hidden, loss if stage.last else hidden
+
+    def _share(self, loss: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        """What one micro batch adds to the loss of the step."""
+        share = loss.sum() / self._plan.batch.gradient_accumulation
+        self._shares.append(share.detach())
+        return self._scaler.scale(share)
+
+    def _cast(self) -> AbstractContextManager[object]:
+        return DdpTrainer._autocast(self)
+
+    def train_step(self) -> StepOutput:
+        """All micro batches through the pipeline, gradients averaged over replicas, one update."""
+        batches = self._plan.batch.gradient_accumulation
+        micro = [self._feed.next() for _ in range(batches)]
+        inputs = [torch.cat([ids for ids, _ in micro])] if self._first else []
+        self._shares: list[torch.Tensor] = []
+        with loss_parallel() if self._plan.layout.tensor_parallel > 1 else nullcontext():
+            if self._last:
+                labels = torch.cat([labels for _, labels in micro])
+                self._schedule.step(*inputs, labels=labels, target=labels)
+            else:
+                self._schedule.step(*inputs)
+        norm, skipped = self._update()
+        self._step += 1
+        batch = self._plan.batch
+        reports = self._last and self._mesh["tensor"].get_local_rank() == 0
+        return StepOutput(
+            loss=deferred(torch.stack(self._shares).sum()) if reports else None,
+            tokens=batch.micro_batch * batches * batch.seq_len if reports else 0,
+            grad_norm=None if norm is None else deferred(norm),
+            skipped=skipped,
+        )
+
+    def _take_gradients(self) -> None:
+        """Averaged over the replicas of this rank's stages."""
+        super()._take_gradients()
+        replicas = self._mesh["replicate"]
+        if replicas.size() == 1:
+            return
+        gradients = [shard.local.grad for shard in self._shards if shard.local.grad is not None]
+        torch._foreach_div_(gradients, replicas.size())
+        for gradient in gradients:
+            torch.distributed.all_reduce(gradient, group=replicas.get_group())
+
+    def _clip(self, largest: float) -> torch.Tensor:
+        norm = total_norm(self._shards, [self._mesh["pipeline"].get_group()])
+        torch.nn.utils.clip_grads_with_norm_([shard.local for shard in self._shards], largest, norm)
+        return norm
