@@ -199,10 +199,7 @@ def main():
     world = int(os.environ["WORLD_SIZE"])
     tasks = json.loads(Path(sys.argv[1]).read_text())
     torch.distributed.init_process_group(backend_of(tasks[0].get("device", "cpu")))
-    results = []
-    for task in tasks:
-        results.append(train(task, world))
-        print(task["tuning"], results[-1]["seconds"], flush=True)
+    results = [train(task, world) for task in tasks]
     if os.environ["RANK"] == "0":
         Path(sys.argv[2]).write_text(json.dumps(results))
     torch.distributed.barrier()  # the store of rank 0 stays until all have what they need

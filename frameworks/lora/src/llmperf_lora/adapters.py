@@ -15,6 +15,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import save_file
 
+from llmperf_lora.lean_layers import make_lean
+
 if TYPE_CHECKING:
     from llmperf.types import Lora, RunSpec
 
@@ -35,6 +37,8 @@ def adapt(model: torch.nn.Module, spec: RunSpec, *, single_precision: bool) -> P
     for name, parameter in adapted.named_parameters():
         if parameter.requires_grad:
             fill_adapter(name, parameter, spec.contract.seed)
+    keeps_products = spec.tuning.gradient_checkpointing and spec.tuning.recompute == "operations"
+    make_lean(adapted, in_place=not keeps_products)
     return adapted.train()
 
 
