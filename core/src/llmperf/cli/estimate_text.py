@@ -37,7 +37,8 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield from _parts(estimate)
     yield from _host(estimate)
     if error := estimate.expected_error:
-        memory = f"memory within {error.memory:.0%} ({error.memory_rows} published rows)"
+        within = f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%"
+        memory = f"memory {error.memory:.0%} in the median, {within}"
         throughput = f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)"
         yield "expected error", f"{memory}, {throughput}"
     yield from (("note", note) for note in estimate.notes)

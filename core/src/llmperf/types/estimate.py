@@ -144,7 +144,9 @@ class ExpectedError:
     """How far estimates were from published figures."""
 
     memory: NonNegative
-    """Largest relative error of memory."""
+    """Median relative error of memory, each row left out of the fit in turn."""
+    memory_within_tenth: Count
+    """Rows with an error of at most 10 %."""
     memory_rows: Count
     """Rows it is from."""
     throughput: NonNegative
