@@ -5,7 +5,7 @@ uv run python benchmarks/estimate_calibration.py --traces FOLDER      # keeps th
 uv run python benchmarks/estimate_calibration.py --analytic           # by formulas alone
 uv run python benchmarks/estimate_calibration.py --write              # also writes what was fitted, and the errors
 
-Three figures are fitted: the efficiency (published over ideal throughput, one figure for all rows), and for memory the
+Four figures are fitted: the efficiency (published over ideal throughput) of traces and of formulas, and for memory the
 share beside tensors and, in the vendors' `rates.toml`, the constant beside them.
 """
 
@@ -34,6 +34,7 @@ from llmperf.types import DeviceRates, Plan, StepTrace
 from published_rows import NETWORK_BYTES_PER_SECOND, PublishedRow, published_rows
 
 GIB = 2**30
+METHODS = ("fake tensors", "analytic")
 TRACE_SECONDS = 3600.0
 """Time limit of one trace, which is long so that other work on the machine does not matter."""
 
@@ -114,9 +115,10 @@ def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
     return traces
 
 
-def fitted_efficiency(rows: list[Estimated]) -> float:
-    """The median of published over ideal throughput."""
-    return statistics.median((item.row.throughput or 0) / item.throughput() for item in rows)
+def fitted_efficiency(rows: list[Estimated], method: str) -> float | None:
+    """The median of published over ideal throughput of the rows that were traced so, at most 1; None without rows."""
+    shares = [(item.row.throughput or 0) / item.throughput() for item in rows if item.method == method]
+    return min(1.0, statistics.median(shares)) if shares else None
 
 
 def main() -> None:
@@ -174,20 +176,22 @@ def print_throughput(rows: list[Estimated]) -> list[float]:
     for item in rows:
         published = item.row.throughput or 1
         ideal = item.throughput()
-        fit = ideal * fitted_efficiency([other for other in rows if other is not item])
+        fit = ideal * (fitted_efficiency([other for other in rows if other is not item], item.method) or 1.0)
         errors.append(abs(fit / published - 1))
         shown = f"{published:,.0f} | {ideal:,.0f} | {fit:,.0f} | {fit / published - 1:+.1%}"
         print(f"| {item.row.name} | {item.method} | {shown} |")
-    print(f"\nefficiency fitted to all rows: {fitted_efficiency(rows):.3f}")
+    fits = {method: fitted_efficiency(rows, method) for method in METHODS}
+    print(f"\nefficiency fitted to all rows: {fits}")
     print(f"error, left out of the fit: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
     return errors
 
 
 def write(rows: list[Estimated], memory: list[float], throughput: list[float]) -> None:
     """The efficiency and the errors of every estimate."""
+    rated = [item for item in rows if item.row.throughput is not None]
     figures = {
         "fragmentation": fitted_memory(rows).share,
-        "efficiency": f"{fitted_efficiency([item for item in rows if item.row.throughput is not None]):.3f}",
+        **{method: f"{share:.3f}" for method in METHODS if (share := fitted_efficiency(rated, method)) is not None},
         "memory": f"{statistics.median(memory):.3f}",
         "memory_within_tenth": sum(error <= 0.1 for error in memory),
         "memory_rows": len(memory),
@@ -197,7 +201,7 @@ def write(rows: list[Estimated], memory: list[float], throughput: list[float]) -
     }
     text = calibration.FILE.read_text()
     for name, figure in figures.items():
-        text = re.sub(rf"^{name} = .*$", f"{name} = {figure}", text, flags=re.MULTILINE)
+        text = re.sub(rf'^("?){name}\1 = .*$', rf"\1{name}\1 = {figure}", text, flags=re.MULTILINE)
     calibration.FILE.write_text(text)
 
 

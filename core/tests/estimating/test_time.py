@@ -144,7 +144,7 @@ def test_the_parts_of_a_step_add_up_and_overlapped_communication_is_hidden(stub_
     assert time.seconds == pytest.approx(
         time.compute_seconds + time.communication_seconds + time.bubble_seconds + time.loss_seconds
     )
-    assert time.loss_seconds == pytest.approx((1 - calibration().efficiency) * time.seconds)
+    assert time.loss_seconds == pytest.approx((1 - calibration().efficiency["fake tensors"]) * time.seconds)
     assert time.compute_seconds == pytest.approx(30 * 2e-3 + 4 * 1e-3 + 1e-2)
     waiting = 1e7 / 1e9 + 2e-5
     assert time.communication_seconds == pytest.approx(0 if overlaps else waiting)

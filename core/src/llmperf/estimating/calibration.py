@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -28,8 +29,9 @@ class Calibration:
     """Memory that an allocator holds beyond the peak of tensors, as a share of it."""
     fragmentation_source: str
     """What it was fitted to."""
-    efficiency: Efficiency
-    """Speed of published runs as a share of what the roofline, the links and the schedule allow."""
+    efficiency: Mapping[Literal["fake tensors", "analytic"], Efficiency]
+    """Speed of published runs as a share of what the roofline, the links and the schedule allow, by the method of the
+    trace: formulas leave out small operations."""
     efficiency_source: str
     """What it was fitted to."""
     error: ExpectedError

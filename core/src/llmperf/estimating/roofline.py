@@ -11,6 +11,9 @@ from llmperf.types.tracing import StepTrace, TracedOperation
 TILE = 128
 """Rows and columns of the tiles into which kernels cut a matrix product. A partial tile takes as long as a whole."""
 
+FLOATING = ("bf16", "fp16", "tf32", "fp32")
+"""The dtypes of rates. Indices and masks of attention are limited by the memory."""
+
 
 def operation_seconds(operation: TracedOperation, rates: DeviceRates) -> float:
     """Seconds of one operation with all its kernels; ValueError if the device has no rate for its dtype."""
@@ -20,6 +23,8 @@ def operation_seconds(operation: TracedOperation, rates: DeviceRates) -> float:
 
 
 def _compute_seconds(operation: TracedOperation, rates: DeviceRates) -> float:
+    if not operation.flops or (operation.kind != "matmul" and operation.dtype not in FLOATING):
+        return 0.0
     if operation.kind == "matmul":
         measured = _measured(operation, rates)
         if measured is not None:

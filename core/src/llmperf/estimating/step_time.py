@@ -88,7 +88,7 @@ def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -
     rounds = plan.batch.gradient_accumulation
     bubble = bubble_seconds(stages, plan.spec.tuning.pipeline_schedule, plan.spec.tuning.virtual_stages)
     ideal = rounds * longest.total + once.total + bubble
-    seconds = ideal / calibration().efficiency
+    seconds = ideal / calibration().efficiency[traces[slowest].method]
     return StepTime(
         seconds=seconds,
         compute_seconds=rounds * longest.compute + once.compute,
