@@ -19,6 +19,8 @@ class Stream:
     """An order of work; work on a stream other than the default one overlaps with it."""
 
     current: Stream
+    stream_id = device_index = 0
+    device_type = 20  # torch's number of device types of others
 
     def __init__(self, *_: object, **__: object) -> None:
         self._outer: list[Stream] = []

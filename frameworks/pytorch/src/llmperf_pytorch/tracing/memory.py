@@ -89,6 +89,7 @@ class LiveMemory:
 
     def mark(self, tensor: torch.Tensor, kind: MemoryKind, *, firmly: bool = True) -> None:
         """Say what a tensor's storage holds; without `firmly`, only if nobody has said so before."""
+        tensor = getattr(tensor, "_local_tensor", tensor)  # this rank's part of a distributed tensor
         if tensor.device.type != self._device_type:
             return
         entry = self._living.get(tensor.untyped_storage()._cdata)

@@ -13,7 +13,9 @@ from unittest.mock import patch
 import torch
 import torch.distributed
 from llmperf.types.tracing import Collective, MemoryKind, OperationKind, Phase
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from llmperf_pytorch.tracing.collectives import Call, call_of, is_communication
 from llmperf_pytorch.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
@@ -91,12 +93,14 @@ class Recorder(TorchDispatchMode):
         name = operation_name(operation)
         if name == "prim.device":
             return args[0].fake_device if hasattr(args[0], "fake_device") else operation(*args)
+        if any(kind is not FakeTensor and is_traceable_wrapper_subclass_type(kind) for kind in types):
+            return NotImplemented  # the operations on the parts of such tensors come here afterwards
         kwargs = kwargs or {}
         self._follow_phase()
         if name == "aten._pin_memory":
             return args[0]
         if name == "aten._local_scalar_dense":
-            return self._value(args[0])
+            return self._value(args[0]) if isinstance(args[0], FakeTensor) else operation(*args)
         with _without_constants(args):
             result = operation(*args, **kwargs)
         if is_communication(operation):
@@ -197,17 +201,28 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def _phases(self) -> Iterator[None]:
-        """A module that is called outside of a backward pass begins a forward pass."""
+        """A module that is called outside of a backward pass begins a forward pass; an optimiser, the update."""
 
         def forward(*_: Any) -> None:
             if torch._C._current_graph_task_id() == -1:
                 self.phase = self.memory.phase = "forward"
 
-        hook = torch.nn.modules.module.register_module_forward_pre_hook(forward)
+        def update(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            self.phase = self.memory.phase = "update"
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self.memory.mark(parameter.grad, "gradients", firmly=False)
+
+        hooks = (
+            torch.nn.modules.module.register_module_forward_pre_hook(forward),
+            register_optimizer_step_pre_hook(update),
+        )
         try:
             yield
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
 
     @contextmanager
     def _resizing(self) -> Iterator[None]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -80,6 +80,39 @@ def conversion_of_modules() -> Iterator[str]:
 
     with patch.object(torch.utils, "swap_tensors", take_data):
         yield "Module.to: replaces the data of parameters"
+
+
+@contextmanager
+def streams_in_order() -> Iterator[str]:
+    """`Tensor.record_stream` does nothing: memory is free when its last tensor ends."""
+    with patch.object(torch.Tensor, "record_stream", lambda *_: None):
+        yield "streams: memory that another stream still uses counts as free at once"
+
+
+@contextmanager
+def meshes_with_ranks() -> Iterator[str]:
+    """Device meshes are made of tensors that have values: they say which ranks share what."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from llmperf_pytorch.layouts import mesh
+
+    def with_values(make: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*arguments: Any, **named: Any) -> Any:
+            with unset_fake_temporarily():
+                return make(*arguments, **named)
+
+        return made
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(mesh, "init_device_mesh", with_values(vars(mesh)["init_device_mesh"])))
+        for name in ("__init__", "_create_flatten_mesh", "_create_unflatten_mesh"):
+            if hasattr(DeviceMesh, name):
+                stack.enter_context(patch.object(DeviceMesh, name, with_values(getattr(DeviceMesh, name))))
+        if hasattr(DeviceMesh, "_concatenate"):
+            concatenate = staticmethod(with_values(DeviceMesh._concatenate))
+            stack.enter_context(patch.object(DeviceMesh, "_concatenate", concatenate))
+        yield "device meshes: made of real tensors"
 
 
 @contextmanager

@@ -60,7 +60,13 @@ def traced_step(
     """
     from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
     from llmperf_pytorch.tracing.kernels import kernels_of_accelerators
-    from llmperf_pytorch.tracing.stand_ins import conversion_of_modules, no_communication, no_data
+    from llmperf_pytorch.tracing.stand_ins import (
+        conversion_of_modules,
+        meshes_with_ranks,
+        no_communication,
+        no_data,
+        streams_in_order,
+    )
 
     register_device_type()
     logging.getLogger("torch").setLevel(logging.ERROR)
@@ -72,6 +78,8 @@ def traced_step(
             no_data(plan),
             no_communication(plan, rank),
             conversion_of_modules(),
+            streams_in_order(),
+            meshes_with_ranks(),
             kernels_of_accelerators(),
             bucketed_data_parallel(),
             *(make() for make in stand_ins),
