@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import llmperf_schemas
 from llmperf.types import documents, estimate, plan, records, result, spec
@@ -22,14 +22,7 @@ KINDS: dict[str, type] = {
     "published": document.Published,
     "estimate": estimate.Estimate,
 }
-RECORDS: tuple[type, ...] = (
-    records.PhaseRecord,
-    records.StepRecord,
-    records.RankRecord,
-    records.FailureRecord,
-    records.MemorySample,
-    records.LimitsRecord,
-)
+RECORDS: tuple[type, ...] = get_args(records.Record)
 _SELF_NAMED = {
     "result": llmperf_schemas.RESULT_SCHEMA,
     "plan": llmperf_schemas.PLAN_SCHEMA,

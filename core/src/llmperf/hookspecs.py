@@ -6,7 +6,7 @@ A plugin is a module with functions of these names, marked `@llmperf.hookimpl` a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Rule,
         RunSpec,
         ScreeningCheck,
+        StepProfile,
         StepTrace,
         TimedOperations,
         Trainer,
@@ -67,6 +68,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
     "llmperf_timed_operations": ("framework",),
+    "llmperf_profile_steps": ("framework",),
     "llmperf_parse_log": ("framework",),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
@@ -320,6 +322,22 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     ... def llmperf_timed_operations(plan, device):
     ...     from llmperf_acme.operations import AcmeOperations
     ...     return AcmeOperations(plan, device)
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_profile_steps(
+    plan: Plan, device: Device, step: Callable[[], object], steps: int, trace: Path | None
+) -> StepProfile:
+    """Called in one worker of `llmperf profile` after warm-up steps, to call `step` so often under a profiler.
+
+    The framework owns it. `trace` is where a Chrome trace belongs, compressed by gzip; None if none is wanted.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_profile_steps(plan, device, step, steps, trace):
+    ...     from llmperf_acme.profiling import profiled_steps
+    ...     return profiled_steps(device, step, steps, trace)
     """
     raise NotImplementedError
 

@@ -13,7 +13,7 @@ from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 EXAMPLES = """\b
 Examples:
-  llmperf estimate llama2_7b_pretrain_megatron --on A100-SXM4-40GB:1x8
+  llmperf estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
   llmperf estimate llama2_7b_lora --on A100-SXM4-40GB:1x1 --set precision=fp16 --set micro_batch=4
   llmperf estimate baichuan2_13b_pretrain_zero --on H800:2x8 --network 200
   llmperf estimate default --rates rates.json --json

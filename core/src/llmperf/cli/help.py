@@ -16,6 +16,7 @@ COMMANDS = {
     "plugins": "List the installed plugins, with the reason for each broken one.",
     "devices": "List the devices that the vendor plugins find on this machine.",
     "peak": "Measure what the devices of this machine achieve: products, memory, collectives.",
+    "profile": "Show where the time of a step goes, by the framework's profiler.",
     "validate": "Check results, plans, records, cases and models.",
     "pack": "Pack run folders into a submission: an archive with a manifest.",
     "report": "Render results as tables or documents.",

@@ -18,6 +18,7 @@ from typing import Any
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, wrong
+from llmperf.measuring.profiled import HOOK, profile_steps
 from llmperf.measuring.rank_exit import fail, leave
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
@@ -86,6 +87,11 @@ class Worker:
                 check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
                 self._enter("warming up")
+                if plan.purpose == "profile":
+                    self._owner = plugins.owner(HOOK)
+                    profile_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder)
+                    self._enter("done")
+                    return
                 contract = plan.spec.contract
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)

@@ -215,10 +215,10 @@ def _node(records: RunRecords, node: int) -> str:
     return f"node {node} ({nodes[node].host})" if len(nodes) > 1 and node < len(nodes) else f"node {node}"
 
 
-def how_far(folder: Path) -> str | None:
-    """What the records of a run folder without a result say, such as `120 of 3000 steps are recorded`.
+def how_far(folder: Path, cut_off: str) -> str | None:
+    """Why a run folder has no result: `cut_off` and what its records say, such as `120 of 3000 steps are recorded`.
 
-    None where it is no such folder, or its records cannot be read.
+    Or that it is a profile, which has none. None where it is no such folder, or its records cannot be read.
     """
     begun = (folder / filenames.PLAN).is_file() and (folder / filenames.RECORDS).is_dir()
     if not begun or os.path.lexists(folder / filenames.RESULT):
@@ -227,4 +227,6 @@ def how_far(folder: Path) -> str | None:
         records = read_run(folder)
     except UserError:
         return None
-    return f"{records.steps.complete} of {records.plan.spec.contract.steps} steps are recorded"
+    if records.plan.purpose != "run":
+        return f"its plan has purpose {records.plan.purpose!r}, which has no result"
+    return f"{cut_off}; {records.steps.complete} of {records.plan.spec.contract.steps} steps are recorded"

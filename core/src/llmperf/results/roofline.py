@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
 from llmperf.types.plan import Plan
-from llmperf.types.result import MeasuredPeak, Roofline
+from llmperf.types.roofline import MeasuredPeak, Roofline
 from llmperf.types.tracing import StepTrace
 
 

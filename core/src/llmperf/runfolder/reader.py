@@ -16,6 +16,7 @@ from llmperf.types.records import (
     LimitsRecord,
     MemorySample,
     PhaseRecord,
+    ProfileRecord,
     RankRecord,
     Record,
     StepRecord,
@@ -34,6 +35,7 @@ _KINDS: dict[str, type[Record]] = {
     "failure": FailureRecord,
     "memory": MemorySample,
     "limits": LimitsRecord,
+    "profile": ProfileRecord,
 }
 _STEP = b'{"kind":"step"'
 """How the line of a step begins."""

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.problems import Problem as Problem
+    from llmperf.types.profile import ProfiledOperation as ProfiledOperation
+    from llmperf.types.profile import StepProfile as StepProfile
     from llmperf.types.rates import CollectiveRate as CollectiveRate
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from llmperf.types.records import LoggedStep as LoggedStep
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
+    from llmperf.types.records import ProfileRecord as ProfileRecord
     from llmperf.types.records import RankRecord as RankRecord
     from llmperf.types.records import StepOutput as StepOutput
     from llmperf.types.records import StepRecord as StepRecord
@@ -112,9 +115,10 @@ _NAMES = {
     "flops": "FlopCount FlopsPerToken Workload",
     "plan": "ModelState Needs Plan Script WorkerPlan",
     "problems": "Problem",
+    "profile": "ProfiledOperation StepProfile",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
-    "records": "FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord RankRecord"
-    " StepOutput StepRecord Trainer",
+    "records": "FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord ProfileRecord"
+    " RankRecord StepOutput StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",
     "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",

@@ -92,9 +92,9 @@ SLOWEST_STEP = 10
 step also compiles kernels and fills caches."""
 
 
-Purpose = Literal["run", "limits"]
-"""What the ranks do: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does. Only a
-`run` can become a result."""
+Purpose = Literal["run", "limits", "profile"]
+"""What the ranks do: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does; `profile`:
+train under a profiler. Only a `run` can become a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from llmperf.types.devices import DeviceSample
 from llmperf.types.limits import TimedOperation
+from llmperf.types.profile import StepProfile
 from llmperf.types.units import Count, NonNegative, Positive
 
 
@@ -283,4 +284,16 @@ class LimitsRecord:
     """Of the rank, by name."""
 
 
-Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample | LimitsRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRecord:
+    """What a profiler showed of a few steps of a rank."""
+
+    kind: Literal["profile"] = "profile"
+    """Which record this is."""
+    rank: Count
+    """The rank."""
+    profile: StepProfile
+    """What it showed."""
+
+
+Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample | LimitsRecord | ProfileRecord

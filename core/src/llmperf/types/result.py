@@ -9,6 +9,7 @@ from typing import Literal
 from llmperf.types.devices import Confidence
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.node_results import NodeResult, Waiting
+from llmperf.types.roofline import MeasuredPeak, Roofline
 from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
 
@@ -253,62 +254,6 @@ class Mfu:
     """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
     of_measured_peak: NonNegative | None = None
     """The same by `Result.measured_peak`; None without one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPeak:
-    """The fastest matrix product that `llmperf peak` measured on the machine of a run, before the run."""
-
-    flops_per_second: NonNegative
-    """Of one rank's share of a device."""
-    dtype: str
-    """That of the run."""
-    source: str
-    """What measured it."""
-    date: str
-    """ISO date of the measurement."""
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    """Of the measurement, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roofline:
-    """Where a step of one rank is on the roofline of its device (Williams, Waterman, Patterson 2009).
-
-    FLOPs and bytes are estimates. Bytes are those that operations read and write, each tensor once for each operation:
-    what caches hold counts too.
-    """
-
-    rank: Count
-    """The first rank of the pipeline stage with the most FLOPs."""
-    method: Literal["fake tensors", "analytic"]
-    """How FLOPs and bytes were counted."""
-    flops_per_step: NonNegative
-    """As computed, with recomputation and without the masked half of attention where a kernel leaves it out."""
-    bytes_per_step: NonNegative
-    """Read and written by all operations."""
-    flops_per_byte: NonNegative | None
-    """Arithmetic intensity: flops_per_step / bytes_per_step."""
-    rates_basis: Literal["measured", "assumed"] | None
-    """Whether the rates below were measured on this machine or are assumed by the vendor; None without rates."""
-    rates_source: str | None
-    """Where they come from."""
-    rates_date: str | None
-    """ISO date of that source."""
-    compute_flops_per_second: NonNegative | None
-    """Large matrix products on one rank's share of a device."""
-    memory_bytes_per_second: NonNegative | None
-    """Memory bandwidth of that share."""
-    ridge_flops_per_byte: NonNegative | None
-    """Intensity from which on compute limits: compute_flops_per_second / memory_bytes_per_second."""
-    bound: Literal["compute", "memory"] | None
-    """What limits the step as a whole; single operations may be limited by the other."""
-    attainable_flops_per_second: NonNegative | None
-    """The smaller of compute and flops_per_byte x bandwidth."""
-    achieved_flops_per_second: NonNegative | None
-    """flops_per_step / median step time."""
-    share_of_attainable: NonNegative | None
-    """achieved / attainable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

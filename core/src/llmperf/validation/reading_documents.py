@@ -105,8 +105,8 @@ def found_documents(
         if before == len(documents):
             from llmperf.results.failure import how_far
 
-            if (far := how_far(path)) is not None:
-                raise UserError(f"{path}: expected {RESULT}, found none: the run has not ended or was cut off; {far}")
+            if (why := how_far(path, "the run has not ended or was cut off")) is not None:
+                raise UserError(f"{path}: expected {RESULT}, found none: {why}")
             titles = " or ".join(kind.title for kind in open_catalogue().kinds.values() if wanted(kind))
             raise UserError(f"{path}: expected {titles} in it or below it, found none")
     return documents

@@ -63,8 +63,8 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     if begun and not os.path.lexists(folder / filenames.RESULT):
         from llmperf.results.failure import how_far
 
-        far = how_far(folder)
-        why = "the run has not ended, was cut off, or its result was taken away" + (f"; {far}" if far else "")
+        cut_off = "the run has not ended, was cut off, or its result was taken away"
+        why = how_far(folder, cut_off) or cut_off
         yield RESULTLESS.finding("", f"expected {filenames.RESULT} beside the plan of a run, found none: {why}")
 
 

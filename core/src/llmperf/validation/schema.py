@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
@@ -100,19 +100,12 @@ def _record_kinds() -> dict[str, tuple[Schema, type]]:
     from llmperf.types import records
 
     root = llmperf_schemas.load("record")
-    types = (
-        records.PhaseRecord,
-        records.StepRecord,
-        records.RankRecord,
-        records.FailureRecord,
-        records.MemorySample,
-    )
     return {
         (body := root["$defs"][type_.__name__])["properties"]["kind"]["const"]: (
             {**body, "$defs": root["$defs"]},
             type_,
         )
-        for type_ in types
+        for type_ in get_args(records.Record)
     }
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import llmperf
-from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Needs, WorkerPlan
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Needs, ProfiledOperation, StepProfile, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -52,3 +52,28 @@ def answers_of(words):
     if words[:1] == ["failed"]:
         return (LoggedFailure(exception=words[1], message=" ".join(words[2:])),)
     return ()
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(plan, device, step, steps, trace):
+    for _ in range(steps):
+        step()
+    if trace is not None:
+        trace.write_bytes(b"")
+    operations = (
+        ProfiledOperation(name="stub.mm", kind="matmul", seconds=0.3, calls=2),
+        ProfiledOperation(name="stub.bmm", kind="matmul", seconds=0.2, calls=1),
+        ProfiledOperation(name="stub.add", kind="elementwise", seconds=0.4, calls=9),
+    )
+    return StepProfile(
+        rank=0,
+        steps=steps,
+        profiler="stub",
+        clock="device",
+        step_seconds=1.0,
+        operations=operations,
+        communication_seconds=0.1,
+        overlapped_seconds=0.05,
+        idle_seconds=0.05,
+        trace=None if trace is None else trace.name,
+    )

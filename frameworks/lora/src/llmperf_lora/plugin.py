@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepTrace, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -94,3 +95,11 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
     return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
+    """The steps under torch.profiler."""
+    from llmperf_pytorch.profiling import profiled_steps
+
+    return profiled_steps(device, step, steps, trace)

@@ -6,7 +6,7 @@ user's own checkout of Megatron-DeepSpeed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Plan,
         Probe,
         RunSpec,
+        StepProfile,
         StepTrace,
         Trainer,
         WorkerPlan,
@@ -95,3 +96,11 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_megatron_deepspeed.builtin.tracing import trace_builtin
 
     return trace_builtin(plan, rank)
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
+    """The steps under torch.profiler."""
+    from llmperf_pytorch.profiling import profiled_steps
+
+    return profiled_steps(device, step, steps, trace)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import llmperf
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         Probe,
         RunSpec,
         ScreeningCheck,
+        StepProfile,
         StepTrace,
         TimedOperations,
         Trainer,
@@ -124,3 +126,11 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_pytorch.tracing.step import traced_step
 
     return traced_step(plan, rank, llmperf_build_trainer)
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
+    """The steps under torch.profiler."""
+    from llmperf_pytorch.profiling import profiled_steps
+
+    return profiled_steps(device, step, steps, trace)

@@ -1,0 +1,59 @@
+"""Profiles by torch.profiler: operations by kind, idle time, overlap of communication."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from llmperf_pytorch.profiling import _intervals, _length, profiled_steps
+
+DEVICE = SimpleNamespace(places={"torch": "cpu"}, synchronize=lambda: None)
+
+
+def test_operations_idle_time_and_trace(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    weight = torch.randn(256, 256, requires_grad=True)
+
+    def step():
+        torch.nn.functional.silu(torch.mm(weight, weight)).sum().backward()
+        time.sleep(0.05)
+
+    profile = profiled_steps(DEVICE, step, 2, tmp_path / "trace.json.gz")
+    by_name = {operation.name: operation for operation in profile.operations}
+    assert by_name["aten.mm"].kind == "matmul"
+    assert by_name["aten.mm"].calls == 3  # one forward, two backward
+    assert by_name["aten.silu_backward"].kind == "activation"
+    assert (profile.rank, profile.steps, profile.clock) == (3, 2, "host")
+    assert 0.05 <= profile.idle_seconds < profile.step_seconds
+    assert sum(profile.seconds_by_kind.values()) <= profile.step_seconds
+    assert profile.communication_seconds == 0
+    with gzip.open(tmp_path / profile.trace) as file:
+        assert json.load(file)["traceEvents"]
+
+
+def test_a_trace_that_is_too_large_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr("llmperf_pytorch.profiling.MAX_TRACE_BYTES", 10)
+    profile = profiled_steps(DEVICE, lambda: torch.ones(2) + 1, 1, tmp_path / "trace.json.gz")
+    assert profile.trace is None
+    assert "larger than" in profile.notes[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kernels_of_collectives_are_communication_on_an_accelerator():
+    def event(name, device, start, end):
+        span = SimpleNamespace(start=start * 1e6, end=end * 1e6)
+        return SimpleNamespace(name=name, device_type=getattr(torch.autograd.DeviceType, device), time_range=span)
+
+    events = [
+        event("ampere_gemm", "CUDA", 0, 3),
+        event("ncclDevKernel_AllReduce", "CUDA", 2, 5),
+        event("aten::mm", "CPU", 0, 9),
+    ]
+    computing, communicating = _intervals(events, on_cpu=False)
+    assert (computing, communicating) == ([(0, 3)], [(2, 5)])
+    assert _length([*computing, *communicating]) == pytest.approx(5)
