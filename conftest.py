@@ -59,6 +59,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+ALL_TESTS = bool(os.environ.get("LLMPERF_ALL_TESTS"))
+"""Whether tests run that take minutes, and others with all their examples."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip long tests unless all are asked for."""
+    for item in items:
+        if item.get_closest_marker("long") is not None and not ALL_TESTS:
+            item.add_marker(pytest.mark.skip(reason="takes minutes; LLMPERF_ALL_TESTS=1 runs it"))
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two processes for the default suite; one for chosen files, and for slow tests, which measure time."""
     chosen = config.args_source is pytest.Config.ArgsSource.ARGS

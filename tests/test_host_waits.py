@@ -23,6 +23,9 @@ WIDE = {"hidden_size": 128, "intermediate_size": 1024, "vocab_size": 1024}
 RANKS = {
     "pytorch": 1,
     "pytorch DDP": 2,
+    **{f"pytorch {stage}": 2 for stage in (1, 2, 3)},
+    "pytorch 3 TP2 SP": 4,
+    "pytorch PP2": 2,
     **{f"zero {stage}": 2 for stage in range(4)},
     "zero 1 overlap": 2,
     "zero 2 overlap": 2,

@@ -14,6 +14,7 @@ PROGRAM = ROOT / "benchmarks" / "same_curve.py"
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_four_frameworks_give_one_curve(tmp_path):
     out = tmp_path / "runs"

@@ -28,8 +28,6 @@ ENDLESS = (
 """A run that starts quickly and lasts until something ends it."""
 BOUND_SECONDS = 60.0
 
-long = pytest.mark.skipif("LLMPERF_ALL_FAULTS" not in os.environ, reason="takes minutes; LLMPERF_ALL_FAULTS=1 runs it")
-
 
 def test_lines_of_steps_are_whole_and_gpus_are_those_of_the_job(idle_cluster):
     printed = idle_cluster.call(*ALLOCATION, "--gpus=4", sys.executable, STEPS, "node2", "node1")
@@ -103,7 +101,7 @@ def test_preemption_ends_the_run_and_requeues_the_job(idle_cluster, stub_site, p
     assert re.search(r"job \d+ is cancelled", run.text)
 
 
-@long
+@pytest.mark.long
 def test_a_link_that_stays_down_ends_the_run_on_both_sides(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()
@@ -113,7 +111,7 @@ def test_a_link_that_stays_down_ends_the_run_on_both_sides(idle_cluster, stub_si
     assert_nothing_left(idle_cluster)
 
 
-@long
+@pytest.mark.long
 def test_the_time_limit_ends_the_run_in_order(idle_cluster, stub_site, project):
     run = Followed(idle_cluster, project, *ENDLESS)
     run.wait_for_steps()

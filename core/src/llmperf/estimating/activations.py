@@ -53,8 +53,9 @@ def _norms(sizes: RankSizes) -> int:
 
 
 def _projected(sizes: RankSizes) -> int:
-    """Inputs of the projections: with autocast, a cast copy for each."""
-    copies = (1 if sizes.plan.spec.model.family == "baichuan" else 3) + 2 if sizes.casts else 2
+    """Inputs of the projections: of each its own, if it casts or copies it."""
+    own = sizes.casts or (sizes.plan.worker.input_copies and sizes.plan.layout.tensor_parallel > 1)
+    copies = (1 if sizes.plan.spec.model.family == "baichuan" else 3) + 2 if own else 2
     return copies * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
 

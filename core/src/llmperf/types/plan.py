@@ -81,6 +81,8 @@ class WorkerPlan:
     """Which model states are in the memory of the host and not of the device."""
     weights_in_fp32: bool = False
     """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
+    input_copies: bool = False
+    """Whether each tensor-parallel projection keeps a copy of its input of its own for the backward pass."""
     notes: tuple[str, ...] = ()
     """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()

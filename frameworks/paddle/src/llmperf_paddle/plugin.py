@@ -38,6 +38,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         fused_ops=used_fused_ops(spec, probe),
         rank_env=rank_variables(spec, probe, layout),
+        input_copies=True,  # fleet's ColumnParallelLinear copies it by c_identity
         notes=notes(spec, probe, layout),
         problems=tuple(problems(spec, probe, layout)),
     )

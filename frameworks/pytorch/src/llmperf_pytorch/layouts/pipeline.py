@@ -61,13 +61,14 @@ class PipelineTrainer(ShardedTrainer):
         for shard in self._shards:
             shard.fill(spec.model, spec.contract.seed)
         self._first, self._last = place == 0, place == ranks - 1
+        self._reports = self._last and self._mesh["tensor"].get_local_rank() == 0
+        self._stages, self._replicas = self._mesh["pipeline"].get_group(), self._mesh["replicate"].get_group()
         self._schedule = self._make_schedule(list(stages), indexes, count)
         return stages.train()
 
     def _make_schedule(self, stages: list[Any], indexes: range, count: int) -> Any:
-        group = self._mesh["pipeline"].get_group()
         parts = [
-            PipelineStage(stage, index, count, self._device, *self._shapes(stage), group=group)
+            PipelineStage(stage, index, count, self._device, *self._shapes(stage), group=self._stages)
             for index, stage in zip(indexes, stages, strict=True)
         ]
         batches, tuning = self._plan.batch.gradient_accumulation, self._plan.spec.tuning
@@ -107,14 +108,14 @@ class PipelineTrainer(ShardedTrainer):
                 labels = torch.cat([labels for _, labels in micro])
                 self._schedule.step(*inputs, labels=labels, target=labels)
             else:
+                self._scaler.scale(torch.zeros((), device=self._device))  # without a loss it has no scale
                 self._schedule.step(*inputs)
         norm, skipped = self._update()
         self._step += 1
         batch = self._plan.batch
-        reports = self._last and self._mesh["tensor"].get_local_rank() == 0
         return StepOutput(
-            loss=deferred(torch.stack(self._shares).sum()) if reports else None,
-            tokens=batch.micro_batch * batches * batch.seq_len if reports else 0,
+            loss=deferred(torch.stack(self._shares).sum()) if self._reports else None,
+            tokens=batch.micro_batch * batches * batch.seq_len if self._reports else 0,
             grad_norm=None if norm is None else deferred(norm),
             skipped=skipped,
         )
@@ -122,15 +123,15 @@ class PipelineTrainer(ShardedTrainer):
     def _take_gradients(self) -> None:
         """Averaged over the replicas of this rank's stages."""
         super()._take_gradients()
-        replicas = self._mesh["replicate"]
-        if replicas.size() == 1:
+        replicas = self._plan.layout.data_parallel
+        if replicas == 1:
             return
         gradients = [shard.local.grad for shard in self._shards if shard.local.grad is not None]
-        torch._foreach_div_(gradients, replicas.size())
+        torch._foreach_div_(gradients, replicas)
         for gradient in gradients:
-            torch.distributed.all_reduce(gradient, group=replicas.get_group())
+            torch.distributed.all_reduce(gradient, group=self._replicas)
 
     def _clip(self, largest: float) -> torch.Tensor:
-        norm = total_norm(self._shards, [self._mesh["pipeline"].get_group()])
+        norm = total_norm(self._shards, [self._stages])
         torch.nn.utils.clip_grads_with_norm_([shard.local for shard in self._shards], largest, norm)
         return norm
