@@ -28,7 +28,6 @@ def outcome(case: str, on: str, *settings: str, preflight: bool = True) -> Outco
         ("llama2_7b_lora", "A100-SXM4-40GB:1x1"),
         ("baichuan2_13b_pretrain_zero", "H800:2x8"),
         ("baichuan2_13b_pretrain_zero", "H800:1x8"),
-        ("baichuan2_13b_pretrain_zero", "A100-SXM4-40GB:1x8"),
         ("llama2_7b_pretrain_zero", "R300:1x8"),
         ("llama2_7b_pretrain_zero", "A100-SXM4-80GB:1x8"),
         ("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8"),
@@ -73,6 +72,12 @@ def test_a_run_that_may_not_fit_has_a_note_and_is_not_refused():
     plan = replace(plan, memory=(memory,))
     assert memory_note(plan).startswith("memory may not suffice: about 44.0 GiB a rank are estimated, 40.0 GiB are")
     assert estimate_problems(plan) == []
+
+
+def test_settings_for_smaller_devices_plan_with_a_note():
+    planned = outcome("baichuan2_13b_pretrain_zero", "A100-SXM4-40GB:1x8")
+    assert isinstance(planned, Planned), planned.problems
+    assert planned.plan.notes[-1].startswith("memory may not suffice")
 
 
 def test_unknown_memory_refuses_nothing():

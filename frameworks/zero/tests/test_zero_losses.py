@@ -54,6 +54,7 @@ def curves(program, train):
         small = {"overlap_comm": stage < 3, "reduce_bucket_size": 5000}
         small |= {"sub_group_size": 20_000, "prefetch_bucket_size": 1000} if stage == 3 else {}
         parts[f"overlapped {stage}"] = zero(stage, options=small, micro_batch=1)
+        parts[f"summed {stage}"] = zero(stage, contract=BF16, micro_batch=1, accumulation_dtype="fp32")
     for stage in (1, 3):
         parts[f"alibi {stage}"] = zero(stage, alibi, micro_batch=2, gradient_checkpointing=True)
         parts[f"tied {stage}"] = zero(stage, tied, micro_batch=2)
@@ -86,6 +87,11 @@ def test_other_models_do_too(curves, model, stage):
 def test_all_stages_agree_in_bf16(curves, stage):
     same(curves[f"bf16 {stage}"], curves["bf16 1"], within=2e-3)
     same(curves[f"bf16 {stage}"], curves["llama"], within=0.02)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_bf16_gradients_added_up_in_float32(curves, stage):
+    same(curves[f"summed {stage}"], curves["llama"], within=0.02)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

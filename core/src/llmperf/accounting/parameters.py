@@ -112,6 +112,8 @@ class Transient:
     """Of communication, before the update."""
     offloaded: tuple[ModelState, ...] = ()
     """States in the memory of the host."""
+    sums_in_fp32: bool = False
+    """Whether 16-bit gradients are added up in float32: 4 bytes each."""
 
 
 NOTHING_ELSE = Transient()
@@ -165,7 +167,7 @@ def state_bytes(
     stage, ways = layout.sharding_stage, layout.tensor_parallel
     parts: tuple[tuple[ModelState, int, int, int], ...] = (
         ("parameters", weights, parameters, 3),
-        ("gradients", gradients, trained, 2),
+        ("gradients", 4 if transient.sums_in_fp32 else gradients, trained, 2),
         ("optimizer", states, trained, 1),
     )
     held = sum(

@@ -82,7 +82,8 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     """
     layout = sizes.plan.layout
     ranks = ranks_along(layout, rank, "data")
-    gradients = sizes.weight_bytes * sizes.trained
+    sums_in_fp32 = sizes.plan.spec.tuning.accumulation_dtype == "fp32"
+    gradients = max(4 if sums_in_fp32 else 0, sizes.weight_bytes) * sizes.trained
     if layout.sharding_stage == 0:
         yield _collective("all_reduce", gradients, ranks, "backward", overlaps=True, per_step=1)
         return
@@ -96,7 +97,7 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     if len(shards) < len(ranks):
         yield _collective("all_reduce", gradients // len(shards), replicas, "backward", per_step=1)
     if layout.sharding_stage < 3:
-        yield _collective("all_gather", gradients, shards, "update", per_step=1)
+        yield _collective("all_gather", sizes.weight_bytes * sizes.trained, shards, "update", per_step=1)
         return
     weights = sizes.weight_bytes * sizes.parameters
     phases: tuple[Phase, ...] = ("forward", "backward")

@@ -86,9 +86,7 @@ def _draft(resolved: Resolved) -> tuple[Plan | None, list[Problem]]:
         return None, problems
     plan = _plan(resolved, resolved.arithmetic, worker)
     faulty = any(problem.code == "framework_fault" for problem in problems)
-    if faulty:
-        return plan, problems
-    return with_preflight(plan, resolved.plugins.rates(plan.probe.devices[0].model)), problems
+    return plan if faulty else with_preflight(plan), problems
 
 
 def _memory_problems(resolved: Resolved, plan: Plan, search: bool) -> list[Problem]:
@@ -288,7 +286,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         peak=peak,
         peak_problem=peak_problem,
         rates=rates,
-        state_bytes_per_stage=state_bytes(spec, worker),
+        state_bytes_per_stage=state_bytes(spec, worker, machine.probe),
         launcher=request.launcher,
         nodes=machine.node_list[: worker.layout.nodes],
         interpreter=machine.interpreter,

@@ -8,11 +8,11 @@ from dataclasses import replace
 from llmperf.accounting.flops import workload_of
 from llmperf.accounting.parameters import Transient, stage_state_bytes
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
-from llmperf.estimating.memory import device_bytes
+from llmperf.estimating.memory import device_bytes, overhead_bytes
 from llmperf.estimating.step_time import step_time
+from llmperf.types.devices import Probe
 from llmperf.types.plan import Plan, WorkerPlan
 from llmperf.types.problems import Problem
-from llmperf.types.rates import DeviceRates
 from llmperf.types.spec import RunSpec
 from llmperf.types.tracing import StepTrace, TracedMemory
 
@@ -27,28 +27,32 @@ USUAL_UTILISATION = 0.3
 GIB = 2**30
 
 
-def with_preflight(plan: Plan, rates: DeviceRates | None) -> Plan:
+def with_preflight(plan: Plan) -> Plan:
     """The plan with estimated memory and step time, and a note if the memory may not suffice."""
     traces = traced_stages(plan)
-    seconds, basis = _step(plan, traces, rates)
+    seconds, basis = _step(plan, traces)
     plan = replace(
         plan,
         memory=tuple(_resident(trace.memory, plan) for trace in traces.values()),
         expected_step_seconds=seconds,
         expected_step_basis=basis,
     )
-    note = memory_note(plan, None if rates is None else rates.overhead_bytes)
+    note = memory_note(plan)
     return replace(plan, notes=(*plan.notes, note)) if note else plan
 
 
-def state_bytes(spec: RunSpec, worker: WorkerPlan) -> tuple[int, ...]:
-    """Bytes of model states on a rank of each pipeline stage, without activations."""
+def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
+    """Bytes of model states on a rank of each pipeline stage, without activations.
+
+    Buffers of communication on a host are left out: they take no space before they are written.
+    """
     trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
     transient = Transient(
         update_bytes=worker.update_bytes_per_parameter,
         update_parameters=worker.update_parameters,
-        buffer_bytes=worker.buffer_bytes,
+        buffer_bytes=0 if probe.on_cpu else worker.buffer_bytes,
         offloaded=worker.offloaded,
+        sums_in_fp32=spec.tuning.accumulation_dtype == "fp32",
     )
     return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
 
@@ -72,9 +76,9 @@ def _resident(memory: TracedMemory, plan: Plan) -> TracedMemory:
     )
 
 
-def _step(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates | None) -> tuple[float | None, str]:
+def _step(plan: Plan, traces: Mapping[int, StepTrace]) -> tuple[float | None, str]:
     """Seconds of a step and what they assume: the device's rates, or else a share of its peak."""
-    if rates is not None:
+    if (rates := plan.rates) is not None:
         try:
             return step_time(plan, traces, rates)[0].seconds, f"{rates.basis} rates of the device"
         except ValueError:  # no rate for the dtype or the links
@@ -95,18 +99,20 @@ def needed_bytes(plan: Plan) -> int:
     return max((memory.peak_bytes for memory in plan.memory), default=0)
 
 
-def fits(plan: Plan, overhead: int | None = None) -> bool:
+def fits(plan: Plan) -> bool:
     """Whether the estimated peak leaves room in the device for what a process takes beside its tensors."""
     available = device_bytes(plan)
     if available is None:
         return True
-    return needed_bytes(plan) + (USUAL_OVERHEAD * available if overhead is None else overhead) <= available
+    needed = needed_bytes(plan)
+    known = overhead_bytes(needed, plan.rates)
+    return needed + (USUAL_OVERHEAD * available if known is None else known) <= available
 
 
-def memory_note(plan: Plan, overhead: int | None = None) -> str | None:
+def memory_note(plan: Plan) -> str | None:
     """That memory may not suffice; None if it is estimated to."""
     available = device_bytes(plan)
-    if available is None or fits(plan, overhead):
+    if available is None or fits(plan):
         return None
     return (
         f"memory may not suffice: about {needed_bytes(plan) / GIB:.1f} GiB a rank are estimated, {available / GIB:.1f}"

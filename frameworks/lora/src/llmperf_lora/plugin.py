@@ -42,7 +42,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
-        settings=RECOMPUTE_SETTINGS,
+        settings=("accumulation_dtype", *RECOMPUTE_SETTINGS),
         fused_ops=used_fused_ops(spec),
         notes=() if found else tuple(notes(spec)),
         problems=found,

@@ -15,13 +15,19 @@ CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
 
 
+def sums_in_fp32(spec: RunSpec) -> bool:
+    """Whether 16-bit gradients are added up in float32, over micro batches and over ranks."""
+    return spec.tuning.accumulation_dtype == "fp32" and spec.contract.precision in ("bf16", "fp16")
+
+
 def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
     """The plan with what DeepSpeed's update and buckets hold besides ZeRO's states, and the states that it offloads.
 
     In 16 bits the update of stages 1 to 3 holds the gradients of its shard a second time, flat (2), and their copy in
     float32 (4); stage 0 the copy alone. Stage 3 updates parts of `sub_group_size`. A bucket of `reduce_bucket_size`
     holds gradients while they are reduced, at stages 1 and 2 a second one if that overlaps with computation; stage 3
-    holds whole weights as well. From stage 2 on, offloading the optimiser states moves the gradients to the host too.
+    holds whole weights as well. Sums in float32 need no copy; in bf16 stage 1 also keeps them flat all the time
+    (bf16_optimizer.py). From stage 2 on, offloading the optimiser states moves the gradients to the host too.
     Source: DeepSpeed 0.19.8, `step` and `setup_buckets` in zero/stage_1_and_2.py, `_prepare_fp32_grad_for_sub_group` in
     zero/stage3.py, `step` in fp16/unfused_optimizer.py.
     """
@@ -29,16 +35,26 @@ def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
     offload = offloads(spec)
     live = min(element_count(spec, "max_live_parameters", LIVE), spec.model.nominal_parameters) if stage == 3 else 0
     buckets = 0 if stage == 0 else 2 if stage < 3 and overlaps(spec) else 1
+    weight = 2 if half else 4
+    bucket = 4 if sums_in_fp32(spec) else weight
     states: tuple[ModelState, ...] = ()
     if offload != "none":
         states = ("optimizer",) if stage == 1 else ("optimizer", "gradients")
     return replace(
         worker,
-        update_bytes_per_parameter=(4.0 if stage == 0 else 6.0) if half else 0.0,
+        update_bytes_per_parameter=_update_bytes(spec) if half else 0.0,
         update_parameters=element_count(spec, "sub_group_size", SUB_GROUP) if stage == 3 else None,
-        buffer_bytes=(buckets * element_count(spec, "reduce_bucket_size", REDUCE_BUCKET) + live) * (2 if half else 4),
+        buffer_bytes=bucket * buckets * element_count(spec, "reduce_bucket_size", REDUCE_BUCKET) + weight * live,
         offloaded=("parameters", *states) if offload == "parameters" else states,
     )
+
+
+def _update_bytes(spec: RunSpec) -> float:
+    """Bytes for each parameter of a shard that the update of 16-bit weights holds."""
+    if not sums_in_fp32(spec):
+        return 4.0 if spec.tuning.sharding_stage == 0 else 6.0
+    flat = spec.contract.precision == "bf16" and spec.tuning.sharding_stage == 1 and offloads(spec) == "none"
+    return 0.0 if flat else 4.0
 
 
 def ds_config(spec: RunSpec, data_parallel: int) -> str:
@@ -61,4 +77,6 @@ def ds_config(spec: RunSpec, data_parallel: int) -> str:
         "steps_per_print": NEVER,
         "timers": {"throughput": {"enabled": False}},
     }
+    if sums_in_fp32(spec):
+        config |= {"data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "fp32"}
     return json.dumps(config, indent=2) + "\n"

@@ -48,12 +48,13 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
-        settings=RECOMPUTE_SETTINGS,
+        settings=("accumulation_dtype", *RECOMPUTE_SETTINGS),
         fused_ops=used_fused_ops(spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),
+            *accumulation_problems("zero", spec),
             *problems_of_options(spec, probe),
         ),
     )
@@ -70,6 +71,18 @@ def degree_problems(layout: Layout) -> Iterator[Problem]:
             f" {layout.sharding_degree}; the nearest is {layout.data_parallel}"
         )
         yield Problem(code="zero.sharding_degree", where="tuning.sharding_degree", message=message)
+
+
+def accumulation_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
+    """Sums in float32 at stage 0, where DeepSpeed has 16-bit gradients only."""
+    from llmperf.types import Problem
+
+    from llmperf_zero.config import sums_in_fp32
+
+    if sums_in_fp32(spec) and spec.tuning.sharding_stage == 0:
+        message = "DeepSpeed adds up 16-bit gradients in 16 bits at sharding stage 0: expected auto, found fp32"
+        message = f"{message}; nearest: --set sharding_stage=1"
+        yield Problem(code=f"{framework}.accumulation_dtype", where="tuning.accumulation_dtype", message=message)
 
 
 @llmperf.hookimpl

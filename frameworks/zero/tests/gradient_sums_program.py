@@ -1,0 +1,66 @@
+"""How far the gradient that an engine adds up over a step is from the exact sum: `gradient_sums_program.py IN OUT`.
+
+The exact sum has the same 16-bit gradients of single micro batches, added up in float64.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+
+SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
+
+_specification = importlib.util.spec_from_file_location("rank_program", SHARED)
+shared = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(shared)
+
+
+def relative_error(task):
+    """Norm of the difference to the exact sum / norm of the exact sum."""
+    import torch
+    from deepspeed.utils import safe_get_full_grad
+    from llmperf_pytorch.feed import Feed
+    from llmperf_pytorch.losses import mean_cross_entropy
+
+    plan = shared.make_plan(task)
+    with shared.plugin_of(task).llmperf_build_trainer(plan, shared.TestDevice("cpu")) as trainer:
+        engine, rounds = trainer._engine, plan.batch.gradient_accumulation
+        parameters = [parameter for parameter in engine.module.parameters() if parameter.requires_grad]
+        exact = [torch.zeros(parameter.shape, dtype=torch.float64) for parameter in parameters]
+        feed = Feed(plan, torch.device("cpu"))
+        for _ in range(rounds):
+            inputs, labels = feed.next()
+            loss = mean_cross_entropy(engine.module(inputs), labels) / rounds
+            for total, gradient in zip(exact, torch.autograd.grad(loss, parameters), strict=True):
+                total += gradient
+        feed.close()
+        summed = []
+        step = engine.step
+
+        def look_and_step():
+            if engine.is_gradient_accumulation_boundary():
+                summed.extend(safe_get_full_grad(parameter).double() for parameter in parameters)
+            step()
+
+        engine.step = look_and_step
+        trainer.train_step()
+    difference = sum(((one - other) ** 2).sum() for one, other in zip(summed, exact, strict=True))
+    return float((difference / sum((total**2).sum() for total in exact)).sqrt())
+
+
+def main():
+    """One figure a task."""
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+    results = [relative_error(task) for task in json.loads(Path(sys.argv[1]).read_text())]
+    Path(sys.argv[2]).write_text(json.dumps(results))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
