@@ -96,7 +96,7 @@ def test_the_loss_is_the_one_transformers_computes(torch, program):
 
     spec = program.make_spec(task(rope_theta=500.0, tied_embeddings=True))
     ours = build_model(spec, torch.device("cpu"))
-    config = llama_config(spec.model, "auto")
+    config = llama_config(spec.model)
     config._attn_implementation = "eager"
     theirs = LlamaForCausalLM(config)
     theirs.load_state_dict(ours.state_dict())
@@ -123,6 +123,7 @@ def test_attention_is_the_same_in_every_way(torch, program):
             torch.testing.assert_close(first, other, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
     """Forward only: on a CPU torch has no backward pass of it."""
     from llmperf_pytorch.attention import alibi_slopes, causal_alibi, eager_attention, flex_attention

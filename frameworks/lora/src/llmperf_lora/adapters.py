@@ -25,7 +25,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def adapt(model: torch.nn.Module, spec: RunSpec, *, single_precision: bool) -> PeftModel:
-    """The model, frozen, with adapters in training mode; `forward(ids)` gives logits as before.
+    """The model, frozen, with adapters in training mode; `forward(ids)` and `forward(ids, labels)` as before.
 
     Adapters of a 16-bit model are float32 if `single_precision`, as peft has them, else of its dtype.
     """

@@ -29,7 +29,7 @@ class LoraDdpTrainer(Afterwards, DdpTrainer):
     def _make(self) -> torch.nn.Module:
         spec = self._plan.spec
         with self._device, default_dtype(spec.contract.precision):
-            model = construct_model(spec)
+            model = construct_model(spec, self._kernels)
         self.parameter_count = count_parameters(model)
         with BaseWeights(spec) as weights:
             for name, parameter in model.named_parameters():

@@ -30,7 +30,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; DeepSpeed's configuration as a file where it shards."""
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.kernel_limits import used_fused_ops
-    from llmperf_pytorch.limits import RECOMPUTE_SETTINGS
+    from llmperf_pytorch.limits import TORCH_SETTINGS
 
     from llmperf_lora.limits import problems
     from llmperf_lora.notes import notes
@@ -42,8 +42,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
-        settings=("accumulation_dtype", *RECOMPUTE_SETTINGS),
-        fused_ops=used_fused_ops(spec),
+        settings=("accumulation_dtype", *TORCH_SETTINGS),
+        fused_ops=used_fused_ops("lora", spec),
         notes=() if found else tuple(notes(spec)),
         problems=found,
     )

@@ -13,8 +13,12 @@ from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.attention import ATTENTION, alibi_slopes, position_bias
+from llmperf_pytorch.autocast import compute_dtype
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
+from llmperf_pytorch.losses import head_loss
 from llmperf_pytorch.norms import RmsNorm
-from llmperf_pytorch.rotary import Rotary, rotate
+from llmperf_pytorch.rotary import Rotary
 
 if TYPE_CHECKING:
     from llmperf.types import Model
@@ -23,24 +27,26 @@ Positions: TypeAlias = tuple[torch.Tensor, torch.Tensor] | torch.Tensor
 """Cosines and sines, or what `position_bias` makes."""
 
 
-class NormHead(nn.Module):
-    """Output projection whose rows have unit length at each forward."""
+class Head(nn.Module):
+    """Output projection; NormHead's rows have unit length at each forward."""
 
-    def __init__(self, width: int, vocab_size: int) -> None:
+    def __init__(self, width: int, vocab_size: int, *, normalized: bool, kernels: Kernels) -> None:
         super().__init__()
+        self.normalized, self.fuses_loss = normalized, kernels.cross_entropy
         self.weight = nn.Parameter(torch.empty(vocab_size, width))
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[..., width] to [..., vocab_size]."""
-        return functional.linear(hidden, functional.normalize(self.weight))
+    def forward(self, hidden: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits [..., vocab_size] of [..., width]; with labels their mean cross entropy."""
+        weight = functional.normalize(self.weight) if self.normalized else self.weight
+        return functional.linear(hidden, weight) if labels is None else linear_cross_entropy(hidden, weight, labels)
 
 
 class PackedAttention(nn.Module):
     """Causal attention over one packed projection."""
 
-    def __init__(self, facts: Model, implementation: str) -> None:
+    def __init__(self, facts: Model, implementation: str, kernels: Kernels) -> None:
         super().__init__()
-        self.heads = facts.attention_heads
+        self.heads, self.kernels = facts.attention_heads, kernels
         self.attend = ATTENTION[implementation]
         self.W_pack = nn.Linear(facts.hidden_size, 3 * facts.hidden_size, bias=False)
         self.o_proj = nn.Linear(facts.hidden_size, facts.hidden_size, bias=False)
@@ -52,7 +58,7 @@ class PackedAttention(nn.Module):
         query, key, value = packed.permute(2, 0, 3, 1, 4)
         bias = positions if isinstance(positions, torch.Tensor) else None
         if not isinstance(positions, torch.Tensor):
-            query, key = rotate(query, *positions), rotate(key, *positions)
+            query, key = (self.kernels.rotate(states, *positions) for states in (query, key))
         attended = self.attend(query, key, value, bias).transpose(1, 2)
         return self.o_proj(attended.reshape(batch, seq_len, width))
 
@@ -60,24 +66,25 @@ class PackedAttention(nn.Module):
 class FeedForward(nn.Module):
     """SwiGLU."""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, width: int, inner: int, kernels: Kernels) -> None:
         super().__init__()
+        self.kernels = kernels
         self.gate_proj = nn.Linear(width, inner, bias=False)
         self.down_proj = nn.Linear(inner, width, bias=False)
         self.up_proj = nn.Linear(width, inner, bias=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[..., width] to the same."""
-        return self.down_proj(functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden))
+        return self.down_proj(self.kernels.swiglu(self.gate_proj(hidden), self.up_proj(hidden)))
 
 
 class Layer(nn.Module):
     """Attention and feed-forward, each after a norm and around a residual."""
 
-    def __init__(self, facts: Model, attention: str) -> None:
+    def __init__(self, facts: Model, attention: str, kernels: Kernels) -> None:
         super().__init__()
-        self.self_attn = PackedAttention(facts, attention)
-        self.mlp = FeedForward(facts.hidden_size, facts.intermediate_size)
+        self.self_attn = PackedAttention(facts, attention, kernels)
+        self.mlp = FeedForward(facts.hidden_size, facts.intermediate_size, kernels)
         self.input_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)
         self.post_attention_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)
 
@@ -87,21 +94,14 @@ class Layer(nn.Module):
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
 
-def compute_dtype(hidden: torch.Tensor) -> torch.dtype:
-    """What matrix products of hidden states come out in: not their own dtype under autocast."""
-    kind = hidden.device.type
-    possible = torch.amp.is_autocast_available(kind)  # the meta device, for one, knows nothing of it
-    return torch.get_autocast_dtype(kind) if possible and torch.is_autocast_enabled(kind) else hidden.dtype
-
-
 class Decoder(nn.Module):
     """All but the head."""
 
-    def __init__(self, facts: Model, attention: str) -> None:
+    def __init__(self, facts: Model, attention: str, kernels: Kernels) -> None:
         super().__init__()
         self.attention = attention
         self.embed_tokens = nn.Embedding(facts.vocab_size, facts.hidden_size)
-        self.layers = nn.ModuleList([Layer(facts, attention) for _ in range(facts.layers)])
+        self.layers = nn.ModuleList([Layer(facts, attention, kernels) for _ in range(facts.layers)])
         self.norm = RmsNorm(facts.hidden_size, facts.norm_eps)
         self.rotary = None
         if facts.position_encoding == "rope":
@@ -132,18 +132,16 @@ class Decoder(nn.Module):
 
 
 class Baichuan(nn.Module):
-    """`forward(ids)` gives logits."""
+    """Decoder and output projection."""
 
-    def __init__(self, facts: Model, attention: str) -> None:
+    def __init__(self, facts: Model, attention: str, kernels: Kernels) -> None:
         super().__init__()
-        self.model = Decoder(facts, attention)
-        if facts.normalized_head:
-            self.lm_head: nn.Module = NormHead(facts.hidden_size, facts.vocab_size)
-        else:
-            self.lm_head = nn.Linear(facts.hidden_size, facts.vocab_size, bias=False)
+        self.model = Decoder(facts, attention, kernels)
+        self.lm_head = Head(facts.hidden_size, facts.vocab_size, normalized=facts.normalized_head, kernels=kernels)
         if facts.tied_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
-        return self.lm_head(self.model(input_ids))
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]; with labels their mean cross entropy."""
+        states = self.model(input_ids)
+        return self.lm_head(states) if labels is None else head_loss(self.lm_head, states, labels)

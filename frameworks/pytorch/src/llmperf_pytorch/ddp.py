@@ -12,7 +12,8 @@ from llmperf.types import StepOutput
 from torch.nn.parallel import DistributedDataParallel
 
 from llmperf_pytorch.feed import Feed
-from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy, to_come
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.losses import StepSums, deferred, to_come
 from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
@@ -37,6 +38,7 @@ class DdpTrainer(TorchTrainer):
         if self._joins:
             join_ranks(plan, device.collective_backend)
         set_matmul_precision(self._contract.precision)
+        self._kernels = Kernels.of(plan)
         self._parameters, self._model = self._build()
         self._waits = waits_of(device) if isinstance(self._model, DistributedDataParallel) else None
         self._optimizer = self._make_optimizer()
@@ -51,8 +53,8 @@ class DdpTrainer(TorchTrainer):
         return parameters, self._distribute(model)
 
     def _make(self) -> torch.nn.Module:
-        """The model on the device with its initial weights; `forward(ids)` gives logits. Sets `parameter_count`."""
-        model = build_model(self._plan.spec, self._device)
+        """The model on the device with its initial weights, which gives the loss. Sets `parameter_count`."""
+        model = build_model(self._plan.spec, self._device, self._kernels)
         self.parameter_count = count_parameters(model)
         return model
 
@@ -88,14 +90,14 @@ class DdpTrainer(TorchTrainer):
         inputs, labels = self._feed.next()
         with self._synchronised(last):
             with self._autocast():
-                logits = self._model(inputs)
-            loss = self._loss(logits, labels)
+                loss = self._loss(inputs, labels)
             share = loss / (self._plan.batch.gradient_accumulation / self._feed.weight)
             self._propagate(self._scaler.scale(share), last=last)
         sums.add(loss, self._feed.learnt, self._feed.weight)
 
-    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return mean_cross_entropy(logits, labels)
+    def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self._model(inputs, labels)
+        return loss
 
     def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
         waits = self._waits if last else None

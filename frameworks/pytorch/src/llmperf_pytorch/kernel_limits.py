@@ -20,6 +20,8 @@ NAMES = {
     "flex": "FlexAttention",
 }
 """Values of `tuning.attention` that need an accelerator."""
+FUSED_OPS = ("rms_norm", "rope", "swiglu", "cross_entropy")
+"""The last one is not there where DTensor or a pipeline of torch's divides head and loss."""
 WITHOUT_BIAS = ("flash", "cudnn")
 """Those that take no ALiBi."""
 
@@ -49,11 +51,42 @@ def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> 
         yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
 
 
-def offered_fused_ops(spec: RunSpec) -> tuple[str, ...]:
-    """The fused operations that the torch frameworks have, on every device."""
-    return ("rms_norm",)
+def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
+    """What `tuning.fused_ops` may name, on every device."""
+    shares_head = spec.tuning.tensor_parallel > 1 or spec.tuning.pipeline_parallel > 1
+    return FUSED_OPS[:-1] if framework == "pytorch" and shares_head else FUSED_OPS
 
 
-def used_fused_ops(spec: RunSpec) -> tuple[str, ...]:
-    """Those of a run: RMSNorm is always one operation."""
-    return tuple(dict.fromkeys(("rms_norm", *llmperf.expanded_fused_ops(spec, offered_fused_ops(spec)))))
+def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
+    """Those of a run: RMSNorm is always one operation.
+
+    `auto` is all that are possible. Where whole blocks are compiled, the compiler fuses rotary positions and SwiGLU
+    with what is around them.
+    """
+    possible = possible_fused_ops(framework, spec)
+    if spec.tuning.compile:
+        possible = tuple(name for name in possible if name not in ("rope", "swiglu"))
+    return tuple(dict.fromkeys(("rms_norm", *llmperf.expanded_fused_ops(spec, possible))))
+
+
+def compiled_block_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
+    """Where a block cannot be compiled as a whole."""
+    tuning = spec.tuning
+    if not tuning.compile:
+        return
+    without = "nearest: --set compile=false"
+    reasons = []
+    if tuning.sharding_stage == 3 and framework != "pytorch":
+        reasons.append("ZeRO-3 gathers weights in hooks inside a block, which torch.compile cannot follow")
+    if tuning.tensor_parallel > 1:
+        reasons.append("ranks that share a block communicate inside it, which is not compiled")
+    if tuning.pipeline_parallel > 1 and framework == "pytorch":
+        reasons.append("pipeline stages of torch.distributed are not compiled")
+    if tuning.gradient_checkpointing and tuning.recompute == "operations":
+        reasons.append("in a compiled block the compiler chooses what is kept: expected recompute block")
+    if spec.contract.warmup_steps == 0:
+        reasons.append(
+            "blocks are compiled in the first step, which must be a warm-up step: expected warmup_steps >= 1"
+        )
+    for reason in reasons:
+        yield Problem(code=f"{framework}.compile", where="tuning.compile", message=f"{reason}; {without}")

@@ -10,14 +10,14 @@ from llmperf import family_problem, parallelism_problems
 from llmperf.types import Problem
 
 from llmperf_pytorch.compilers import compile_problems
-from llmperf_pytorch.kernel_limits import attention_problems, offered_fused_ops
+from llmperf_pytorch.kernel_limits import attention_problems, compiled_block_problems, possible_fused_ops
 
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
 
 FAMILIES = ("llama", "baichuan")
 """Model families that `models.py` builds."""
-RECOMPUTE_SETTINGS = ("recompute", "recompute_every")
+TORCH_SETTINGS = ("recompute", "recompute_every", "compile")
 """Optional settings of every framework that builds its blocks by `models.py`."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that the definitions have."""
@@ -46,9 +46,10 @@ def device_and_model_problems(
     framework: str, spec: RunSpec, probe: Probe, families: Sequence[str] = FAMILIES
 ) -> Iterator[Problem]:
     """What no torch framework can run, however its ranks share the model; `families` are those that it builds."""
-    yield from llmperf.fused_op_problems(framework, spec, offered_fused_ops(spec))
+    yield from llmperf.fused_op_problems(framework, spec, possible_fused_ops(framework, spec))
     yield from attention_problems(framework, spec, probe)
     yield from compile_problems(framework, spec, probe)
+    yield from compiled_block_problems(framework, spec)
     if probe.on_cpu:
         yield from _cpu_problems(framework, spec, probe)
     if spec.model.family in families:

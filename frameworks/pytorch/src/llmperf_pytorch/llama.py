@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaForCausalLM, LlamaRMSNorm, LlamaRotaryEmbedding
+from transformers.models.llama.modeling_llama import (
+    LlamaAttention,
+    LlamaForCausalLM,
+    LlamaMLP,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+)
 
-from llmperf_pytorch.attention import ATTENTION, Attention
+from llmperf_pytorch.attention import ATTENTION
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
+from llmperf_pytorch.losses import head_loss
 from llmperf_pytorch.norms import rms_norm
 from llmperf_pytorch.rotary import inverse_frequencies
 
@@ -18,8 +27,9 @@ if TYPE_CHECKING:
     from llmperf.types import Model
 
 DEFAULT_THETA = 10000.0
-REGISTERED = {name: f"llmperf_{index}" for index, name in enumerate(ATTENTION)}
-"""Names of our own, without `flash` or `flex`: transformers fetches a kernel or compiles for those."""
+REGISTERED = "llmperf"
+"""The attention by a name of our own: with those that transformers knows, it looks for packed sequences at every
+forward, and the host waits for the device."""
 
 
 class FusedRmsNorm(LlamaRMSNorm):
@@ -42,29 +52,80 @@ class ExactRotary(LlamaRotaryEmbedding):
             setattr(self, name, exact)
 
 
-class Llama(LlamaForCausalLM):
-    """`LlamaForCausalLM` from facts, without its slow initialisation, with fused norms, giving logits alone."""
+class SelfAttention(LlamaAttention):
+    """transformers' projections around one of `ATTENTION`, with `Kernels.rotate`."""
 
-    def __init__(self, facts: Model, attention: str) -> None:
+    attention: str
+    kernels: Kernels
+
+    def forward(
+        self, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor], **_: Any
+    ) -> tuple[torch.Tensor, None]:
+        """[batch, seq_len, width] to the same; cosines and sines are [1, seq_len, head width]."""
+        shape = hidden_states.shape[:-1]
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        query, key, value = (
+            project(hidden_states).view(*shape, -1, self.head_dim).transpose(1, 2) for project in projections
+        )
+        cosines, sines = (part.squeeze(0) for part in position_embeddings)
+        query, key = (self.kernels.rotate(states, cosines, sines) for states in (query, key))
+        attended = ATTENTION[self.attention](query, key, value, None)
+        return self.o_proj(attended.transpose(1, 2).reshape(*shape, -1)), None
+
+
+class FeedForward(LlamaMLP):
+    """transformers' projections around `Kernels.swiglu`."""
+
+    kernels: Kernels
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[batch, seq_len, width] to the same."""
+        output: torch.Tensor = self.down_proj(self.kernels.swiglu(self.gate_proj(x), self.up_proj(x)))
+        return output
+
+
+class LossHead(torch.nn.Linear):
+    """The output projection, with the loss in the same operation."""
+
+    fuses_loss = True
+
+    def forward(self, states: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits of states [batch, seq_len, width]; with labels [batch, seq_len] their mean cross entropy."""
+        return super().forward(states) if labels is None else linear_cross_entropy(states, self.weight, labels)
+
+
+class Llama(LlamaForCausalLM):
+    """`LlamaForCausalLM` from facts, without its slow initialisation, with kernels of choice."""
+
+    def __init__(self, facts: Model, attention: str, kernels: Kernels) -> None:
         with _no_initialisation():
-            super().__init__(llama_config(facts, attention))
+            super().__init__(llama_config(facts))
         for module in self.modules():
             if type(module) is LlamaRMSNorm:
                 module.__class__ = FusedRmsNorm
+            elif type(module) is LlamaAttention:
+                module.__class__ = SelfAttention
+                module.attention, module.kernels = attention, kernels
+            elif type(module) is LlamaMLP:
+                module.__class__ = FeedForward
+                module.kernels = kernels
+        if kernels.cross_entropy:
+            self.lm_head.__class__ = LossHead
         self.model.rotary_emb.__class__ = ExactRotary
         self.model.rotary_emb.set_buffers()
         if facts.tied_embeddings:
             self.tie_weights()
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]."""
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits [batch, seq_len, vocab_size] of ids [batch, seq_len]; with labels their mean cross entropy."""
         # by name, since tensor-parallel ranks may embed a part of the sequence only
         positions = torch.arange(input_ids.shape[1], device=input_ids.device).unsqueeze(0)
-        logits: torch.Tensor = super().forward(input_ids=input_ids, position_ids=positions, use_cache=False).logits
-        return logits
+        decoded = self.model(input_ids=input_ids, position_ids=positions, use_cache=False)
+        states: torch.Tensor = decoded.last_hidden_state
+        return self.lm_head(states) if labels is None else head_loss(self.lm_head, states, labels)
 
 
-def llama_config(facts: Model, attention: str) -> LlamaConfig:
+def llama_config(facts: Model, attention: str = REGISTERED) -> LlamaConfig:
     """The transformers configuration of a model's facts."""
     return LlamaConfig(
         vocab_size=facts.vocab_size,
@@ -80,31 +141,15 @@ def llama_config(facts: Model, attention: str) -> LlamaConfig:
         initializer_range=facts.initializer_std,
         attention_dropout=0.0,
         use_cache=False,
-        attn_implementation=REGISTERED[attention],
+        attn_implementation=attention,
     )
 
 
-def _register(name: str, attend: Attention) -> None:
-    """Make an attention known to transformers under a name of our own.
-
-    Under its own names transformers looks for packed sequences at every forward, and the host waits for the device.
-    """
-
-    def forward(
-        module: torch.nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        **settings: Any,
-    ) -> tuple[torch.Tensor, None]:
-        return attend(query, key, value, None).transpose(1, 2).contiguous(), None
-
-    AttentionInterface.register(name, forward)
+def _unused(*_: Any, **__: Any) -> tuple[torch.Tensor, None]:
+    raise AssertionError("SelfAttention computes")
 
 
-for _way, _name in REGISTERED.items():
-    _register(_name, ATTENTION[_way])
+AttentionInterface.register(REGISTERED, _unused)
 
 
 def _no_initialisation() -> AbstractContextManager[None]:

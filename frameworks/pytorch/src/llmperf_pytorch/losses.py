@@ -18,6 +18,17 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
 
+def head_loss(head: torch.nn.Module, states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy of a model's last states [batch, seq_len, width], by its output projection `head`.
+
+    A head with `fuses_loss` takes the labels and returns the loss.
+    """
+    if getattr(head, "fuses_loss", False):
+        loss: torch.Tensor = head(states, labels)
+        return loss
+    return mean_cross_entropy(head(states), labels)
+
+
 class StepSums:
     """The micro batches of one rank's step: their mean loss, weighted where they have unequally many tokens."""
 

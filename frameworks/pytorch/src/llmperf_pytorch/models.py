@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
+from llmperf_pytorch.kernels.blocks import compile_blocks
+from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
 from llmperf_pytorch.recompute import recompute_blocks
 
 if TYPE_CHECKING:
@@ -38,13 +40,16 @@ def model_definition(family: str) -> type[torch.nn.Module]:
     raise ValueError(f"no definition of model family {family!r}")
 
 
-def construct_model(spec: RunSpec) -> torch.nn.Module:
-    """The model without meaningful weights, on the default device, in float32; `forward(ids)` gives logits.
+def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:
+    """The model without meaningful weights, on the default device, in float32.
 
-    Ids are int64 [batch, seq_len], logits [batch, seq_len, vocab_size].
+    `forward(ids)` gives logits [batch, seq_len, vocab_size] of int64 ids [batch, seq_len]; `forward(ids, labels)` gives
+    the mean cross entropy.
     """
     definition = model_definition(spec.model.family)
-    model = definition(spec.model, spec.tuning.attention)
+    model = definition(spec.model, spec.tuning.attention, kernels)
+    if kernels.compiles_blocks:
+        compile_blocks(blocks_of(model))
     recompute_blocks(blocks_of(model), spec.tuning)
     return model
 
@@ -73,12 +78,12 @@ def default_dtype(precision: str) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def build_model(spec: RunSpec, device: torch.device) -> torch.nn.Module:
+def build_model(spec: RunSpec, device: torch.device, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:
     """The model on the device, in float32, with its initial weights."""
     from llmperf_pytorch.weights import fill_weights
 
     with device:
-        model = construct_model(spec)
+        model = construct_model(spec, kernels)
     fill_weights(model, spec.model, spec.contract.seed)
     return model.train()
 

@@ -5,11 +5,13 @@ Computed in float32 and rounded once, so that in 16 bits it is at least as exact
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from llmperf_pytorch.autocast import without_autocast
 
 
 def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -17,15 +19,8 @@ def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Te
 
     Autocast would turn 16-bit inputs into float32, which take twice the memory: the kernel computes in float32 anyway.
     """
-    with _without_autocast(hidden):
+    with without_autocast(hidden) if hidden.dtype is not torch.float32 else nullcontext():
         return functional.rms_norm(hidden, weight.shape, weight, eps)
-
-
-def _without_autocast(hidden: torch.Tensor) -> AbstractContextManager[object]:
-    kind = hidden.device.type
-    if hidden.dtype is torch.float32 or not torch.amp.is_autocast_available(kind):  # such as on the meta device
-        return nullcontext()
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 class RmsNorm(nn.RMSNorm):

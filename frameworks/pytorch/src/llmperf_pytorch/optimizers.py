@@ -48,6 +48,14 @@ def adamw_of(named: Named, optimizer: Optimizer, device: torch.device) -> torch.
     )
 
 
+def adamw_kernel(optimizer: torch.optim.Optimizer) -> str:
+    """By what an AdamW updates, for the result: one kernel for many parameters, or torch's operations on each."""
+    if not isinstance(optimizer, torch.optim.AdamW):
+        return type(optimizer).__name__
+    fused = all(group.get("fused") for group in optimizer.param_groups)
+    return "torch.optim.AdamW, fused" if fused else "torch.optim.AdamW, separate operations"
+
+
 def set_learning_rate(groups: Iterable[dict[str, Any]], rate: float) -> None:
     """For the next step, in all groups."""
     for group in groups:

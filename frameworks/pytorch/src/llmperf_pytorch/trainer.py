@@ -12,10 +12,14 @@ import torch.distributed
 from llmperf.types import StepOutput
 from typing_extensions import Self
 
+from llmperf_pytorch.kernels.blocks import compile_seconds
+from llmperf_pytorch.optimizers import adamw_kernel
 from llmperf_pytorch.waits import Waits, waits_of_calls
 
 if TYPE_CHECKING:
-    from llmperf.types import Device
+    from llmperf.types import Device, Plan
+
+    from llmperf_pytorch.kernels.choice import Kernels
 
 
 class TorchTrainer(ABC):
@@ -23,6 +27,9 @@ class TorchTrainer(ABC):
 
     parameter_count: int
     """Parameters of the whole model, set while it is built."""
+    _plan: Plan
+    _kernels: Kernels
+    _optimizer: torch.optim.Optimizer
     _waits: Waits | None = None
     """Waits for communication; None where they are not measured."""
     _calls: ExitStack | None = None
@@ -32,6 +39,15 @@ class TorchTrainer(ABC):
         if torch.distributed.get_world_size() > 1 and device.collective_backend == "gloo":
             self._calls = ExitStack()
             self._waits = self._calls.enter_context(waits_of_calls(device))
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """Which kernel computes what, for the result."""
+        return self._kernels.named(self._plan.spec.tuning.attention, adamw_kernel(self._optimizer))
+
+    def compile_seconds(self) -> float | None:
+        """Seconds in which torch has compiled for this rank; None if it has not."""
+        return compile_seconds()
 
     def communication_seconds(self) -> float | None:
         """Time so far in which computation waited for other ranks; None where it is not measured."""

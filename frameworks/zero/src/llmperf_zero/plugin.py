@@ -37,7 +37,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.kernel_limits import used_fused_ops
-    from llmperf_pytorch.limits import RECOMPUTE_SETTINGS, common_problems
+    from llmperf_pytorch.limits import TORCH_SETTINGS, common_problems
 
     from llmperf_zero.config import CONFIG, ds_config, with_held_memory
     from llmperf_zero.options import problems_of_options
@@ -48,8 +48,8 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
         padding=True,
-        settings=("accumulation_dtype", *RECOMPUTE_SETTINGS),
-        fused_ops=used_fused_ops(spec),
+        settings=("accumulation_dtype", *TORCH_SETTINGS),
+        fused_ops=used_fused_ops("zero", spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
             *common_problems("zero", spec, probe),

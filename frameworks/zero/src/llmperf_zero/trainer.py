@@ -10,7 +10,8 @@ import torch
 from llmperf import learning_rate
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
-from llmperf_pytorch.losses import StepSums, deferred, mean_cross_entropy
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.losses import StepSums, deferred
 from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
@@ -39,6 +40,7 @@ class ZeroTrainer(TorchTrainer):
         init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._spec.contract.precision)
         check_gradients(self._spec.contract.precision)
+        self._kernels = Kernels.of(plan)
         config = json.loads(plan.worker.files[CONFIG])
         model = self._make(config)
         self._optimizer = self._adamw(model)
@@ -56,7 +58,7 @@ class ZeroTrainer(TorchTrainer):
         # zero.Init takes the dtype from the config; given float32, it rounds to 16 bits (deepspeed 0.19.8)
         making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
         with self._device, making:
-            model = construct_model(self._spec)
+            model = construct_model(self._spec, self._kernels)
         self.parameter_count = count_parameters(model)
         for name, parameter in model.named_parameters():
             whole = deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded)
@@ -100,7 +102,7 @@ class ZeroTrainer(TorchTrainer):
 
     def _micro_step(self, sums: StepSums) -> None:
         inputs, labels = self._feed.next()
-        loss, weight = mean_cross_entropy(self._engine(inputs), labels), self._feed.weight
+        loss, weight = self._engine(inputs, labels), self._feed.weight
         self._engine.backward(loss if weight == 1.0 else loss * weight)
         self._engine.step()
         sums.add(loss, self._feed.learnt, weight)

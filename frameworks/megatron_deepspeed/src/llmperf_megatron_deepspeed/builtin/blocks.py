@@ -7,9 +7,9 @@ from functools import lru_cache
 import torch
 from llmperf.types import Model
 from llmperf_pytorch.attention import ATTENTION
-from llmperf_pytorch.rotary import inverse_frequencies, rotate
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.rotary import inverse_frequencies
 from torch import nn
-from torch.nn import functional
 
 from llmperf_megatron_deepspeed.builtin.layers import ColumnParallel, RmsNorm, RowParallel
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
@@ -37,8 +37,9 @@ class SelfAttention(nn.Module):
     Here as below, states are [batch, seq_len / ranks, hidden_size] if the sequence is divided.
     """
 
-    def __init__(self, name: str, facts: Model, attention: str, ranks: TensorParallel) -> None:
+    def __init__(self, name: str, facts: Model, attention: str, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
+        self._kernels = kernels
         hidden, self._width = facts.hidden_size, facts.hidden_size // facts.attention_heads
         self._theta, self._attend, self._ranks = facts.rope_theta or DEFAULT_THETA, ATTENTION[attention], ranks
         key_value = facts.kv_heads * self._width
@@ -54,15 +55,17 @@ class SelfAttention(nn.Module):
         batch, seq_len, _ = projected[0].shape
         query, key, value = (one.view(batch, seq_len, -1, self._width).transpose(1, 2) for one in projected)
         cosines, sines = turns(seq_len, self._width, self._theta, states.device, states.dtype)
-        mixed = self._attend(rotate(query, cosines, sines), rotate(key, cosines, sines), value, None)
+        query, key = (self._kernels.rotate(one, cosines, sines) for one in (query, key))
+        mixed = self._attend(query, key, value, None)
         return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq_len, -1))
 
 
 class FeedForward(nn.Module):
     """SwiGLU (Shazeer 2020), its inner columns shared out."""
 
-    def __init__(self, name: str, facts: Model, ranks: TensorParallel) -> None:
+    def __init__(self, name: str, facts: Model, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
+        self._kernels = kernels
         hidden, inner, self._ranks = facts.hidden_size, facts.intermediate_size, ranks
         self.gate_proj = ColumnParallel(f"{name}.gate_proj", hidden, inner, ranks)
         self.up_proj = ColumnParallel(f"{name}.up_proj", hidden, inner, ranks)
@@ -71,19 +74,19 @@ class FeedForward(nn.Module):
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
         gate, up = self._ranks.products(states, self.gate_proj.weight, self.up_proj.weight)
-        return self.down_proj(functional.silu(gate) * up)
+        return self.down_proj(self._kernels.swiglu(gate, up))
 
 
 class Block(nn.Module):
     """One layer: attention and feed-forward, each normalised before and added to what came in."""
 
-    def __init__(self, index: int, facts: Model, attention: str, ranks: TensorParallel) -> None:
+    def __init__(self, index: int, facts: Model, attention: str, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
         name, hidden, eps = f"model.layers.{index}", facts.hidden_size, facts.norm_eps
         self.input_layernorm = RmsNorm(f"{name}.input_layernorm", hidden, eps, ranks)
-        self.self_attn = SelfAttention(f"{name}.self_attn", facts, attention, ranks)
+        self.self_attn = SelfAttention(f"{name}.self_attn", facts, attention, ranks, kernels)
         self.post_attention_layernorm = RmsNorm(f"{name}.post_attention_layernorm", hidden, eps, ranks)
-        self.mlp = FeedForward(f"{name}.mlp", facts, ranks)
+        self.mlp = FeedForward(f"{name}.mlp", facts, ranks, kernels)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
@@ -92,15 +95,20 @@ class Block(nn.Module):
 
 
 class Head(nn.Module):
-    """The output projection with weights of its own, each rank with some of the vocabulary."""
+    """The output projection with weights of its own, each rank with some of the vocabulary.
 
-    def __init__(self, facts: Model, ranks: TensorParallel) -> None:
+    With `fuses_loss` it leaves the projection to the loss.
+    """
+
+    def __init__(self, facts: Model, ranks: TensorParallel, *, fuses_loss: bool) -> None:
         super().__init__()
-        self._ranks = ranks
+        self._ranks, self._fuses_loss = ranks, fuses_loss
         self.projection = ColumnParallel("lm_head", facts.hidden_size, facts.vocab_size, ranks)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """This rank's share [batch, seq_len, vocab_size / ranks] of the logits."""
+    def forward(self, states: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        """This rank's share [batch, seq_len, vocab_size / ranks] of the logits, or what it is the product of."""
+        if self._fuses_loss:
+            return self._ranks.shared(states), self.projection.weight
         return self._ranks.products(states, self.projection.weight)[0]
 
 

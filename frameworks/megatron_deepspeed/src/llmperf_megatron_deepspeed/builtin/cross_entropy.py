@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from llmperf_pytorch.kernels.cross_entropy import VocabularyShard, linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
 from torch import distributed
 
@@ -20,6 +21,14 @@ def sharded_cross_entropy(logits: torch.Tensor, labels: torch.Tensor, ranks: Ten
     if ranks.size == 1:
         return mean_cross_entropy(logits, labels)
     return _Sharded.apply(logits, labels, ranks).mean()
+
+
+def projected_cross_entropy(
+    states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, ranks: TensorParallel
+) -> torch.Tensor:
+    """The same of states [batch, seq_len, width] and this rank's rows of the output projection, in parts."""
+    shard = None if ranks.size == 1 else VocabularyShard(ranks.rank, ranks.group)
+    return linear_cross_entropy(states, weight, labels, shard)
 
 
 class _Sharded(torch.autograd.Function):

@@ -54,6 +54,10 @@ class VocabEmbedding(nn.Module):
         """This rank's share [batch, seq_len, vocab_size / ranks] of the tied output projection."""
         return self._ranks.products(states, self.weight)[0]
 
+    def head(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the logits are the product of, for a loss that computes them in parts."""
+        return self._ranks.shared(states), self.weight
+
 
 class RmsNorm(nn.Module):
     """RMSNorm; its weight is the same on every rank."""

@@ -44,8 +44,14 @@ class TensorParallel:
         if self.size > 1 and (self.sequence or self.overlap):
             outputs: tuple[torch.Tensor, ...] = _Products.apply(states, self, *weights)
             return outputs
-        whole = states if self.size == 1 else _Copied.apply(states, self.group)
+        whole = self.shared(states)
         return tuple(functional.linear(whole, weight) for weight in weights)
+
+    def shared(self, states: torch.Tensor) -> torch.Tensor:
+        """All positions of `states`, for a part that is shared out: its gradient is the sum over the ranks."""
+        if self.size == 1:
+            return states
+        return _Gathered.apply(states, self) if self.sequence else _Copied.apply(states, self.group)
 
     def summed(self, part: torch.Tensor) -> torch.Tensor:
         """The sum of the ranks' parts, on every rank, or of this rank's positions if the sequence is divided."""
@@ -97,6 +103,17 @@ class _Copied(torch.autograd.Function):
         gradient = gradient.contiguous()
         torch.distributed.all_reduce(gradient, group=ctx.group)
         return gradient, None
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: torch.Tensor, ranks: TensorParallel) -> torch.Tensor:
+        ctx.ranks = ranks
+        return ranks.gather(states)()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.ranks.scatter(gradient)(), None
 
 
 class _Summed(torch.autograd.Function):

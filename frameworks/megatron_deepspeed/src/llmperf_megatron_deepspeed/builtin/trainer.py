@@ -10,6 +10,7 @@ import torch
 from llmperf import learning_rate
 from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
+from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import deferred
 from llmperf_pytorch.models import set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
@@ -40,7 +41,8 @@ class PipelineTrainer(TorchTrainer):
         init_ranks(plan, self._device, device.collective_backend)
         set_matmul_precision(self._contract.precision)
         check_gradients(self._contract.precision)
-        module, ranks = build_pipeline(plan.spec, plan.layout)
+        self._kernels = Kernels.of(plan)
+        module, ranks = build_pipeline(plan.spec, plan.layout, self._kernels)
         self._optimizer = adamw(module, self._contract.optimizer, self._device)
         set_learning_rate(self._optimizer.param_groups, 0.0)  # no weight decay while states are made
         config = json.loads(plan.worker.files[CONFIG])

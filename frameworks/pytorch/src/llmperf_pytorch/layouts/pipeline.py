@@ -41,7 +41,7 @@ class PipelineTrainer(ShardedTrainer):
         spec = self._plan.spec
         once = replace(spec, tuning=replace(spec.tuning, gradient_checkpointing=False))  # stages see to it
         with torch.device("meta"):
-            model = construct_model(once)
+            model = construct_model(once, self._kernels)
         self.parameter_count = count_parameters(model)
         return model.train()
 

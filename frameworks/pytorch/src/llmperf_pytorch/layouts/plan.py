@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmperf import parallelism_problems
 from llmperf.types import Problem
 
-from llmperf_pytorch.limits import RECOMPUTE_SETTINGS
+from llmperf_pytorch.limits import TORCH_SETTINGS
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, RunSpec
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {"prefetch": (0, 1, 2, 3)}
 """`framework.prefetch`: for how many blocks ahead parameters are gathered while one computes."""
-SETTINGS = ("accumulation_dtype", "pipeline_schedule", "virtual_stages", *RECOMPUTE_SETTINGS)
+SETTINGS = ("accumulation_dtype", "pipeline_schedule", "virtual_stages", *TORCH_SETTINGS)
 """Optional settings that the framework supports."""
 
 

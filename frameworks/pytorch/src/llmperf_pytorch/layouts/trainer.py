@@ -33,7 +33,7 @@ class ShardedTrainer(DdpTrainer):
     def _make(self) -> torch.nn.Module:
         """The model without memory: no rank ever holds a whole copy in float32."""
         with torch.device("meta"):
-            model = construct_model(self._plan.spec)
+            model = construct_model(self._plan.spec, self._kernels)
         self.parameter_count = count_parameters(model)
         return model.train()
 
@@ -59,8 +59,8 @@ class ShardedTrainer(DdpTrainer):
         begin_micro_batch(self._sharded, self._plan.layout.sharding_stage, last=last)
         return loss_parallel() if self._plan.layout.tensor_parallel > 1 else nullcontext()
 
-    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return whole(super()._loss(logits, labels))
+    def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return whole(super()._loss(inputs, labels))
 
     def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
         loss.backward()  # waits are measured in the calls of collectives

@@ -1,0 +1,1 @@
+"""Fused operations of the torch frameworks: `tuning.fused_ops`."""

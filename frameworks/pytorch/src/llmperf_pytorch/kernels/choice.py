@@ -1,0 +1,80 @@
+"""Which operations of a run are fused, by what, and how the result names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from llmperf_pytorch.compilers import host_compiler
+from llmperf_pytorch.rotary import rotate
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+SEPARATE = "separate operations"
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The operations of a model that may be fused."""
+
+    fused: tuple[str, ...] = ("rms_norm",)
+    """Such as `rope`, `swiglu`, `cross_entropy`."""
+    by_compiler: bool = False
+    """Whether the compiler makes the kernels of `rope` and `swiglu`; otherwise torch's own operations do, fewer and
+    with less memory than separately."""
+    compiles_blocks: bool = False
+    """Whether whole blocks are compiled."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Kernels:
+        """Those of a plan. torch's compiler makes them for devices that have one, if it has a C compiler here."""
+        return cls(
+            fused=plan.worker.fused_ops,
+            by_compiler="compiler" in plan.probe.offers.features and host_compiler(c=True) is not None,
+            compiles_blocks=plan.spec.tuning.compile,
+        )
+
+    @property
+    def cross_entropy(self) -> bool:
+        """Whether output projection and loss are one operation."""
+        return "cross_entropy" in self.fused
+
+    def rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+        """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle, [seq_len, width]."""
+        if "rope" not in self.fused:
+            return rotate(states, cosines, sines)
+        from llmperf_pytorch.kernels.rope import rope
+
+        return rope(states, cosines, sines, False, self.by_compiler)
+
+    def swiglu(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """silu(gate) x up."""
+        if "swiglu" not in self.fused:
+            return functional.silu(gate) * up
+        from llmperf_pytorch.kernels.swiglu import swiglu
+
+        return swiglu(gate, up, self.by_compiler)
+
+    def named(self, attention: str, optimizer: str) -> Mapping[str, str]:
+        """For `Trainer.kernels`."""
+        maker = "torch.compile" if self.by_compiler else "torch operations"
+        blocks = "torch.compile with its block" if self.compiles_blocks else SEPARATE
+        return {
+            "attention": "torch's choice (scaled_dot_product_attention)"
+            if attention in ("auto", "sdpa")
+            else attention,
+            "rms_norm": "torch.compile with its block" if self.compiles_blocks else "torch.nn.functional.rms_norm",
+            "rope": f"llmperf::rope by {maker}" if "rope" in self.fused else blocks,
+            "swiglu": f"llmperf::swiglu by {maker}" if "swiglu" in self.fused else blocks,
+            "cross_entropy": "fused with the output projection, in parts" if self.cross_entropy else SEPARATE,
+            "optimizer": optimizer,
+        }
+
+
+NONE_FUSED = Kernels()
+"""RMSNorm alone, which always is."""
