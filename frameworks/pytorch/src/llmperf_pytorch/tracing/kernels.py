@@ -22,7 +22,7 @@ _libraries: list[torch.library.Library] = []
 @contextmanager
 def kernels_of_accelerators() -> Iterator[str]:
     """`scaled_dot_product_attention` and `rms_norm` by the kernels that CUDA has for them."""
-    _register_fused_norm()
+    _register_fused()
     with ExitStack() as stack:
         stack.enter_context(patch.object(functional, "scaled_dot_product_attention", attention))
         stack.enter_context(patch.object(functional, "rms_norm", rms_norm))
@@ -30,11 +30,12 @@ def kernels_of_accelerators() -> Iterator[str]:
         yield "kernels of scaled_dot_product_attention, rms_norm and AdamW chosen as on CUDA"
 
 
-def _register_fused_norm() -> None:
-    """Without a kernel for the device type, torch would take the operation apart."""
+def _register_fused() -> None:
+    """Without a kernel for the device type, torch would take these operations apart."""
     if not _libraries:
         library = torch.library.Library("aten", "IMPL")
-        library.impl("_fused_rms_norm", _never_called, "PrivateUse1")
+        for name in ("_fused_rms_norm", "silu_backward"):
+            library.impl(name, _never_called, "PrivateUse1")
         _libraries.append(library)
 
 

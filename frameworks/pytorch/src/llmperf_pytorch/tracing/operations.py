@@ -17,8 +17,10 @@ from typing import Any
 import torch
 from llmperf.types.tracing import OperationKind
 
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.addmm_", "aten.bmm", "aten.baddbmm", "aten.baddbmm_")
+"""Matrix products, whose last two tensors are the factors."""
 KINDS: dict[str, OperationKind] = {
-    **dict.fromkeys(("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "aten._grouped_mm"), "matmul"),
+    **dict.fromkeys((*PRODUCTS, "aten._grouped_mm"), "matmul"),
     **dict.fromkeys(
         ("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"
     ),
@@ -207,7 +209,7 @@ def work_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resul
 def _flops(
     name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], outputs: list[Any]
 ) -> tuple[float, tuple[int, ...]]:
-    if name in ("aten.mm", "aten.bmm", "aten.addmm", "aten.baddbmm"):
+    if name in PRODUCTS:
         left, right = inputs[-2], inputs[-1]
         batch = left.shape[0] if left.dim() == 3 else 1
         shape = (batch, left.shape[-2], right.shape[-1], left.shape[-1])
