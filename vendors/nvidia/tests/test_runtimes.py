@@ -68,11 +68,13 @@ def llmperf(machines: Any, machine: Path, site: Path, *arguments: str) -> subpro
 SIX = "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
 OLD_DRIVER = (
     "torch 2.15.0+cu132 is built for CUDA 13.2, which needs a driver of at least 580; found driver 535.129.03, which"
-    " runs CUDA 12 at most: update the driver, or install a torch built for CUDA 12"
+    " runs CUDA 12 at most: update the driver, or install torch 2.14.1 built for CUDA 12.6, the newest for this GPU and"
+    " driver: docs/drivers.md"
 )
 NO_CODE = (
     "torch 2.15.0+cu132 has no code for Tesla V100-PCIE-16GB, compute capability 7.0: it is built for sm_75, sm_80,"
-    " sm_86, sm_90, sm_100, sm_120; install an older torch, or plan for another GPU"
+    " sm_86, sm_90, sm_100, sm_120; install torch 2.14.1 built for CUDA 12.6, the newest for this GPU and driver:"
+    " docs/drivers.md, or plan for another GPU"
 )
 
 
@@ -163,7 +165,33 @@ def test_a_torch_for_cpus(here: Any) -> None:
     here(("2.15.0+cpu", None))
     (line,) = runtimes.runtime_problems(A100, "535.129.03").values()
     assert line.startswith("torch 2.15.0+cpu is built without CUDA and computes on the CPU only")
-    assert line.endswith("install a build of torch with CUDA 12")
+    assert line.endswith(
+        "install a build of torch with CUDA 12 (torch 2.14.1 built for CUDA 12.6, the newest for this GPU and driver:"
+        " docs/drivers.md)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "newest"),
+    [
+        ("470.256.02", "torch 2.7.1 built for CUDA 11.8"),
+        ("525.60.13", "torch 2.14.1 built for CUDA 12.6"),
+        ("570.86.15", "torch 2.14.1 built for CUDA 12.6"),
+    ],
+)
+def test_the_newest_torch_for_a_driver_is_named(here: Any, driver: str, newest: str) -> None:
+    here(("2.15.0+cu132", "13.2"), flags=SIX)
+    (line,) = runtimes.runtime_problems(A100, driver).values()
+    assert newest in line
+
+
+def test_a_driver_too_old_for_every_torch_is_no_reason_to_name_one(here: Any) -> None:
+    here(("2.7.1+cu118", "11.8"), flags=SIX)
+    (line,) = runtimes.runtime_problems(
+        DeviceInfo(index=0, model="A100", memory_bytes=None, details={"compute_capability": "8.0", "cuda": "10.2"}),
+        "440.33",
+    ).values()
+    assert line.endswith("update the driver, or install a torch built for CUDA 10")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from llmperf.types import DeviceInfo
 from llmperf.vendorkit import read_toml
@@ -116,7 +117,9 @@ def problem(build: Build, device: DeviceInfo, driver: str | None) -> str | None:
         package = PACKAGES[build.runtime]
         message = f"{build.label} is built without CUDA and computes on the CPU only; install a build of {package} with"
         others = ", in an environment of its own without paddlepaddle" if build.runtime == "paddle" else ""
-        return f"{message} CUDA {newest_cuda(device, driver) or 'that the driver runs'}{others}"
+        newest = newest_cuda(device, driver)
+        fitting = _fitting(build.runtime, device, newest)
+        return f"{message} CUDA {newest or 'that the driver runs'}{others}{fitting and f' ({fitting})'}"
     return _driver_problem(build, device, driver) or _capability_problem(build, device)
 
 
@@ -129,7 +132,8 @@ def _driver_problem(build: Build, device: DeviceInfo, driver: str | None) -> str
     needs = f"a driver of at least {least}" if least else "a newer driver"
     return (
         f"{build.label} is built for CUDA {build.cuda}, which needs {needs}; found driver {driver or 'unknown'}, which"
-        f" runs CUDA {newest} at most: update the driver, or install a {build.runtime} built for CUDA {newest}"
+        f" runs CUDA {newest} at most: update the driver, or install"
+        f" {_fitting(build.runtime, device, newest) or f'a {build.runtime} built for CUDA {newest}'}"
     )
 
 
@@ -138,11 +142,30 @@ def _capability_problem(build: Build, device: DeviceInfo) -> str | None:
     if capability is None or not build.architectures or runs_on(build.architectures, capability):
         return None
     known = [_version(match) for name in build.architectures if (match := ARCHITECTURE.match(name))]
-    age = "an older" if tuple(map(int, capability.split("."))) < min(known) else "a newer"
+    older = tuple(map(int, capability.split("."))) < min(known)
+    other = _fitting(build.runtime, device, _major(build.cuda)) if older else ""
     return (
         f"{build.label} has no code for {device.model}, compute capability {capability}: it is built for"
-        f" {', '.join(build.architectures)}; install {age} {build.runtime}, or plan for another GPU"
+        f" {', '.join(build.architectures)}; install {other or f'a newer {build.runtime}'}, or plan for another GPU"
     )
+
+
+def _fitting(runtime: str, device: DeviceInfo, cuda: int | None) -> str:
+    """The newest torch for a device and a driver that runs a major version of CUDA; empty where that is not known."""
+    if runtime != "torch" or cuda is None:
+        return ""
+    capability = device.details.get("compute_capability")
+    for row in sorted(_rows(), key=lambda row: -int(row["major"])):
+        torch = row["torch"]
+        has_code = capability is None or _numbers(capability) >= _numbers(torch["compute_capability"])
+        if row["major"] <= cuda and has_code:
+            newest = f"torch {torch['version']} built for CUDA {torch['cuda']}"
+            return f"{newest}, the newest for this GPU and driver: docs/drivers.md"
+    return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def runs_on(architectures: Sequence[str], capability: str) -> bool:
@@ -177,10 +200,15 @@ def newest_cuda(device: DeviceInfo, driver: str | None) -> int | None:
     return max((major for major, least in least_drivers().items() if branch >= least), default=None)
 
 
-@cache
 def least_drivers() -> Mapping[int, int]:
     """The oldest driver branch for each major version of CUDA."""
-    return {row["major"]: row["driver"] for row in read_toml(TABLE)["cuda"]}
+    return {row["major"]: row["driver"] for row in _rows()}
+
+
+@cache
+def _rows() -> tuple[Mapping[str, Any], ...]:
+    """The table of CUDA versions, their drivers and their newest torch."""
+    return tuple(read_toml(TABLE)["cuda"])
 
 
 def _major(version: str | None) -> int | None:
