@@ -28,7 +28,7 @@ def program():
 def train(tmp_path_factory):
     """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives one result a task."""
 
-    def run(tasks, ranks, program=None, **variables):
+    def run(tasks, ranks, program=None, seconds=280, **variables):
         folder = tmp_path_factory.mktemp("ranks")
         (folder / "tasks.json").write_text(json.dumps(tasks))
         command = [sys.executable, str(program or PROGRAM), str(folder / "tasks.json"), str(folder / "results.json")]
@@ -42,7 +42,7 @@ def train(tmp_path_factory):
             log = (folder / f"rank-{rank}.log").open("w")
             started.append(subprocess.Popen(command, env=own, stdout=log, stderr=subprocess.STDOUT))
         try:
-            codes = [process.wait(timeout=280) for process in started]
+            codes = [process.wait(timeout=seconds) for process in started]
         finally:
             for process in started:
                 process.kill()

@@ -97,7 +97,12 @@ def meet(_: str, timeout: datetime.timedelta = distributed_c10d.default_pg_timeo
     host, _, port = os.environ[ADDRESS].rpartition(":")
     socket_of_agent = {"master_listen_fd": int(os.environ[DESCRIPTOR])} if rank == 0 else {}
     if not _stores:
-        _stores.append(torch.distributed.TCPStore(host, int(port), world, rank == 0, timeout, **socket_of_agent))
+        arguments = (host, int(port), world, rank == 0, timeout)
+        try:
+            store = torch.distributed.TCPStore(*arguments, **socket_of_agent)
+        except NotImplementedError:  # torch 2.6: its libuv server takes no socket, its other one does
+            store = torch.distributed.TCPStore(*arguments, **socket_of_agent, use_libuv=False)
+        _stores.append(store)
     _stores.append(torch.distributed.PrefixStore(str(len(_stores)), _stores[0]))  # a second group after the first
     yield _stores[-1], rank, world
 
