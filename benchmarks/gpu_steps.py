@@ -1,0 +1,143 @@
+"""What the acceptance on a GPU does, most telling first; `gpu_acceptance.py` runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Settings = Mapping[str, str | int | bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the acceptance."""
+
+    name: str
+    """What it shows."""
+    kind: Literal["doctor", "tests", "run", "estimate", "waits", "out of memory"]
+    """How it is done."""
+    expected_seconds: float
+    """So much time must be left for it to start."""
+    limit_seconds: float
+    """It has failed if it takes longer."""
+    case: str = "default"
+    """Of a run."""
+    framework: str = "pytorch"
+    """Of a run."""
+    settings: Settings = field(default_factory=dict)
+    """Of a run."""
+    argv: tuple[str, ...] = ()
+    """Of tests: words after `pytest`."""
+    of: str | None = None
+    """Of an estimate: the step whose run is estimated. Of a run: the step that it is compared with."""
+
+
+DENSE: Settings = {
+    "model": "tinyllama_1b",
+    "seq_len": 2048,
+    "global_batch": 8,
+    "micro_batch": 4,
+    "sharding_stage": 0,
+    "precision": "bf16",
+    "steps": 25,
+    "warmup_steps": 5,
+}
+LORA: Settings = {
+    "dataset": "synthetic",
+    "global_batch": 4,
+    "micro_batch": 4,
+    "precision": "bf16",
+    "steps": 25,
+    "warmup_steps": 5,
+}
+SMALL_DENSE: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 6, "warmup_steps": 2}
+SMALL_LORA: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 6, "warmup_steps": 2}
+GPU_TESTS = (
+    "frameworks/pytorch/tests",
+    "frameworks/zero/tests",
+    "frameworks/lora/tests",
+    "frameworks/megatron_deepspeed/tests",
+    "vendors/nvidia/tests",
+)
+OFF = "[]"
+"""`fused_ops`: none of the kernels that a framework uses by default."""
+
+
+def steps(*, small: bool) -> list[Step]:
+    """All steps in their order; with `small` the same on the CPU, with a tiny model and few steps."""
+    dense, lora = dict(DENSE), dict(LORA)
+    if small:
+        dense |= {**SMALL_DENSE, "micro_batch": 2, "precision": "fp32"}
+        lora |= {**SMALL_LORA, "micro_batch": 2, "precision": "fp32"}
+
+    def run(name: str, framework: str = "zero", of: str | None = None, **settings: str | int | bool) -> Step:
+        is_lora = framework == "lora"
+        return Step(
+            name=name,
+            kind="run",
+            expected_seconds=90 if is_lora and not small else 60,
+            limit_seconds=240,
+            case="llama2_7b_lora" if is_lora else "default",
+            framework=framework,
+            settings={**(lora if is_lora else dense), **settings},
+            of=of,
+        )
+
+    def estimate(of: str) -> Step:
+        return Step(name=f"estimate of {of}", kind="estimate", expected_seconds=45, limit_seconds=240, of=of)
+
+    def engine(name: str, of: str | None = None, **settings: str | int | bool) -> Step:
+        return run(name, "megatron_deepspeed", of, sharding_stage=1, micro_batch=2, **settings)
+
+    waits = Step(name="host waits", kind="waits", expected_seconds=60, limit_seconds=200)
+    first = [
+        Step(name="doctor", kind="doctor", expected_seconds=20, limit_seconds=100),
+        run("ZeRO-1", sharding_stage=1),
+        run("LoRA", "lora"),
+        estimate("ZeRO-1"),
+        estimate("LoRA"),
+    ]
+    if small:
+        return [
+            *first,
+            waits,
+            run("pytorch", "pytorch"),
+            run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
+        ]
+    return [
+        *first,
+        Step(name="tests", kind="tests", expected_seconds=150, limit_seconds=420, argv=GPU_TESTS),
+        waits,
+        run("pytorch", "pytorch"),
+        run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
+        run("pytorch, compiled", "pytorch", "pytorch", compile=True),
+        engine("pipeline engine"),
+        run("ZeRO-1, fp16", of="ZeRO-1", sharding_stage=1, precision="fp16"),
+        Step(
+            name="out of memory",
+            kind="out of memory",
+            expected_seconds=60,
+            limit_seconds=200,
+            settings={**dense, "global_batch": 256, "micro_batch": 256},
+        ),
+        run("ZeRO-3", of="ZeRO-1", sharding_stage=3),
+        run("ZeRO-2", of="ZeRO-1", sharding_stage=2),
+        run("ZeRO-0", of="ZeRO-1"),
+        run("LoRA, fp16", "lora", "LoRA", precision="fp16"),
+        run("LoRA, tf32", "lora", "LoRA", precision="tf32", micro_batch=2),
+        estimate("pytorch"),
+        estimate("ZeRO-3"),
+        run(
+            "pipeline engine, fp16",
+            "megatron_deepspeed",
+            "pipeline engine",
+            sharding_stage=1,
+            micro_batch=2,
+            precision="fp16",
+        ),
+        run("best known, dense", "pytorch", "pytorch", compile=True, micro_batch=8, attention="cudnn"),
+        run("best known, LoRA", "lora", "LoRA", compile=True, micro_batch=8, global_batch=8, seq_len=2048),
+        run("efficient attention", "pytorch", "pytorch", attention="efficient"),
+        run("recomputed", "pytorch", "pytorch", gradient_checkpointing=True, micro_batch=8),
+    ]
