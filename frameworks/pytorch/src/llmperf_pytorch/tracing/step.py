@@ -176,7 +176,7 @@ def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[st
         collectives=tuple(_collectives([(one.micro_batches, one.collectives) for one in steps])),
         host_waits=tuple(_host_waits([(one.micro_batches, one.host_waits) for one in steps], plan)),
         memory=last.memory,
-        parameters=last.parameters or None,
+        parameters=last.parameters if last.parameters > 1 else None,  # 1 stands for a sum over ranks without values
         stand_ins=stand_ins,
     )
 

@@ -1,0 +1,87 @@
+"""Memory of traced steps: the same as torch's own tracker sees, and what each allocation holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from llmperf_pytorch.tracing.memory import Allocation, LiveMemory, blocks, kind_of
+from llmperf_pytorch.tracing.operations import tensors_in
+from llmperf_pytorch.tracing.step import split_counts
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Watched(TorchDispatchMode):
+    """Adds the result of every operation to a memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = LiveMemory("cpu")
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        for tensor in tensors_in(result):
+            self.memory.add(tensor, str(operation))
+        return result
+
+
+def step(model, optimizer, inputs):
+    model(inputs).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_peak_equals_that_of_torchs_tracker():
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    inputs = torch.zeros(64, 128)
+    with Watched() as watched:
+        model = torch.nn.Sequential(torch.nn.Linear(128, 256, bias=False), torch.nn.ReLU(), torch.nn.Linear(256, 128))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        watched.memory.add(inputs, "input")
+        step(model, optimizer, inputs)
+        start = watched.memory.forget_past()
+        step(model, optimizer, inputs)
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, inputs)
+    with tracker:
+        step(model, optimizer, inputs)
+    peak = tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    assert watched.memory.summary(start, ()).peak_bytes == pytest.approx(peak, rel=0.01)
+
+
+def test_parts_at_the_peak_add_up_to_it():
+    with Watched() as watched:
+        kept = torch.zeros(1000)
+        start = watched.memory.forget_past()
+        torch.zeros(300) + torch.zeros(300)
+    memory = watched.memory.summary(start, ())
+    assert memory.peak_bytes == sum(memory.at_peak.values()) == blocks(4000) + 3 * blocks(1200)
+    assert memory.between_steps == {"other": blocks(kept.nbytes)}
+
+
+@pytest.mark.parametrize(
+    ("allocation", "kind"),
+    [
+        ({"phase": "forward", "freed": 9, "freed_phase": "forward"}, "temporaries"),
+        ({"phase": "forward", "freed": 9, "freed_phase": "backward"}, "activations"),
+        ({"phase": "backward", "freed": 9, "freed_phase": "backward"}, "temporaries"),
+        ({"phase": "backward", "freed": 9, "freed_phase": "backward", "recomputed": True}, "activations"),
+        ({"phase": "forward", "shape": (4, 8, 1000)}, "logits"),
+        ({"phase": "backward", "kind": "gradients"}, "gradients"),
+        ({"phase": "update", "made": 1}, "other"),
+    ],
+)
+def test_kind_by_when_it_is_made_and_released(allocation, kind):
+    settings = {"bytes": 512, "operation": "aten.mul", "shape": (4, 8), "made": 5, **allocation}
+    assert kind_of(Allocation(**settings), 2, {1000}) == kind
+
+
+def test_counts_per_micro_batch_are_a_difference():
+    counters = [(2, Counter(each=20, once=1, both=5)), (3, Counter(each=30, once=1, both=7))]
+    assert {key: rest for key, *rest in split_counts(counters)} == {"each": [10, 0], "once": [0, 1], "both": [2, 1]}
+
+
+def test_counts_of_a_single_number_are_per_step():
+    assert list(split_counts([(1, Counter(mm=7))])) == [("mm", 0, 7)]
