@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 
 import torch
+from torch._guards import detect_fake_mode
 
 
 def compile_blocks(blocks: Iterable[torch.nn.Module]) -> None:
@@ -21,6 +22,8 @@ def compile_blocks(blocks: Iterable[torch.nn.Module]) -> None:
 
     torch._dynamo.config.optimize_ddp = False  # a block is not divided by the buckets of DistributedDataParallel
     for block in blocks:
+        if detect_fake_mode(list(block.parameters())) is not None:
+            continue  # an estimate traces the operations, of which the compiler would make fewer kernels
         block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
 
 
