@@ -1,4 +1,4 @@
-"""One rank of Hugging Face Trainer + DeepSpeed on the plan's model, weights, data, batch and optimiser."""
+"""One rank of Hugging Face Trainer on the plan's model, weights, data, batch and optimiser."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    import deepspeed  # noqa: F401  (importing it binds deepspeed.comm.torch)
-    import torch
+    configuration = folder / "files" / "ds_config.json"
+    if configuration.exists():
+        import deepspeed  # noqa: F401  (importing it binds deepspeed.comm.torch)
 
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+        sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    import torch
     from llmperf import open_batches
     from llmperf.files.json_files import load
     from llmperf.types import Plan
@@ -62,7 +64,8 @@ def main() -> None:
         weight_decay=contract.optimizer.weight_decay,
         max_grad_norm=contract.optimizer.clip_norm or 0.0,
         lr_scheduler_type="constant",
-        deepspeed=json.loads((folder / "files" / "ds_config.json").read_text()),
+        deepspeed=json.loads(configuration.read_text()) if configuration.exists() else None,
+        ddp_find_unused_parameters=False,
         use_cpu=not torch.cuda.is_available(),
         report_to=[],
         save_strategy="no",
@@ -75,6 +78,20 @@ def main() -> None:
     config._attn_implementation = "sdpa"  # transformers' own, as its users have it
     model = LlamaForCausalLM(config)
     fill_weights(model, plan.spec.model, contract.seed)
+    if contract.lora is not None:
+        from peft import LoraConfig, get_peft_model
+
+        lora = contract.lora
+        model = get_peft_model(
+            model,
+            LoraConfig(
+                r=lora.rank,
+                lora_alpha=lora.alpha,
+                lora_dropout=lora.dropout,
+                target_modules=list(lora.target_modules),
+                task_type="CAUSAL_LM",
+            ),
+        )
     Trainer(model=model, args=arguments, train_dataset=Sequences(), callbacks=[watch]).train()
     print(json.dumps({"seconds": watch.end - watch.start}))
 
