@@ -32,6 +32,7 @@ def step(model, optimizer, inputs):
     optimizer.zero_grad()
 
 
+@pytest.mark.slow  # the import of torch's tracker
 def test_peak_equals_that_of_torchs_tracker():
     from torch.distributed._tools.mem_tracker import MemTracker
 

@@ -1,0 +1,71 @@
+"""A traced step: no trainer makes the host wait in bf16 and fp32, ranks share the work, and memory adds up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PROGRAM = Path(__file__).with_name("traced_steps_program.py")
+DEVICES = "A100-SXM4-80GB:1x4"
+LAYOUTS = {
+    "ddp": (0, "pytorch", ["tuning.sharding_stage=0"]),
+    "fsdp": (0, "pytorch", ["tuning.sharding_stage=3"]),
+    "tensor parallel": (0, "pytorch", ["tuning.sharding_stage=0", "tuning.tensor_parallel=2"]),
+    "zero 0": (0, "zero", ["tuning.sharding_stage=0"]),
+    "zero 1": (0, "zero", ["tuning.sharding_stage=1"]),
+    "zero 3": (0, "zero", ["tuning.sharding_stage=3"]),
+    "first stage": (0, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
+    "last stage": (3, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
+}
+
+
+@pytest.fixture(scope="module")
+def traces():
+    tasks = [
+        (DEVICES, rank, framework, [*settings, "tuning.micro_batch=1", "contract.precision=bf16"])
+        for rank, framework, settings in LAYOUTS.values()
+    ]
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
+    command = [sys.executable, str(PROGRAM), json.dumps(tasks)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.removeprefix("TRACE ") for line in done.stdout.splitlines() if line.startswith("TRACE ")]
+    return dict(zip(LAYOUTS, map(json.loads, lines), strict=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_host_never_waits(traces, layout):
+    assert traces[layout]["waits"] == {}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_memory_by_kind_adds_up(traces, layout):
+    assert sum(traces[layout]["at_peak"].values()) == traces[layout]["peak"]
+    assert sum(traces[layout]["between"].values()) <= traces[layout]["peak"]
+
+
+def test_every_layout_computes_the_same_products_in_all(traces):
+    flops = {name: trace["matmul_flops"] for name, trace in traces.items()}
+    names = ("fsdp", "tensor parallel", "zero 0", "zero 1", "zero 3")
+    assert {name: flops[name] for name in names} == dict.fromkeys(names, flops["ddp"])
+    # half as many data-parallel ranks: twice the micro batches
+    assert flops["first stage"] + flops["last stage"] == pytest.approx(2 * flops["ddp"])
+
+
+def test_gradients_of_data_parallel_ranks_are_summed_while_computing(traces):
+    assert ["all_reduce", 4, True] in traces["ddp"]["collectives"]
+
+
+def test_stages_send_activations(traces):
+    assert any(collective == "send_receive" for collective, _, _ in traces["last stage"]["collectives"])
+
+
+def test_a_fused_optimizer_is_one_kind_of_operation(traces):
+    assert "aten._fused_adamw_" in traces["ddp"]["optimizers"]

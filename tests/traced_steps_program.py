@@ -1,0 +1,53 @@
+"""Traces small cases one after another; prints a JSON line with the figures of each.
+
+Each in a process of its own, as `llmperf estimate` does it, forked when all has been imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
+
+
+def traced(device, rank, framework, settings):
+    """The figures of one trace."""
+    chosen = (f"tuning.framework={framework}", *settings)
+    outcome = plan_only(Request(case="default", on=device, settings=chosen))
+    plan = outcome.plan
+    assert plan is not None, outcome.problems
+    trace = import_module(f"llmperf_{framework}.plugin").llmperf_trace_step(plan, rank)
+    accumulation = plan.batch.gradient_accumulation
+
+    def total(operations, field):
+        return sum(getattr(one, field) * (one.per_micro_batch * accumulation + one.per_step) for one in operations)
+
+    matmuls = [one for one in trace.operations if one.kind == "matmul"]
+    return {
+        "waits": {f"{wait.where} {wait.operation}": wait.per_step for wait in trace.host_waits},
+        "matmul_flops": total(matmuls, "flops"),
+        "kinds": sorted({one.kind for one in trace.operations}),
+        "optimizers": [one.name for one in trace.operations if one.name.startswith("aten._fused_adam")],
+        "collectives": sorted({(one.collective, len(one.ranks), one.overlaps) for one in trace.collectives}),
+        "peak": trace.memory.peak_bytes,
+        "at_peak": dict(trace.memory.at_peak),
+        "between": dict(trace.memory.between_steps),
+        "parameters": trace.parameters,
+        "stand_ins": len(trace.stand_ins),
+    }
+
+
+if __name__ == "__main__":
+    for name in ("torch._dynamo", "transformers.models.llama.modeling_llama", "peft", "deepspeed"):
+        import_module(name)
+    for task in json.loads(sys.argv[1]):
+        child = os.fork()
+        if child == 0:
+            print("TRACE " + json.dumps(traced(*task)), flush=True)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            sys.exit(f"failed: {task}")
