@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -141,7 +142,13 @@ def make_plan(task, world=1):
         "startup_seconds": 240,
         "plugins": [],
     }
-    return convert(documents_of(document), Plan, "plan")
+    plan = convert(documents_of(document), Plan, "plan")
+    if "computed_in" not in task:
+        return plan
+    contract = replace(
+        plan.spec.contract, precision=task["computed_in"]
+    )  # fp16 on a CPU, which no plan has: it is slow
+    return replace(plan, spec=replace(plan.spec, contract=contract))
 
 
 def documents_of(document):

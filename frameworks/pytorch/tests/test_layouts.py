@@ -34,6 +34,7 @@ def test_shared_models_train_as_one_process_does(program, train):
         "replicas of stage 3, recomputed": task(sharding_stage=3, sharding_degree=2, gradient_checkpointing=True),
         "stage 3, operations recomputed": task(sharding_stage=3, gradient_checkpointing=True, recompute="operations"),
         "stage 3, bf16": task(bf16, sharding_stage=3),
+        "stage 3, fp16": {**task(sharding_stage=3), "computed_in": "fp16"},
         "stage 1, bf16, added up in fp32": task(bf16, sharding_stage=1, accumulation_dtype="fp32"),
     }
     shared |= {
@@ -55,9 +56,9 @@ def test_shared_models_train_as_one_process_does(program, train):
     expected, expected_alibi, expected_tied, *results = train(tasks, ranks=4)
     for name, result in zip([*shared, *others], results, strict=True):
         wanted = expected_tied if "tied" in name else expected_alibi if "ALiBi" in name else expected
-        tolerance = 0.02 if "bf16" in name else 1e-5
+        tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
-        if "bf16" not in name:
+        if "16" not in name:
             assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name
     held = {name: result["moments_here"] for name, result in zip([*shared, *others], results, strict=True)}
     assert held["stage 1"] == held["stage 3"] == expected["moments_here"] // 4
@@ -79,12 +80,13 @@ def test_pipelines_train_as_one_process_does(program, train):
         "1f1b, tensor parallel": task(model=four, **both),
         "interleaved, sequence parallel": task(model=four, **both, sequence_parallel=True, **interleaved),
         "zero bubble, bf16": task({"precision": "bf16"}, four, pipeline_parallel=2, **zero_bubble),
+        "interleaved, fp16": {**task(model=four, pipeline_parallel=2, **interleaved), "computed_in": "fp16"},
         "zero bubble, ALiBi": task(model=alibi, pipeline_parallel=2, **zero_bubble, virtual_stages=2),
     }
     expected, expected_alibi, *results = train([whole, whole_alibi, *pipelines.values()], ranks=4)
     for name, result in zip(pipelines, results, strict=True):
         wanted = expected_alibi if "ALiBi" in name else expected
-        tolerance = 0.02 if "bf16" in name else 1e-5
+        tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
-        if "bf16" not in name:
+        if "16" not in name:
             assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name
