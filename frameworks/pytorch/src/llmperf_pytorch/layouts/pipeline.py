@@ -72,11 +72,16 @@ class PipelineTrainer(ShardedTrainer):
             for index, stage in zip(indexes, stages, strict=True)
         ]
         batches, tuning = self._plan.batch.gradient_accumulation, self._plan.spec.tuning
-        settings = {"n_microbatches": batches, "loss_fn": self._share, "scale_grads": False}
+        settings = {"n_microbatches": batches, "loss_fn": self._share}
+        schedule: Any
         if tuning.pipeline_schedule == "1f1b":
-            return Schedule1F1B(parts[0], **settings)
-        kind = ScheduleInterleaved1F1B if tuning.pipeline_schedule == "interleaved" else ScheduleInterleavedZeroBubble
-        return kind(parts, **settings)
+            schedule = Schedule1F1B(parts[0], **settings)
+        elif tuning.pipeline_schedule == "interleaved":
+            schedule = ScheduleInterleaved1F1B(parts, **settings)
+        else:
+            schedule = ScheduleInterleavedZeroBubble(parts, **settings)
+        schedule.scale_grads = False  # no argument of torch 2.6, which never divides gradients
+        return schedule
 
     def _shapes(self, stage: Stage) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and outputs without memory, so that ranks need not tell each other their shapes."""
