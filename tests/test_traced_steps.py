@@ -24,20 +24,30 @@ LAYOUTS = {
     "first stage": (0, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
     "last stage": (3, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
 }
+FP16 = {
+    "ddp": ("pytorch", ["tuning.sharding_stage=0"]),
+    "zero 0": ("zero", ["tuning.sharding_stage=0"]),
+    "zero 1": ("zero", ["tuning.sharding_stage=1"]),
+    "zero 3": ("zero", ["tuning.sharding_stage=3"]),
+}
+SEQUENCE = ["tuning.tensor_parallel=2", "tuning.sequence_parallel=true", "framework.overlap_tensor_parallel=true"]
+NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence"]
 
 
 @pytest.fixture(scope="module")
 def traces():
     tasks = [
-        (DEVICES, rank, framework, [*settings, "tuning.micro_batch=1", "contract.precision=bf16"])
-        for rank, framework, settings in LAYOUTS.values()
+        *((rank, framework, [*settings, "contract.precision=bf16"]) for rank, framework, settings in LAYOUTS.values()),
+        *((0, framework, [*settings, "contract.precision=fp16"]) for framework, settings in FP16.values()),
+        (0, "megatron_deepspeed", [*SEQUENCE, "contract.precision=bf16"]),
     ]
+    tasks = [(DEVICES, rank, framework, [*settings, "tuning.micro_batch=1"]) for rank, framework, settings in tasks]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
     command = [sys.executable, str(PROGRAM), json.dumps(tasks)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.removeprefix("TRACE ") for line in done.stdout.splitlines() if line.startswith("TRACE ")]
-    return dict(zip(LAYOUTS, map(json.loads, lines), strict=True))
+    return dict(zip(NAMES, map(json.loads, lines), strict=True))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -69,3 +79,14 @@ def test_stages_send_activations(traces):
 
 def test_a_fused_optimizer_is_one_kind_of_operation(traces):
     assert "aten._fused_adamw_" in traces["ddp"]["optimizers"]
+
+
+@pytest.mark.parametrize("layout", FP16)
+def test_a_step_in_fp16_updates(traces, layout):
+    assert "aten._fused_adamw_" in traces[f"{layout} fp16"]["optimizers"]
+
+
+def test_communication_overlaps_until_it_is_waited_for(traces):
+    pairs = {(collective, overlaps) for collective, ranks, overlaps in traces["sequence"]["collectives"] if ranks == 2}
+    assert {("all_gather", False), ("all_gather", True), ("reduce_scatter", False), ("reduce_scatter", True)} <= pairs
+    assert ("all_reduce", True) not in pairs

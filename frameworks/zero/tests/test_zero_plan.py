@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Probe
-from llmperf_zero.plugin import llmperf_plan_workers, llmperf_worker_env
+from llmperf_zero.plugin import llmperf_plan_workers, llmperf_trace_step, llmperf_worker_env
 
 
 def worker_plan(program, task, world=8):
@@ -166,3 +168,11 @@ def test_planning_imports_nothing_heavy():
         "sys.exit(bool({'torch', 'deepspeed', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_steps_with_states_on_the_host_are_not_traced(program):
+    spec = program.make_spec(
+        {"framework": "zero", "tuning": {"sharding_stage": 2}, "options": {"offload": "optimizer"}}
+    )
+    with pytest.raises(UserError, match=r"expected framework\.offload=none"):
+        llmperf_trace_step(SimpleNamespace(spec=spec), 0)

@@ -24,7 +24,7 @@ def sent_bytes(collective: TracedCollective) -> float:
     size = len(collective.ranks)
     if size <= 1:
         return 0.0
-    if collective.collective in ("broadcast", "send_receive"):
+    if collective.collective in ("broadcast", "reduce", "send_receive"):
         return float(collective.bytes)
     rounds = 2 if collective.collective == "all_reduce" else 1
     return rounds * (size - 1) / size * collective.bytes

@@ -18,7 +18,7 @@ MemoryKind = Literal[
     "parameters", "gradients", "optimizer", "activations", "logits", "communication", "temporaries", "other"
 ]
 """What memory holds. `optimizer`: its states, float32 master weights included."""
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_receive"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_receive"]
 """A pattern of communication. `send_receive` is one transfer between two ranks."""
 
 

@@ -105,7 +105,13 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
-    """The trainer and DeepSpeed's engine on torch's fake tensors."""
+    """The trainer and DeepSpeed's engine on torch's fake tensors; not of states that the host holds."""
+    from llmperf.errors import UserError
+
+    from llmperf_zero.options import offloads
+
+    if offloads(plan.spec) != "none":
+        raise UserError("zero does not trace steps with states on the host: expected framework.offload=none")
     from llmperf_pytorch.tracing.step import traced_step
 
     from llmperf_zero.tracing import STAND_INS, with_micro_batches

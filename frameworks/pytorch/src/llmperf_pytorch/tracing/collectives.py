@@ -24,7 +24,7 @@ NAMES: dict[str, tuple[Collective, str]] = {
     "alltoall_": ("all_to_all", "input"),
     "alltoall_base_": ("all_to_all", "input"),
     "broadcast_": ("broadcast", "input"),
-    "reduce_": ("broadcast", "input"),  # a broadcast the other way round: the same bytes over the same links
+    "reduce_": ("reduce", "input"),
     "send": ("send_receive", "input"),
     "recv_": ("send_receive", "input"),
     "all_reduce": ("all_reduce", "input"),
@@ -55,6 +55,8 @@ class Call:
     waited: bool
     """Whether nothing else runs before it has ended."""
     overlaps: bool = False
+    work: Any = field(default=None, repr=False)
+    """What a caller waits for: torch's `Work`, or None for the functional collectives."""
 
 
 def is_communication(operation: Any) -> bool:
@@ -81,7 +83,15 @@ def call_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resul
     size = sum(tensor.numel() * tensor.element_size() for tensor in whole)
     functional = operation_name(operation).startswith("_c10d")
     waited = not functional and not _asynchronous(operation, args)
-    return Call(collective, size, ranks, phase, list(tensors_in((args, result))), waited)
+    call = Call(collective, size, ranks, phase, list(tensors_in((args, result))), waited)
+    call.work = None if functional else _work_in(result)
+    return call
+
+
+def _work_in(result: Any) -> Any:
+    values = result if isinstance(result, (list, tuple)) else (result,)
+    boxed = [value for value in values if isinstance(value, torch.ScriptObject)]
+    return torch.distributed.Work.unbox(boxed[-1]) if boxed else None
 
 
 def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:

@@ -76,6 +76,7 @@ FUNCTIONS: dict[str, OperationKind] = {
     "rms_norm": "norm",
     "mean_cross_entropy": "loss",
     "sharded_cross_entropy": "loss",
+    "linear_cross_entropy": "loss",
     "clip_grad_norm_": "optimizer",
     "swiglu": "activation",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -37,11 +37,24 @@ SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select",
 BUFFERS: dict[str, MemoryKind] = {
     "setup_buckets": "communication",
     "backward_prologue": "communication",
+    "reduce_gradients": "communication",
     "_configure_offloading": "communication",
 }
 """What large tensors without values hold, by the function that makes them."""
 LARGE = 2**24
 """Elements from which on a tensor without values is looked up there."""
+FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
+"""Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""
+FLAG_FRAMES = 6
+"""How far above a read such a function is."""
+GRADIENT_SUMS = {
+    "backward",
+    "allreduce_gradients",
+    "_exec_backward_pass",
+    "_exec_reduce_grads",
+    "_exec_reduce_tied_grads",
+}
+"""Functions of engines that end a backward pass: gradients are still summed after the graph's last operation."""
 
 OperationKey = tuple[str, OperationKind, Phase, Work]
 CollectiveKey = tuple[Collective, int, tuple[int, ...], Phase, bool]
@@ -64,6 +77,7 @@ class Recorder(TorchDispatchMode):
         self.host_waits: Counter[tuple[str, str]] = Counter()
         self._calls: list[Call] = []
         self._pending: list[Call] = []
+        self._works: dict[int, Any] = {}
 
     @property
     def collectives(self) -> Counter[CollectiveKey]:
@@ -124,13 +138,13 @@ class Recorder(TorchDispatchMode):
     def _follow_phase(self) -> None:
         if torch._C._current_graph_task_id() != -1:
             self.phase = "backward"
-        elif self.phase == "backward":
+        elif self.phase == "backward" and not _within(GRADIENT_SUMS):
             self.phase = "update"
         self.memory.phase = self.phase
         self.memory.recomputing = self.phase == "backward" and torch.is_grad_enabled()
 
     def _value(self, tensor: torch.Tensor) -> bool | int | float:
-        """What stands for a number without value: 1, by which one can divide, or False."""
+        """What stands for a number without value: 1, by which one can divide; False and 0 for flags."""
         if tensor.device.type == NAME:
             self.note("Tensor.item")
         elif getattr(tensor, "constant", None) is not None:
@@ -138,6 +152,8 @@ class Recorder(TorchDispatchMode):
             return value
         if tensor.dtype is torch.bool:
             return False
+        if _reads_a_flag():
+            return 0
         return 1.0 if tensor.is_floating_point() else 1
 
     def _count(self, operation: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -171,6 +187,8 @@ class Recorder(TorchDispatchMode):
             return
         call.overlaps = Stream.current is not DEFAULT_STREAM
         self._calls.append(call)
+        if call.work is not None:
+            self._works[id(call.work)] = call.work
         for tensor in call.tensors:
             self.memory.add(tensor, operation_name(operation))
             self.memory.mark(tensor, "communication", firmly=False)
@@ -179,25 +197,40 @@ class Recorder(TorchDispatchMode):
         else:
             call.tensors = []
 
-    def _ended(self, tensor: torch.Tensor | None = None) -> None:
-        """The communication of a tensor, or the oldest, has been waited for."""
-        for index, call in enumerate(self._pending):
-            storages = {one.untyped_storage()._cdata for one in call.tensors}
-            if tensor is None or tensor.untyped_storage()._cdata in storages:
-                call.tensors = []
-                del self._pending[index]
+    def _ended(self, tensor: torch.Tensor) -> None:
+        """The communication of a tensor has been waited for."""
+        storage = tensor.untyped_storage()._cdata
+        for call in self._pending:
+            if any(one.untyped_storage()._cdata == storage for one in call.tensors):
+                self._end([call])
                 return
+
+    def _waited(self, work: Any) -> None:
+        """A communication has been waited for, or a group of them, which has a `Work` of its own."""
+        ended = [call for call in self._pending if call.work is work]
+        if id(work) not in self._works:
+            ended = [call for call in self._pending if call.work is not None]
+        self._end(ended)
+
+    def _end(self, calls: list[Call]) -> None:
+        for call in calls:
+            call.tensors = []
+        self._pending = [call for call in self._pending if not any(call is one for one in calls)]
 
     @contextmanager
     def _ends_of_communication(self) -> Iterator[None]:
-        wait = torch.distributed.Work.wait
+        with ExitStack() as stack:
+            for kind in (torch.distributed.Work, getattr(torch._C._distributed_c10d, "FakeWork", None)):
+                if kind is not None and "wait" in vars(kind):  # what a class inherits is noted by the other
+                    stack.enter_context(patch.object(kind, "wait", self._noted(kind.wait)))
+            yield
 
+    def _noted(self, wait: Callable[..., bool]) -> Callable[..., bool]:
         def noted(work: Any, *arguments: Any, **named: Any) -> bool:
-            self._ended()
+            self._waited(work)
             return wait(work, *arguments, **named)
 
-        with patch.object(torch.distributed.Work, "wait", noted):
-            yield
+        return noted
 
     @contextmanager
     def _phases(self) -> Iterator[None]:
@@ -256,6 +289,27 @@ def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) 
     source = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
     non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
     return source.device.type == NAME and result.device.type == "cpu" and not non_blocking
+
+
+def _within(functions: set[str]) -> bool:
+    """Whether one of these functions is running."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name in functions:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _reads_a_flag() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(FLAG_FRAMES):
+        if frame is None:
+            return False
+        if any(part in frame.f_code.co_name for part in FLAGS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _caller() -> str:

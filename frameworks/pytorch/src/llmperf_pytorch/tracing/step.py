@@ -173,7 +173,7 @@ def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[st
         method="fake tensors",
         traced_micro_batches=last.micro_batches,
         operations=tuple(_operations([(one.micro_batches, one.operations) for one in steps], plan)),
-        collectives=tuple(_collectives([(one.micro_batches, one.collectives) for one in steps])),
+        collectives=tuple(_collectives([(one.micro_batches, one.collectives) for one in steps], plan)),
         host_waits=tuple(_host_waits([(one.micro_batches, one.host_waits) for one in steps], plan)),
         memory=last.memory,
         parameters=last.parameters if last.parameters > 1 else None,  # 1 stands for a sum over ranks without values
@@ -181,21 +181,23 @@ def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[st
     )
 
 
-def split_counts(counters: list[tuple[int, Counter[Key]]]) -> Iterator[tuple[Key, int, int]]:
+def split_counts(counters: list[tuple[int, Counter[Key]]], micro_batches: int) -> Iterator[tuple[Key, int, int]]:
     """Each key with its count per micro batch and per step besides, from one or two numbers of micro batches.
 
-    From one number alone all is counted per step.
+    Per step is counted all of one number alone, and what the first micro batches lack, such as sums with gradients of
+    earlier ones: as often as in a step of `micro_batches`.
     """
     more, last = counters[-1]
     fewer, first = counters[0]
     for key, count in last.items():
         each = max(0, (count - first[key]) // (more - fewer)) if more > fewer else 0
-        yield key, each, max(0, count - more * each)
+        besides = count - more * each
+        yield (key, each, besides) if besides >= 0 else (key, 0, max(0, each * micro_batches + besides))
 
 
 def _operations(counters: list[tuple[int, Counter[OperationKey]]], plan: Plan) -> Iterator[TracedOperation]:
     tf32 = plan.spec.contract.precision == "tf32"
-    for (name, kind, phase, work), each, besides in split_counts(counters):
+    for (name, kind, phase, work), each, besides in split_counts(counters, plan.batch.gradient_accumulation):
         yield TracedOperation(
             name=name,
             kind=kind,
@@ -210,8 +212,10 @@ def _operations(counters: list[tuple[int, Counter[OperationKey]]], plan: Plan) -
         )
 
 
-def _collectives(counters: list[tuple[int, Counter[CollectiveKey]]]) -> Iterator[TracedCollective]:
-    for (collective, size, ranks, phase, overlaps), each, besides in split_counts(counters):
+def _collectives(counters: list[tuple[int, Counter[CollectiveKey]]], plan: Plan) -> Iterator[TracedCollective]:
+    for (collective, size, ranks, phase, overlaps), each, besides in split_counts(
+        counters, plan.batch.gradient_accumulation
+    ):
         yield TracedCollective(
             collective=collective,
             bytes=size,
@@ -224,6 +228,6 @@ def _collectives(counters: list[tuple[int, Counter[CollectiveKey]]]) -> Iterator
 
 
 def _host_waits(counters: list[tuple[int, Counter[tuple[str, str]]]], plan: Plan) -> Iterator[HostWait]:
-    for (where, operation), each, besides in split_counts(counters):
+    for (where, operation), each, besides in split_counts(counters, plan.batch.gradient_accumulation):
         count = each * plan.batch.gradient_accumulation + besides
         yield HostWait(where=where, operation=operation, per_step=float(count))
