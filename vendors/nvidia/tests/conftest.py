@@ -45,6 +45,7 @@ class Machines:
     """Makes this process see the GPUs that a test names."""
 
     A100 = Gpu()
+    A100_80 = Gpu(name="NVIDIA A100-SXM4-80GB", mib=81920)
     H800 = Gpu(name="NVIDIA H800", mib=81559, capability=(9, 0), links=8)
     V100 = Gpu(name="Tesla V100-PCIE-16GB", mib=16160, capability=(7, 0), links=0, mig=-1, joules=-1)
     NO_PERMISSION, LOST, MISMATCH = 4, 15, 18

@@ -106,7 +106,8 @@ def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path
     (line,) = [line for line in done.stderr.splitlines() if "tuning.framework" in line]
     assert line.strip() == (
         "tuning.framework: paddle: paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of"
-        " paddlepaddle-gpu with CUDA 13, in an environment of its own without paddlepaddle [runtime_unusable]"
+        " paddlepaddle-gpu for CUDA 13 or earlier, in an environment of its own without paddlepaddle and torch, and"
+        " name it by --python: docs/drivers.md [runtime_unusable]"
     )
     assert not (tmp_path / "runs").exists()
 
@@ -123,7 +124,8 @@ def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here: Any) -> None:
     here(("2.15.0+cu132", "13.2"), ("3.3.1", "False"), SIX)
     assert runtimes.runtime_problems(A100, "580.65.06") == {
         "paddle": "paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of paddlepaddle-gpu"
-        " with CUDA 13, in an environment of its own without paddlepaddle"
+        " for CUDA 13 or earlier, in an environment of its own without paddlepaddle and torch, and name it by --python:"
+        " docs/drivers.md"
     }
 
 
@@ -166,8 +168,8 @@ def test_a_torch_for_cpus(here: Any) -> None:
     (line,) = runtimes.runtime_problems(A100, "535.129.03").values()
     assert line.startswith("torch 2.15.0+cpu is built without CUDA and computes on the CPU only")
     assert line.endswith(
-        "install a build of torch with CUDA 12 (torch 2.14.1 built for CUDA 12.6, the newest for this GPU and driver:"
-        " docs/drivers.md)"
+        "install a build of torch for CUDA 12 or earlier (torch 2.14.1 built for CUDA 12.6, the newest for this GPU and"
+        " driver: docs/drivers.md)"
     )
 
 

@@ -163,7 +163,7 @@ def _limit(kind: int) -> int | None:
 
 def package_versions(names: tuple[str, ...]) -> dict[str, str]:
     """Versions of the installed packages among these import names; nothing is imported."""
-    from llmperf.plugins.installed import version
+    from llmperf.plugins.installed import package_version
 
-    versions = {name: version(name) for name in sorted(names)}
+    versions = {name: package_version(name) for name in sorted(names)}
     return {name: known for name, known in versions.items() if known is not None}

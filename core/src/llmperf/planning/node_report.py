@@ -33,7 +33,7 @@ class InstalledPlugin:
     distribution: str
     version: str
     problem: str | None
-    """One line if its requirements are not met there."""
+    """One line if its requirements are not met or a required check fails there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,6 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
     from llmperf.planning.vendors import probe, probe_all
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.faults import printing_aside
-    from llmperf.plugins.mending import unmet_problem
 
     with printing_aside():
         installed = discover()
@@ -94,7 +93,7 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
                 name=plugin.name,
                 distribution=plugin.distribution,
                 version=plugin.version,
-                problem=unmet_problem(plugin),
+                problem=_problem(plugin),
             )
             for plugin in installed
         ),
@@ -103,6 +102,16 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
         samples=samples,
         host=host_facts(facts, resolved(address) if address else ()),
     )
+
+
+def _problem(plugin: Found) -> str | None:
+    """Why a plugin cannot run in this environment; None also if it cannot be loaded, which the run reports itself."""
+    from llmperf.plugins.facts import required_problem
+    from llmperf.plugins.mending import unmet_problem
+
+    with suppress(LlmperfError):
+        return unmet_problem(plugin) or required_problem(plugin)
+    return None
 
 
 def _facts(installed: Sequence[Found]) -> Facts:

@@ -15,6 +15,7 @@ from llmperf.planning.node_differences import concerns, differences, usual_repor
 from llmperf.planning.node_report import NodeReport, node_reports
 from llmperf.planning.vendors import Machine, chosen_machine, this_machine
 from llmperf.plugins.discovery import discover, find
+from llmperf.plugins.facts import required_problem
 from llmperf.plugins.mending import unmet_problem
 from llmperf.types.launching import Interpreter, Node, NodeRequest
 
@@ -183,10 +184,10 @@ def _problem_there(report: NodeReport, role: str, name: str) -> str | None:
 def packages_problem(name: str, role: Role = "framework") -> str | None:
     """One line on the unmet requirements of an installed plugin, with which ranks would only end in a traceback.
 
-    None if nothing is missing, and for a plugin that is not installed.
+    None if nothing is missing, and for a plugin that is not installed or cannot be loaded.
     """
     try:
         found = find(role, name)
+        return unmet_problem(found) or required_problem(found)
     except PluginError:
         return None
-    return unmet_problem(found)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from llmperf.errors import PluginError
-from llmperf.plugins.discovery import Found, discover
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Facts, HostCheck, Probe
@@ -49,6 +49,20 @@ def device_aliases() -> dict[str, tuple[str, ...]]:
                 facts = joined_facts(Plugins([found]))
                 aliases[found.name] = _distinct(facts.device_aliases.values())
     return aliases
+
+
+def required_problem(found: Found) -> str | None:
+    """One line if a required check of a plugin fails in this environment; None if all pass.
+
+    PluginError for a plugin that cannot be loaded and for a check that raises.
+    """
+    for check in joined_facts(Plugins([find(found.role, found.name)])).host_checks:
+        if check.required:
+            with blaming(found, f"host check {check.subject!r}"):
+                problem = check.problem()
+            if problem:
+                return f"{who(found)}: {problem}"
+    return None
 
 
 def _distinct(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -115,6 +115,17 @@ def version(name: str) -> str | None:
     return None if found is None else found.version
 
 
+def package_version(package: str) -> str | None:
+    """The version of the distribution that provides an import package; None if none says so.
+
+    That is the distribution of the same name, otherwise the first one whose `top_level.txt` lists the package.
+    """
+    if (known := version(package)) is not None:
+        return known
+    lists = ((found, found.read_text("top_level.txt") or "") for found in distributions())
+    return next((found.version or None for found, text in lists if package in text.split()), None)
+
+
 def normalized(name: str) -> str:
     """A distribution's name in the form in which names are compared (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -183,7 +183,7 @@ class Device(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCheck:
-    """A check of this machine that `llmperf doctor` runs."""
+    """A check of this machine and environment that `llmperf doctor` runs."""
 
     subject: str
     """What is checked, such as `host compiler`."""
@@ -191,6 +191,8 @@ class HostCheck:
     """Returns one line that says what is missing, or None."""
     mend: str | None = None
     """The shell command that installs what is missing."""
+    required: bool = False
+    """Whether ranks cannot run without it. `plan` and `run` then check the environment of the ranks, and refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,4 +212,4 @@ class Facts:
     device_aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Other names that documents use, by vendor or by exact device model: regular expressions, case ignored."""
     host_checks: tuple[HostCheck, ...] = ()
-    """Checks for what the plugin needs beside Python packages."""
+    """Checks for what the plugin needs and no requirement of its distribution can name."""

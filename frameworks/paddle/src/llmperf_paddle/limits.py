@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import metadata
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from llmperf import expanded_fused_ops, family_problem, option_problems, parallelism_problems
@@ -46,7 +45,6 @@ def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
 
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why Paddle cannot run a spec."""
-    yield from _paddle_problems(probe)
     yield from parallelism_problems("paddle", spec, ("tensor_parallel", "pipeline_parallel"))
     yield from _model_problems(spec)
     yield from _sharding_problems(spec, layout)
@@ -63,16 +61,6 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         yield Problem(
             code="paddle.attention", where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa"
         )
-
-
-def _paddle_problems(probe: Probe) -> Iterator[Problem]:
-    """Paddle itself comes with an extra or from the accelerator's vendor: one build of it, not two."""
-    if not probe.simulated and find_spec("paddle") is None:
-        message = (
-            "Paddle is not installed: uv pip install 'paddlepaddle>=3.3' setuptools,"
-            " or your accelerator's own build of it"
-        )
-        yield Problem(code="paddle.framework", where="tuning.framework", message=message)
 
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:

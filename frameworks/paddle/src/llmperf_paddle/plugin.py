@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
-    """The variables, waiting calls and packages of Paddle."""
-    from llmperf.types import Facts
+    """The variables, waiting calls and packages of Paddle, and the check for a build of it."""
+    from llmperf.types import Facts, HostCheck
+
+    from llmperf_paddle.installed import build_problem
 
     return Facts(
         environment_prefixes=("FLAGS_", "GLOO_", "XCCL_"),
         waiting_frames=("paddle/distributed/", "paddle/base/dygraph/tensor_patch_methods.py in backward"),
         packages=("paddle",),
+        host_checks=(HostCheck(subject="Paddle", problem=build_problem, required=True),),
     )
 
 

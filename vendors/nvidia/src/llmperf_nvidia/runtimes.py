@@ -20,6 +20,7 @@ from llmperf.vendorkit import read_toml
 TABLE = Path(__file__).parent / "data" / "cuda_drivers.toml"
 PACKAGES = {"torch": "torch", "paddle": "paddlepaddle-gpu"}
 ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]{1,2})([0-9])")
+PADDLE_APART = ", in an environment of its own without paddlepaddle and torch, and name it by --python: docs/drivers.md"
 MAX_BYTES = 2**16
 """Of a version file."""
 TORCH_VERSION = re.compile(r"^__version__ *= *'([^'\n]{1,60})'", re.MULTILINE)
@@ -115,11 +116,11 @@ def problem(build: Build, device: DeviceInfo, driver: str | None) -> str | None:
     """Why a build cannot use a device with a driver, and the remedy; None if nothing speaks against it."""
     if build.cuda is None:
         package = PACKAGES[build.runtime]
-        message = f"{build.label} is built without CUDA and computes on the CPU only; install a build of {package} with"
-        others = ", in an environment of its own without paddlepaddle" if build.runtime == "paddle" else ""
+        message = f"{build.label} is built without CUDA and computes on the CPU only; install a build of {package} for"
         newest = newest_cuda(device, driver)
+        cuda = f"CUDA {newest} or earlier" if newest else "a CUDA that the driver runs"
         fitting = _fitting(build.runtime, device, newest)
-        return f"{message} CUDA {newest or 'that the driver runs'}{others}{fitting and f' ({fitting})'}"
+        return f"{message} {cuda}{PADDLE_APART if build.runtime == 'paddle' else ''}{fitting and f' ({fitting})'}"
     return _driver_problem(build, device, driver) or _capability_problem(build, device)
 
 

@@ -1,0 +1,106 @@
+"""Paddle's GPU build in an environment of its own, named by `--python`: what is planned there, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import venv
+from pathlib import Path
+from sysconfig import get_paths
+from typing import Any
+
+import pytest
+from llmperf.cli.main import call
+
+pytestmark = pytest.mark.slow
+
+LEFT_OUT = ("torch", "paddle", "functorch", "deepspeed", "transformers", "nvidia", "triton")
+"""How names in this environment's site-packages begin that an environment for Paddle on GPUs lacks."""
+MODULE = """
+import sys
+if "llmperf.planning" in sys.modules:
+    raise RuntimeError("imported to plan")
+def is_compiled_with_cuda():
+    return True
+def set_device(place):
+    raise SystemExit(f"{place} of {sys.executable}")
+"""
+CASE = ("llama1_7b_pretrain_paddle", "--set", "dataset=synthetic", "--python")
+
+
+class Environments:
+    """Makes environments with llmperf, what it needs, and a stand-in for a build of Paddle."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(self, *builds: tuple[str, str], cuda: str = "12.9") -> Path:
+        """The folder of an environment with these distributions of Paddle and their versions."""
+        folder = self.folder / "paddle-gpu"
+        venv.EnvBuilder(symlinks=True).create(folder)
+        (site,) = folder.glob("lib/python*/site-packages")
+        for entry in Path(get_paths()["purelib"]).iterdir():
+            if not entry.name.startswith(LEFT_OUT) or entry.name.startswith("nvidia_ml_py"):
+                (site / entry.name).symlink_to(entry)
+        for name, version in builds:
+            info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            (info / "top_level.txt").write_text("paddle\n")
+            (site / "paddle" / "version").mkdir(parents=True, exist_ok=True)
+            (site / "paddle" / "__init__.py").write_text(MODULE)
+            text = f"full_version     = '{version}'\ncuda_version     = '{cuda}'\n"
+            (site / "paddle" / "version" / "__init__.py").write_text(text)
+        return folder
+
+
+@pytest.fixture
+def environments(machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environments:
+    """Eight A100s, and a folder whose `llmperf.toml` names the environment."""
+    gpu = machines.describe(*[machines.A100_80] * 8)
+    monkeypatch.setenv("FAKE_NVML", str(gpu))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(machines.library.parent))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "llmperf.toml"
+    file.write_text('[environments]\npaddle-gpu = "./paddle-gpu"\n')
+    file.chmod(0o600)
+    return Environments(tmp_path)
+
+
+def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(
+    environments: Environments, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = environments.make(("paddlepaddle-gpu", "3.3.1")) / "bin" / "python"
+    monkeypatch.setattr("llmperf_paddle.installed.find_spec", lambda name: None)  # not in this environment
+    monkeypatch.setattr("llmperf_paddle.installed.installed_builds", lambda: {})
+    assert call(["plan", *CASE, "paddle-gpu", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert (plan["interpreter"]["path"], plan["interpreter"]["environment"]) == (str(python), "paddle-gpu")
+    assert (plan["vendor"], plan["worker"]["needs"]["runtime"]) == ("nvidia", "paddle")
+    assert (len(plan["probe"]["devices"]), plan["probe"]["offers"]["runtime_problems"]) == (8, {})
+    small = ("--devices", "2", "--set", "model=llama_tiny", "--set", "seq_len=64")
+    assert call(["run", *CASE, "paddle-gpu", *small]) == 1
+    printed = capsys.readouterr()
+    assert f"of {python}" in printed.out + printed.err
+    (result,) = environments.folder.glob("runs/*/result.json")
+    assert json.loads(result.read_text())["software"]["worker_environment"] == "paddle-gpu"
+
+
+def test_an_environment_without_paddle_is_refused_although_this_one_has_it(
+    environments: Environments, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = environments.make()
+    assert call(["run", *CASE, "paddle-gpu"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "framework_unusable" in line]
+    assert f"{folder}/bin/python: framework 'paddle' (llmperf-paddle): expected Paddle 3.3 or later, found none" in line
+    assert not (environments.folder / "runs").exists()
+
+
+def test_the_cpu_build_there_is_refused_with_the_page_that_helps(
+    environments: Environments, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environments.make(("paddlepaddle", "3.3.1"), cuda="False")
+    assert call(["plan", *CASE, "paddle-gpu"]) == 2
+    printed = capsys.readouterr().out
+    assert "paddle 3.3.1 is built without CUDA" in printed
+    assert "docs/drivers.md [runtime_unusable]" in printed
