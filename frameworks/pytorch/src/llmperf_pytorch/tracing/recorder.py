@@ -47,14 +47,18 @@ FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
 """Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""
 FLAG_FRAMES = 6
 """How far above a read such a function is."""
-GRADIENT_SUMS = {
+NOT_UPDATES = {
     "backward",
     "allreduce_gradients",
     "_exec_backward_pass",
+    "_exec_recv_grads",
+    "_exec_send_grads",
+    "_exec_recv_activations",
+    "_exec_send_activations",
     "_exec_reduce_grads",
     "_exec_reduce_tied_grads",
 }
-"""Functions of engines that end a backward pass: gradients are still summed after the graph's last operation."""
+"""Functions of engines around and after a backward pass, which still sum and send gradients after its graph."""
 
 OperationKey = tuple[str, OperationKind, Phase, Work]
 CollectiveKey = tuple[Collective, int, tuple[int, ...], Phase, bool]
@@ -138,7 +142,7 @@ class Recorder(TorchDispatchMode):
     def _follow_phase(self) -> None:
         if torch._C._current_graph_task_id() != -1:
             self.phase = "backward"
-        elif self.phase == "backward" and not _within(GRADIENT_SUMS):
+        elif self.phase == "backward" and not _within(NOT_UPDATES):
             self.phase = "update"
         self.memory.phase = self.phase
         self.memory.recomputing = self.phase == "backward" and torch.is_grad_enabled()
