@@ -1,4 +1,4 @@
-"""RMSNorm is one operation in every model, and computes what separate operations in float32 do."""
+"""RMSNorm is one operation, or separate ones in float32 as in transformers, and computes the same."""
 
 from __future__ import annotations
 
@@ -17,23 +17,16 @@ def torch():
     return torch
 
 
-def by_separate_operations(hidden, weight, eps):
-    """As the published models have it: in float32, rounded, then weighted."""
-    exact = hidden.float()
-    scaled = exact * (exact.pow(2).mean(-1, keepdim=True) + eps).rsqrt()
-    return weight * scaled.to(hidden.dtype)
-
-
 @pytest.mark.parametrize(("precision", "roundings"), [("float32", 0), ("bfloat16", 1), ("float16", 1)])
 def test_the_same_numbers_as_separate_operations_to_the_last_rounding(torch, precision, roundings):
-    from llmperf_pytorch.norms import rms_norm
+    from llmperf_pytorch.norms import rms_norm, separate_rms_norm
 
     dtype = getattr(torch, precision)
     hidden = (100 * torch.randn(64, 512)).to(dtype).requires_grad_()
     weight = (1 + torch.randn(512) / 10).to(dtype).requires_grad_()
     direction = torch.randn(64, 512).to(dtype)
     results = []
-    for norm in (rms_norm, by_separate_operations):
+    for norm in (rms_norm, separate_rms_norm):
         normed = norm(hidden, weight, 1e-5)
         assert normed.dtype is dtype
         results.append((normed, *torch.autograd.grad(normed, (hidden, weight), direction)))
@@ -67,15 +60,26 @@ def test_autocast_does_not_widen_16_bits(torch, monkeypatch):
     assert modes == [False]
 
 
+def test_separate_operations_are_those_of_transformers(torch):
+    from llmperf_pytorch.norms import separate_rms_norm
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    theirs = LlamaRMSNorm(64, 1e-5).to(torch.bfloat16)
+    hidden = torch.randn(2, 64, dtype=torch.bfloat16)
+    assert torch.equal(separate_rms_norm(hidden, theirs.weight, 1e-5), theirs(hidden))
+
+
+@pytest.mark.parametrize(("fused", "count"), [(("rms_norm",), 5), ((), 0)])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", ["llama", "baichuan"])
-def test_every_norm_of_a_model_is_one_operation(torch, program, family, precision):
+def test_every_norm_of_a_model_is_one_operation_if_fused(torch, program, family, precision, fused, count):
+    from llmperf_pytorch.kernels.choice import Kernels
     from llmperf_pytorch.models import construct_model, default_dtype
     from torch.profiler import profile
 
     model = {} if family == "llama" else program.BAICHUAN
     with default_dtype(precision):
-        built = construct_model(program.make_spec({"framework": "pytorch", "model": model}))
+        built = construct_model(program.make_spec({"framework": "pytorch", "model": model}), Kernels(fused))
     names = {name for name, _ in built.named_parameters() if "norm" in name}
     assert names == {
         "model.norm.weight",
@@ -84,5 +88,6 @@ def test_every_norm_of_a_model_is_one_operation(torch, program, family, precisio
     with profile() as operations, warnings.catch_warnings():
         warnings.simplefilter("error")  # such as: cannot dispatch to the fused implementation
         built(torch.randint(0, 512, (1, 16)))
-    (norms,) = [one for one in operations.key_averages() if one.key == "aten::rms_norm"]
-    assert norms.count == 5
+    averages = operations.key_averages()
+    assert sum(average.count for average in averages if average.key == "aten::rms_norm") == count
+    assert sum(average.count for average in averages if average.key == "aten::rsqrt") == 5

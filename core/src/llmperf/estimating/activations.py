@@ -25,8 +25,10 @@ def runs_fused(sizes: RankSizes, name: str) -> bool:
 def block_bytes(sizes: RankSizes) -> int:
     """Activations of a block that is not recomputed."""
     if sizes.frozen:
-        return _stream(sizes) + _norms(sizes) + _attention(sizes) + _frozen_feed_forward(sizes) + _adapters(sizes)
-    return _stream(sizes) + _norms(sizes) + _projected(sizes) + _attention(sizes) + _feed_forward(sizes)
+        return (
+            _stream(sizes) + 2 * norm_bytes(sizes) + _attention(sizes) + _frozen_feed_forward(sizes) + _adapters(sizes)
+        )
+    return _stream(sizes) + 2 * norm_bytes(sizes) + _projected(sizes) + _attention(sizes) + _feed_forward(sizes)
 
 
 def checkpoint_bytes(sizes: RankSizes) -> int:
@@ -43,13 +45,17 @@ def _stream(sizes: RankSizes) -> int:
     return 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
 
-def _norms(sizes: RankSizes) -> int:
-    """Reciprocal roots; as separate operations also the float32 input and the scaled one, of each norm."""
+def norm_bytes(sizes: RankSizes) -> int:
+    """What one norm keeps beside its input.
+
+    Reciprocal roots; as separate operations its input in float32 instead, and the scaled one if its weight is trained.
+    """
     share = sizes.tokens // sizes.sequence_parts
     if runs_fused(sizes, "rms_norm"):
-        return 2 * SINGLE * share
-    wide = SINGLE if sizes.stream_bytes < SINGLE else 0
-    return 2 * (SINGLE + (wide + sizes.stream_bytes) * sizes.hidden) * share
+        return SINGLE * share
+    wide = SINGLE - sizes.stream_bytes
+    scaled = 0 if sizes.frozen else sizes.stream_bytes
+    return (SINGLE + (wide + scaled) * sizes.hidden) * share
 
 
 def _projected(sizes: RankSizes) -> int:

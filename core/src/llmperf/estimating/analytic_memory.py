@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from llmperf.estimating.activations import SINGLE, backward_bytes, block_bytes, checkpoint_bytes, runs_fused
+from llmperf.estimating.activations import SINGLE, backward_bytes, block_bytes, checkpoint_bytes, norm_bytes, runs_fused
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import MemoryKind, Phase, TracedMemory
 
@@ -137,9 +137,9 @@ def _of_one_micro_batch(sizes: RankSizes) -> int:
 
 
 def _head_activations(sizes: RankSizes) -> int:
-    """Inputs of the last norm and of the head, and the head's normalised rows."""
+    """What the last norm keeps, inputs of it and of the head, and the head's normalised rows."""
     stream = (sizes.stream_bytes + sizes.compute_bytes) * sizes.hidden * sizes.tokens // sizes.sequence_parts
-    return stream + (_head_matrix(sizes) if sizes.plan.spec.model.normalized_head else 0)
+    return stream + norm_bytes(sizes) + (_head_matrix(sizes) if sizes.plan.spec.model.normalized_head else 0)
 
 
 def _head_matrix(sizes: RankSizes) -> int:

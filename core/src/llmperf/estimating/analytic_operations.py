@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.estimating.activations import attention_is_fused, runs_fused, scores
+from llmperf.estimating.activations import SINGLE, attention_is_fused, runs_fused, scores
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
 
@@ -140,7 +140,6 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
     rope = sizes.compute_bytes * (sizes.query_width + sizes.key_value_width) * sizes.tokens
     gate = sizes.compute_bytes * sizes.inner * sizes.tokens
     rotates = sizes.plan.spec.model.position_encoding == "rope"
-    norm = (2, 1) if runs_fused(sizes, "rms_norm") else (10, 6)
     turn = (2, 1) if runs_fused(sizes, "rope") else (9, 5)
     swiglu = (3, 1) if runs_fused(sizes, "swiglu") else (5, 2)
     passes: tuple[tuple[str, Phase, float, int], ...] = (
@@ -149,7 +148,8 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
         (", gradient", "backward", 1.6, blocks),
     )
     for suffix, phase, factor, times in passes:
-        yield _moved(sizes, f"norm{suffix}", "norm", phase, int(factor * norm[0] * stream), 2 * times, norm[1])
+        streams, kernels = _norm_streams(sizes, gradient=bool(suffix))
+        yield _moved(sizes, f"norm{suffix}", "norm", phase, streams * stream, 2 * times, kernels)
         if rotates:
             yield _moved(sizes, f"rope{suffix}", "rope", phase, turn[0] * rope, times, turn[1] * 2)
         yield _moved(sizes, f"swiglu{suffix}", "activation", phase, int(factor * swiglu[0] * gate), times, swiglu[1])
@@ -162,6 +162,15 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
     if not sizes.frozen and sizes.plan.batch.gradient_accumulation > 1:
         added = 3 * sizes.weight_bytes * sizes.block_matrices
         yield _moved(sizes, "addition of gradients", "elementwise", "backward", added, blocks, kernels=7)
+
+
+def _norm_streams(sizes: RankSizes, *, gradient: bool) -> tuple[int, int]:
+    """How often a norm reads or writes its input's size, and its kernels; separate ones compute in float32."""
+    if runs_fused(sizes, "rms_norm"):
+        return (3, 1) if gradient else (2, 1)
+    if sizes.stream_bytes < SINGLE:
+        return (40, 16) if gradient else (18, 8)
+    return (20, 14) if gradient else (7, 6)
 
 
 def _adapters(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
@@ -204,9 +213,10 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
             yield _moved(sizes, "embedding, gradient", "embedding", "backward", 2 * table + stream, 1, kernels=2)
     if not sizes.last:
         return
-    norm = 2 if runs_fused(sizes, "rms_norm") else 10
-    yield _moved(sizes, "norm", "norm", "forward", norm * stream, 1)
-    yield _moved(sizes, "norm, gradient", "norm", "backward", int(1.6 * norm * stream), 1)
+    both: tuple[tuple[str, Phase], ...] = (("norm", "forward"), ("norm, gradient", "backward"))
+    for name, phase in both:
+        streams, kernels = _norm_streams(sizes, gradient=phase == "backward")
+        yield _moved(sizes, name, "norm", phase, streams * stream, 1, kernels)
     yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1, 0)
     logits = sizes.tokens * sizes.vocabulary
     fused = runs_fused(sizes, "cross_entropy")

@@ -85,8 +85,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = PackedAttention(facts, attention, kernels)
         self.mlp = FeedForward(facts.hidden_size, facts.intermediate_size, kernels)
-        self.input_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)
-        self.post_attention_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps)
+        self.input_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps, kernels)
+        self.post_attention_layernorm = RmsNorm(facts.hidden_size, facts.norm_eps, kernels)
 
     def forward(self, hidden: torch.Tensor, positions: Positions) -> torch.Tensor:
         """[batch, seq_len, width] to the same."""
@@ -102,7 +102,7 @@ class Decoder(nn.Module):
         self.attention = attention
         self.embed_tokens = nn.Embedding(facts.vocab_size, facts.hidden_size)
         self.layers = nn.ModuleList([Layer(facts, attention, kernels) for _ in range(facts.layers)])
-        self.norm = RmsNorm(facts.hidden_size, facts.norm_eps)
+        self.norm = RmsNorm(facts.hidden_size, facts.norm_eps, kernels)
         self.rotary = None
         if facts.position_encoding == "rope":
             self.rotary = Rotary(facts.hidden_size // facts.attention_heads, facts.rope_theta or 10000.0)

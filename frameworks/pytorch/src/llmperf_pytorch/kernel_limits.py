@@ -58,7 +58,7 @@ def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
 
 
 def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
-    """Those of a run: RMSNorm is always one operation.
+    """Those of a run.
 
     `auto` is all that are possible. Where whole blocks are compiled, the compiler fuses rotary positions and SwiGLU
     with what is around them.
@@ -66,7 +66,7 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
     possible = possible_fused_ops(framework, spec)
     if spec.tuning.compile:
         possible = tuple(name for name in possible if name not in ("rope", "swiglu"))
-    return tuple(dict.fromkeys(("rms_norm", *llmperf.expanded_fused_ops(spec, possible))))
+    return llmperf.expanded_fused_ops(spec, possible)
 
 
 def compiled_block_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:

@@ -101,7 +101,7 @@ class Llama(LlamaForCausalLM):
         with _no_initialisation():
             super().__init__(llama_config(facts))
         for module in self.modules():
-            if type(module) is LlamaRMSNorm:
+            if type(module) is LlamaRMSNorm and "rms_norm" in kernels.fused:
                 module.__class__ = FusedRmsNorm
             elif type(module) is LlamaAttention:
                 module.__class__ = SelfAttention

@@ -1,17 +1,22 @@
-"""RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467) as one operation, for which CUDA has a fused kernel.
+"""RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467), as one operation or as separate ones.
 
-Computed in float32 and rounded once, so that in 16 bits it is at least as exact as separate operations.
+CUDA has a fused kernel for the one operation. It computes in float32 and rounds once, so that in 16 bits it is at least
+as exact as separate operations.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.autocast import without_autocast
+
+if TYPE_CHECKING:
+    from llmperf_pytorch.kernels.choice import Kernels
 
 
 def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -23,10 +28,21 @@ def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Te
         return functional.rms_norm(hidden, weight.shape, weight, eps)
 
 
+def separate_rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """As transformers' LlamaRMSNorm: in float32, whose results the backward pass keeps; rounded, then weighted."""
+    exact = hidden.float()
+    scaled = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * scaled.to(hidden.dtype)
+
+
 class RmsNorm(nn.RMSNorm):
-    """`rms_norm` with a weight of its own."""
+    """RMSNorm with a weight of its own."""
+
+    def __init__(self, width: int, eps: float, kernels: Kernels) -> None:
+        super().__init__(width, eps)
+        self.kernels = kernels
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Any shape [..., width] to the same."""
         assert self.eps is not None
-        return rms_norm(hidden, self.weight, self.eps)
+        return self.kernels.rms_norm(hidden, self.weight, self.eps)

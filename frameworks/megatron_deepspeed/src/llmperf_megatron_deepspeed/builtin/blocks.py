@@ -83,9 +83,9 @@ class Block(nn.Module):
     def __init__(self, index: int, facts: Model, attention: str, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
         name, hidden, eps = f"model.layers.{index}", facts.hidden_size, facts.norm_eps
-        self.input_layernorm = RmsNorm(f"{name}.input_layernorm", hidden, eps, ranks)
+        self.input_layernorm = RmsNorm(f"{name}.input_layernorm", hidden, eps, ranks, kernels)
         self.self_attn = SelfAttention(f"{name}.self_attn", facts, attention, ranks, kernels)
-        self.post_attention_layernorm = RmsNorm(f"{name}.post_attention_layernorm", hidden, eps, ranks)
+        self.post_attention_layernorm = RmsNorm(f"{name}.post_attention_layernorm", hidden, eps, ranks, kernels)
         self.mlp = FeedForward(f"{name}.mlp", facts, ranks, kernels)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
@@ -115,9 +115,9 @@ class Head(nn.Module):
 class FinalNorm(nn.Module):
     """The last norm; a module of its own, so that its weight is named as a norm's."""
 
-    def __init__(self, facts: Model, ranks: TensorParallel) -> None:
+    def __init__(self, facts: Model, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
-        self.norm = RmsNorm("model.norm", facts.hidden_size, facts.norm_eps, ranks)
+        self.norm = RmsNorm("model.norm", facts.hidden_size, facts.norm_eps, ranks, kernels)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from llmperf_pytorch.norms import rms_norm
+from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
 from torch.nn import functional
 
@@ -62,11 +62,11 @@ class VocabEmbedding(nn.Module):
 class RmsNorm(nn.Module):
     """RMSNorm; its weight is the same on every rank."""
 
-    def __init__(self, name: str, width: int, eps: float, ranks: TensorParallel) -> None:
+    def __init__(self, name: str, width: int, eps: float, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
-        self._eps = eps
+        self._eps, self._kernels = eps, kernels
         self.weight = sharded_parameter(f"{name}.weight", (width,), None, ranks)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape and dtype."""
-        return rms_norm(states, self.weight, self._eps)
+        return self._kernels.rms_norm(states, self.weight, self._eps)

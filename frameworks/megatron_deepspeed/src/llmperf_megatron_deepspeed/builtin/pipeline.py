@@ -63,7 +63,7 @@ def layer_specs(spec: RunSpec, ranks: TensorParallel, kernels: Kernels) -> list[
     size = (facts.vocab_size, facts.hidden_size, ranks)
     given = (facts, spec.tuning.attention, ranks, kernels)
     blocks = [LayerSpec(Block, index, *given) for index in range(facts.layers)]
-    norm = LayerSpec(FinalNorm, facts, ranks)
+    norm = LayerSpec(FinalNorm, facts, ranks, kernels)
     if not facts.tied_embeddings:
         head = LayerSpec(Head, facts, ranks, fuses_loss=kernels.cross_entropy)
         return [LayerSpec(VocabEmbedding, *size), *blocks, norm, head]

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from llmperf_pytorch.compilers import host_compiler
+from llmperf_pytorch.norms import rms_norm, separate_rms_norm
 from llmperf_pytorch.rotary import rotate
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ SEPARATE = "separate operations"
 class Kernels:
     """The operations of a model that may be fused."""
 
-    fused: tuple[str, ...] = ("rms_norm",)
-    """Such as `rope`, `swiglu`, `cross_entropy`."""
+    fused: tuple[str, ...] = ()
+    """Such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`."""
     by_compiler: bool = False
     """Whether the compiler makes the kernels of `rope` and `swiglu`; otherwise torch's own operations do, fewer and
     with less memory than separately."""
@@ -43,6 +44,11 @@ class Kernels:
     def cross_entropy(self) -> bool:
         """Whether output projection and loss are one operation."""
         return "cross_entropy" in self.fused
+
+    def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """RMSNorm of [..., width] with a weight [width]."""
+        norm = rms_norm if "rms_norm" in self.fused else separate_rms_norm
+        return norm(hidden, weight, eps)
 
     def rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
         """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle, [seq_len, width]."""
@@ -68,7 +74,9 @@ class Kernels:
             "attention": "torch's choice (scaled_dot_product_attention)"
             if attention in ("auto", "sdpa")
             else attention,
-            "rms_norm": "torch.compile with its block" if self.compiles_blocks else "torch.nn.functional.rms_norm",
+            "rms_norm": "torch.nn.functional.rms_norm"
+            if "rms_norm" in self.fused and not self.compiles_blocks
+            else blocks,
             "rope": f"llmperf::rope by {maker}" if "rope" in self.fused else blocks,
             "swiglu": f"llmperf::swiglu by {maker}" if "swiglu" in self.fused else blocks,
             "cross_entropy": "fused with the output projection, in parts" if self.cross_entropy else SEPARATE,
@@ -77,4 +85,4 @@ class Kernels:
 
 
 NONE_FUSED = Kernels()
-"""RMSNorm alone, which always is."""
+"""All as separate operations."""

@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, OperationKind] = {
     "eager_attention": "attention",
     "causal_alibi": "attention",
     "rms_norm": "norm",
+    "separate_rms_norm": "norm",
     "mean_cross_entropy": "loss",
     "sharded_cross_entropy": "loss",
     "linear_cross_entropy": "loss",
