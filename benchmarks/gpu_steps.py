@@ -51,8 +51,8 @@ LORA: Settings = {
     "steps": 25,
     "warmup_steps": 5,
 }
-SMALL_DENSE: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 6, "warmup_steps": 2}
-SMALL_LORA: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 6, "warmup_steps": 2}
+SMALL_DENSE: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 4, "warmup_steps": 1}
+SMALL_LORA: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 4, "warmup_steps": 1}
 GPU_TESTS = (
     "frameworks/pytorch/tests",
     "frameworks/zero/tests",

@@ -255,3 +255,9 @@ def test_an_accelerator_comes_before_every_cpu(install, capsys):
     install("zzz-acme", "zzz", EMPTY + PROBE.format(name="zzz", kind="accelerator"))
     call(["plan", "default", "--framework", "pytorch", "--json"])
     assert json.loads(capsys.readouterr().out)["plan"]["vendor"] == "zzz"
+
+
+def test_a_missing_packaging_is_named(install, monkeypatch, capsys):
+    install("llmperf-acme", "acme", EMPTY, requires=("msgspec<1000",))
+    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
+    assert diagnosis(capsys, "acme")["message"] == "llmperf-acme needs packaging (not installed)"

@@ -85,7 +85,11 @@ def _numbers(version: str) -> list[int]:
 
 def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[Unmet]:
     """What is unmet of a requirement of any form."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+    except ModuleNotFoundError:  # core was installed without its dependencies
+        yield Unmet("packaging", "packaging", None)
+        return
 
     try:
         wanted = Requirement(text)
