@@ -18,6 +18,7 @@ from dataclasses import replace
 import torch
 from llmperf_pytorch.kernel_limits import FUSED_OPS
 from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import DTYPES
@@ -42,6 +43,10 @@ def seconds(works: Mapping[str, Work], inputs: list[torch.Tensor], repetitions: 
 
     for work in works.values():
         once(work)
+    if FAILED:
+        raise SystemExit(
+            f"{', '.join(sorted(FAILED))}: torch.compile failed; see above, or leave it out: --no-compiler"
+        )
     fastest = dict.fromkeys(works, math.inf)
     for _ in range(repetitions):
         for name, work in works.items():

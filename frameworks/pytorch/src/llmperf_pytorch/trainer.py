@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch.distributed
+from llmperf.errors import RunFailed
 from llmperf.types import StepOutput
 from typing_extensions import Self
 
-from llmperf_pytorch.kernels.blocks import compile_seconds
+from llmperf_pytorch.kernels.blocks import compile_seconds, compiler_failure
 from llmperf_pytorch.optimizers import adamw_kernel
 from llmperf_pytorch.waits import Waits, waits_of_calls
 
@@ -75,3 +76,5 @@ class TorchTrainer(ABC):
             self._calls.close()
         if error is None:  # a failing rank must not wait for the others
             self.close()
+        elif self._plan.spec.tuning.compile and (reason := compiler_failure(error)) is not None:
+            raise RunFailed(f"torch.compile failed: {reason}; nearest: --set compile=false") from error

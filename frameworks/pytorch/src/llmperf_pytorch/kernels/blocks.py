@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import torch
 from torch._guards import detect_fake_mode
 
+from llmperf_pytorch.kernels.compiled import cause
+
 
 def compile_blocks(blocks: Iterable[torch.nn.Module]) -> None:
     """Compile each block's `forward` when it is first called; hooks around it stay as they are.
@@ -25,6 +27,14 @@ def compile_blocks(blocks: Iterable[torch.nn.Module]) -> None:
         if detect_fake_mode(list(block.parameters())) is not None:
             continue  # an estimate traces the operations, of which the compiler would make fewer kernels
         block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
+
+
+def compiler_failure(error: BaseException) -> str | None:
+    """The first line of the message of torch's compiler, in a forward or backward pass; None for any other error."""
+    dynamo = sys.modules.get("torch._dynamo.exc")
+    if dynamo is None or not isinstance(error, dynamo.TorchDynamoException):
+        return None
+    return cause(error)
 
 
 def compile_seconds() -> float | None:

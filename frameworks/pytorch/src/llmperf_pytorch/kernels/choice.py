@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from llmperf_pytorch.compilers import host_compiler
+from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.norms import rms_norm, separate_rms_norm
 from llmperf_pytorch.rotary import rotate
 
@@ -68,7 +69,6 @@ class Kernels:
 
     def named(self, attention: str, optimizer: str) -> Mapping[str, str]:
         """For `Trainer.kernels`."""
-        maker = "torch.compile" if self.by_compiler else "torch operations"
         blocks = "torch.compile with its block" if self.compiles_blocks else SEPARATE
         return {
             "attention": "torch's choice (scaled_dot_product_attention)"
@@ -77,11 +77,16 @@ class Kernels:
             "rms_norm": "torch.nn.functional.rms_norm"
             if "rms_norm" in self.fused and not self.compiles_blocks
             else blocks,
-            "rope": f"llmperf::rope by {maker}" if "rope" in self.fused else blocks,
-            "swiglu": f"llmperf::swiglu by {maker}" if "swiglu" in self.fused else blocks,
+            "rope": f"llmperf::rope by {self._maker('rope')}" if "rope" in self.fused else blocks,
+            "swiglu": f"llmperf::swiglu by {self._maker('swiglu')}" if "swiglu" in self.fused else blocks,
             "cross_entropy": "fused with the output projection, in parts" if self.cross_entropy else SEPARATE,
             "optimizer": optimizer,
         }
+
+    def _maker(self, operation: str) -> str:
+        if not self.by_compiler:
+            return "torch operations"
+        return "torch operations (torch.compile failed)" if operation in FAILED else "torch.compile"
 
 
 NONE_FUSED = Kernels()

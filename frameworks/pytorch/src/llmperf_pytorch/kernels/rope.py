@@ -16,7 +16,7 @@ def _turned(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, ba
     return (wide * cosines + other * sines).to(states.dtype)
 
 
-_turned_kernel = compiled(_turned)
+_turned_kernel = compiled("rope", _turned)
 
 
 @torch.library.custom_op("llmperf::rope", mutates_args=())
@@ -28,8 +28,8 @@ def rope(
     Cosines and sines: [seq_len, width], both halves equal. One kernel made by the compiler, or four of torch's on half
     the channels each, where separate operations are six on all.
     """
-    if by_compiler:
-        return _turned_kernel(states, cosines, sines, back)
+    if by_compiler and (made := _turned_kernel(states, cosines, sines, back)) is not None:
+        return made
     turned, half, sign = torch.empty_like(states), states.shape[-1] // 2, -1.0 if back else 1.0
     low, high = states[..., :half], states[..., half:]
     cosines, sines = cosines[..., :half], sines[..., :half]

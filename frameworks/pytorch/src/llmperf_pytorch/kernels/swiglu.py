@@ -26,14 +26,14 @@ def _gradients(gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> 
     return (incoming * up.float() * slope).to(gate.dtype), (incoming * silu).to(up.dtype)
 
 
-_product_kernel, _gradients_kernel = compiled(_product), compiled(_gradients)
+_product_kernel, _gradients_kernel = compiled("swiglu", _product), compiled("swiglu", _gradients)
 
 
 @torch.library.custom_op("llmperf::swiglu", mutates_args=())
 def swiglu(gate: torch.Tensor, up: torch.Tensor, by_compiler: bool) -> torch.Tensor:
     """silu(gate) x up, all of one shape and dtype; one kernel made by the compiler, or two of torch's."""
-    if by_compiler:
-        return _product_kernel(gate, up)
+    if by_compiler and (made := _product_kernel(gate, up)) is not None:
+        return made
     return functional.silu(gate).mul_(up)
 
 
@@ -47,8 +47,8 @@ def swiglu_backward(
     gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, by_compiler: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of gate and up."""
-    if by_compiler:
-        return _gradients_kernel(gradient, gate, up)
+    if by_compiler and (made := _gradients_kernel(gradient, gate, up)) is not None:
+        return made
     of_up = functional.silu(gate).mul_(gradient)
     return torch.ops.aten.silu_backward(gradient * up, gate), of_up
 
