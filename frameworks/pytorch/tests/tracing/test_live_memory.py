@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections import Counter
 
 import pytest
 import torch
 from llmperf_pytorch.tracing.memory import Allocation, LiveMemory, blocks, kind_of
-from llmperf_pytorch.tracing.operations import tensors_in
+from llmperf_pytorch.tracing.operations import kind_by_caller, tensors_in
 from llmperf_pytorch.tracing.step import split_counts
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -91,3 +93,30 @@ def test_counts_of_a_single_number_are_per_step():
 def test_what_the_first_micro_batch_lacks_is_counted_exactly():
     counters = [(1, Counter(matmul=2)), (2, Counter(matmul=4, add=3))]
     assert {key: rest for key, *rest in split_counts(counters, 32)} == {"matmul": [2, 0], "add": [0, 3 * 31]}
+
+
+class Norm(torch.nn.Module):
+    """Drops its first value after an operation whose kind is looked up."""
+
+    def forward(self, hidden):
+        hidden = hidden + 1
+        first = weakref.ref(hidden)
+        kind = self._looked_up()
+        hidden = hidden + 1
+        return kind, first() is None
+
+    def _looked_up(self):
+        return (lambda: (lambda: kind_by_caller())())()
+
+
+class LastRMSNorm(Norm):
+    """A module whose kind its name says."""
+
+    def forward(self, hidden):
+        kind = self._looked_up()
+        return kind, super().forward(hidden)[1]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code knows the class of a method from Python 3.11 on")
+def test_kind_by_module_keeps_no_tensor_alive():
+    assert LastRMSNorm()(torch.zeros(2)) == ("norm", True)

@@ -152,10 +152,18 @@ def kind_by_caller() -> OperationKind | None:
         if name in FUNCTIONS:
             return FUNCTIONS[name]
         if name == "forward":
-            kind = _module_kind(type(frame.f_locals.get("self")).__name__)
+            kind = _module_kind(_owner(frame))
             if kind is not None:
                 return kind
     return None
+
+
+def _owner(frame: FrameType) -> str:
+    """The class of a method. Its name is in the code from Python 3.11 on; `f_locals` would keep tensors alive there."""
+    name: str | None = getattr(frame.f_code, "co_qualname", None)
+    if name is None:
+        return type(frame.f_locals.get("self")).__name__
+    return name.rpartition(".")[0].rpartition(".")[2]
 
 
 @lru_cache(maxsize=4096)
