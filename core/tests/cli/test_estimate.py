@@ -36,7 +36,7 @@ def test_memory_time_and_where_it_goes_are_shown(estimate):
     assert "token/p/s; MFU nominal" in out
     assert "all_reduce in backward over 2 ranks in a node" in out
     assert re.search(r"host waits +none", out)
-    assert len(out.splitlines()) <= 22
+    assert len(out.splitlines()) <= 26
 
 
 def test_the_document_has_its_schema(estimate):
@@ -96,6 +96,26 @@ def test_measured_rates_of_a_file_are_used(estimate, tmp_path):
     assert code == 0
     assert document["rates"]["basis"] == "measured"
     assert document["time"]["seconds"] > 1000
+
+
+def test_rates_of_another_device_are_refused(estimate, tmp_path):
+    from llmperf_stub.vendor import llmperf_device_rates
+
+    file = tmp_path / "rates.json"
+    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | {"device_model": "Stub S2"})
+    code, _, err = estimate("--rates", str(file))
+    assert code == 2
+    assert "expected rates of 'Stub S1', found those of 'Stub S2'" in err
+
+
+def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_tensors(estimate, tmp_path):
+    from llmperf_stub.vendor import llmperf_device_rates
+
+    file = tmp_path / "rates.json"
+    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | {"overhead_bytes": None})
+    assumed = json.loads(estimate("--json")[1])["memory"][0]["overhead_bytes"]
+    document = json.loads(estimate("--rates", str(file), "--json")[1])
+    assert document["memory"][0]["overhead_bytes"] == assumed
 
 
 def test_a_file_that_holds_no_rates_is_refused(estimate, tmp_path):

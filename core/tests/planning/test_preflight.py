@@ -62,7 +62,7 @@ def test_the_refusal_can_be_overridden(capsys):
     assert call(words) == 2
     assert call([*words, "--no-preflight"]) == 0
     shown = capsys.readouterr().out
-    assert "peak memory" in shown
+    assert "memory of tensors" in shown
     assert "expected step" in shown
 
 

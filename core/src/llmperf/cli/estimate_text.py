@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from llmperf.accounting.layout import layout_text
+from llmperf.cli.plan_text import change_text
 from llmperf.types.estimate import Communication, Estimate, StageMemory
 from llmperf.types.tracing import MemoryKind
 
@@ -30,6 +31,7 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     where = f"{layout.nodes} x {layout.devices_per_node} {estimate.device_model}"
     yield "case", f"{spec.case} ({spec.tuning.framework}, {spec.contract.precision}) on {where}, {layout_text(layout)}"
     batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
+    yield from (("changed", change_text(change)) for change in spec.changes)
     yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
     yield from _how(estimate)
     yield from _memory(estimate)
@@ -40,7 +42,7 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
         within = f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%"
         memory = f"memory {error.memory:.0%} in the median, {within}"
         throughput = f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)"
-        yield "expected error", f"{memory}, {throughput}"
+        yield "expected error", memory if estimate.time is None else f"{memory}, {throughput}"
     yield from (("note", note) for note in estimate.notes)
 
 
@@ -77,6 +79,8 @@ def _margin(stage: StageMemory) -> str:
         return "; the memory of the device is not known"
     left = stage.capacity_bytes - stage.total_bytes
     verdict = f"fits, {left / GIB:.1f} left" if left >= 0 else f"DOES NOT FIT, {-left / GIB:.1f} too much"
+    if left >= 0 and stage.overhead_bytes is None:
+        verdict = f"the tensors fit, {left / GIB:.1f} left for what a process takes beside them, which is unknown"
     return f" of {stage.capacity_bytes / GIB:.1f}: {verdict}"
 
 

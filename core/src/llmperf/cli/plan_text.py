@@ -68,6 +68,8 @@ def plan_text(outcome: Outcome) -> str:
     lines = [f"{name:<{width}}  {value}" for name, value in known]
     if outcome.spec.changes:
         lines += ["", *(f"changed from the case: {change_text(change)}" for change in outcome.spec.changes)]
+    if outcome.plan is not None and outcome.plan.notes:
+        lines += ["", *(f"note: {note}" for note in outcome.plan.notes)]
     if outcome.problems:
         lines += [
             "",
@@ -153,7 +155,7 @@ def _estimate_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     for stage, memory in enumerate(plan.memory):
         which = f", stage {stage}" if len(plan.memory) > 1 else ""
         total = f"{memory.peak_bytes / 2**30:.2f} GiB a rank, analytic: {peak_text(memory)}"
-        yield f"peak memory{which}", f"{total}; highest at: {memory.operation}"
+        yield f"memory of tensors{which}", f"{total}; highest at: {memory.operation}"
     if plan.expected_step_seconds is not None:
         yield "expected step", f"{plan.expected_step_seconds:.3g} s, analytic, {plan.expected_step_basis}"
 

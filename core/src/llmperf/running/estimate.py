@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llmperf.errors import UserError
 from llmperf.estimating.communication import with_network
 from llmperf.estimating.estimate import KnownRates, estimate_of
 from llmperf.files import json_files
@@ -54,13 +55,25 @@ def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOpt
     return estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
 
 
+def _from_file(path: Path, model: str, assumed: DeviceRates | None) -> DeviceRates:
+    """Measured rates; what a process takes beside its tensors as the vendor assumes it, unless the file says.
+
+    UserError for a file of another device.
+    """
+    rates = json_files.load(path, DeviceRates)
+    if rates.device_model != model:
+        raise UserError(f"--rates {path}: expected rates of {model!r}, found those of {rates.device_model!r}")
+    if rates.overhead_bytes is None and assumed is not None:
+        return replace(rates, overhead_bytes=assumed.overhead_bytes)
+    return rates
+
+
 def known_rates(plan: Plan, outcome: Outcome, options: EstimateOptions) -> KnownRates:
     """The rates of the planned device: from a file, as measured on this machine, or as the vendor assumes."""
     model = plan.probe.devices[0].model
+    rates = plan.rates or outcome.plugins.rates(model)
     if options.rates_file is not None:
-        rates: DeviceRates | None = json_files.load(options.rates_file, DeviceRates)
-    else:
-        rates = plan.rates or outcome.plugins.rates(model)
+        rates = _from_file(options.rates_file, model, outcome.plugins.rates(model))
     if rates is None:
         reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
         return KnownRates(rates=None, problem=f"{reason}, and use --rates FILE")
