@@ -67,8 +67,6 @@ def curves(train):
             tasks |= {f"{name} tied": builtin(name, layouts[name], TIED) for name in WITH_TIED}
             for name in ("TP2", "TP2SP"):
                 tasks[f"{name} bf16"] = builtin(name, layouts[name], GROUPED, precision="bf16")
-            summed = {**layouts["TP2"], "accumulation_dtype": "fp32"}
-            tasks["TP2 float32 sums bf16"] = builtin("TP2", summed, GROUPED, precision="bf16")
         found |= dict(zip(tasks, train(list(tasks.values()), ranks=ranks), strict=True))
     return found
 
@@ -88,7 +86,7 @@ def test_tied_embeddings_too(curves, name):
     same(curves[f"{name} tied"], curves["tied"])
 
 
-@pytest.mark.parametrize("name", ["TP2", "TP2SP", "TP2 float32 sums"])
+@pytest.mark.parametrize("name", ["TP2", "TP2SP"])
 def test_bf16_stays_near(curves, name):
     assert curves[f"{name} bf16"]["losses"] == pytest.approx(curves["grouped"]["losses"], abs=0.03)
 

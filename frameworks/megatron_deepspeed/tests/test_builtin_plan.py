@@ -120,3 +120,8 @@ def test_planning_imports_nothing_heavy():
         "print([name for name in ('torch', 'deepspeed', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_float32_sums_are_refused():
+    outcome = plan_run(Request(case=CASE, on=A100, settings=("accumulation_dtype=fp32",)))
+    assert "tuning.accumulation_dtype" in {problem.where for problem in outcome.problems}

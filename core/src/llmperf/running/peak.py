@@ -115,7 +115,8 @@ def measure_limits(
         failure = outcome(records)[1]
         if failure is not None:
             tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
-            raise RunFailed(f"rank {failure.rank} {failure.reason}: {failure.message}{tail}")
+            where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
+            raise RunFailed(f"{where}{failure.message}{tail}")
         timed = timed_operations(run)
         rates = rates_of(records, timed)
     wrong = wrong_outputs(timed)

@@ -79,7 +79,8 @@ def profile_run(planned: Planned, out: Path, task: ProfileTask, warn: Callable[[
     failure = outcome(records)[1]
     if failure is not None:
         tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
-        raise RunFailed(f"rank {failure.rank} {failure.reason}: {failure.message}{tail}")
+        where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
+        raise RunFailed(f"{where}{failure.message}{tail}")
     known = [record for record in read_records(records_path(run, task.rank)) if isinstance(record, ProfileRecord)]
     if not known:
         raise RunFailed(f"{run}: rank {task.rank} recorded no profile")

@@ -23,7 +23,7 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
         layout=layout,
         needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
         agent=llmperf.agent_argv(),
-        settings=("accumulation_dtype", "compile"),
+        settings=("compile",),
         fused_ops=used_fused_ops("megatron_deepspeed", spec),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},
         problems=tuple(builtin_problems(spec, probe, layout)),
