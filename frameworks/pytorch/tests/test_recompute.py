@@ -11,6 +11,7 @@ from llmperf.accounting.flops import count_flops, recomputed_share
 from llmperf.cases.library import whole_library
 from llmperf.types import Tuning, Workload
 from llmperf_pytorch.baichuan import Baichuan
+from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.llama import Llama
 from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import blocks_of
@@ -36,7 +37,7 @@ class Counting(TorchDispatchMode):
 
 def step(definition, facts, tuning):
     """Gradients of one batch, and the operations that it took."""
-    model = definition(facts, "sdpa")
+    model = definition(facts, "sdpa", Kernels())
     fill_weights(model, facts, 3)
     recompute_blocks(blocks_of(model.train()), tuning)
     ids = torch.arange(32).view(2, 16)

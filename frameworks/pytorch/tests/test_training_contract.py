@@ -15,6 +15,7 @@ import torch
 from llmperf.cases.library import whole_library
 from llmperf.types import Model, Optimizer
 from llmperf_pytorch.baichuan import Baichuan
+from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.llama import Llama as TorchLlama
 from llmperf_pytorch.losses import StepSums, mean_cross_entropy
 from llmperf_pytorch.norms import rms_norm
@@ -35,7 +36,7 @@ def tiny() -> Model:
 @pytest.mark.parametrize("tied", [False, True])
 def test_names_shapes_and_values_of_initial_weights_are_the_references(tiny, tied):
     model = replace(tiny, tied_embeddings=tied)
-    built = TorchLlama(model, "eager")
+    built = TorchLlama(model, "eager", Kernels())
     fill_weights(built, model, 7)
     expected = reference.Llama(model, seed=7).weights
     found = dict(built.named_parameters())
@@ -48,7 +49,7 @@ def test_names_shapes_and_values_of_initial_weights_are_the_references(tiny, tie
 
 def test_a_fused_weight_of_the_checkpoint_is_drawn_whole_under_its_name(tiny):
     model = replace(tiny, family="baichuan", kv_heads=tiny.attention_heads)
-    built = Baichuan(model, "eager")
+    built = Baichuan(model, "eager", Kernels())
     fill_weights(built, model, 7)
     name, width = "model.layers.0.self_attn.W_pack.weight", model.hidden_size
     drawn = llmperf.initial_normal(7, name, (3 * width, width), model.initializer_std)
@@ -64,7 +65,7 @@ def test_the_example_of_a_fused_weight_runs_and_is_made_of_the_parts():
 
 
 def test_a_step_clips_decays_and_updates_as_the_reference(tiny):
-    built = TorchLlama(tiny, "eager")
+    built = TorchLlama(tiny, "eager", Kernels())
     fill_weights(built, tiny, 7)
     weights = reference.Llama(tiny, seed=7).weights
     ours, theirs = adamw(built, ADAM, torch.device("cpu")), reference.AdamW(weights, ADAM, steps=20)

@@ -24,6 +24,8 @@ BACKENDS = ("nccl", "gloo", "ccl", "hccl")
 NAME = "megatron_deepspeed"
 OPTIONS = {"engine": ("builtin", "checkout")}
 NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
+FUSED_IN_SCRIPT = ("auto", "rms_norm")
+"""`rms_norm`: the script takes apex's where apex is installed."""
 ATTENTION = ("auto", "eager", "flash")
 """What `pretrain_gpt.py` has."""
 
@@ -124,7 +126,7 @@ def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Pr
             where="tuning.attention",
             message=f"{message}; the nearest is {nearest}",
         )
-    if named := [name for name in tuning.fused_ops if name != "auto"]:
+    if named := [name for name in tuning.fused_ops if name not in FUSED_IN_SCRIPT]:
         message = f"the script's kernels are built into the checkout, so none is used: found {named}"
         yield Problem(
             code="megatron_deepspeed.fused_ops", where="tuning.fused_ops", message=f"{message}; the nearest is []"
