@@ -6,6 +6,7 @@ files in the place of its data set.
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
@@ -53,7 +54,9 @@ def models(facts):
     """Ours and transformers' own class with the same weights, large enough for answers to differ."""
     ours = Llama(facts, "sdpa")
     fill_weights(ours, facts, seed=3)
-    theirs = LlamaForCausalLM(ours.config)
+    config = copy.deepcopy(ours.config)
+    config._attn_implementation = "sdpa"  # transformers' own
+    theirs = LlamaForCausalLM(config)
     theirs.load_state_dict(ours.state_dict())
     return ours.eval(), theirs.eval()
 

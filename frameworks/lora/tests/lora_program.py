@@ -95,6 +95,8 @@ def frozen_digest(trainer, model):
 
 def reloaded(trainer, model, folder):
     """Largest differences between the trained logits and those of the saved adapter, and of it merged."""
+    import copy
+
     import torch
     from peft import PeftModel
     from transformers import LlamaForCausalLM
@@ -103,7 +105,9 @@ def reloaded(trainer, model, folder):
     model.eval()
     with torch.no_grad():
         expected = model(ids)
-        base = LlamaForCausalLM(model.get_base_model().config)
+        config = copy.deepcopy(model.get_base_model().config)
+        config._attn_implementation = "sdpa"  # transformers' own
+        base = LlamaForCausalLM(config)
         plain = {
             name.replace(".base_layer.", "."): one.detach().clone()
             for name, one in model.get_base_model().state_dict().items()
