@@ -23,6 +23,7 @@ from llmperf.types import Model
 from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu.scoring import Ranks, answers, figures
 from llmperf_lora.options import Options
+from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.llama import Llama
 from llmperf_pytorch.weights import fill_weights
 from lm_eval.models.huggingface import HFLM
@@ -52,7 +53,7 @@ def harness_task(folder, subject, scratch):
 
 def models(facts):
     """Ours and transformers' own class with the same weights, large enough for answers to differ."""
-    ours = Llama(facts, "sdpa")
+    ours = Llama(facts, "sdpa", Kernels())
     fill_weights(ours, facts, seed=3)
     config = copy.deepcopy(ours.config)
     config._attn_implementation = "sdpa"  # transformers' own
