@@ -117,7 +117,7 @@ def port_in_use(trial: Trial) -> None:
     trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
 
 
-"""Listens on the port that the first rank is told, before the rank does."""
+"""Listens on the port that the first rank is given, before the rank does."""
 COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew, port_in_use)
 """With these a run is as good as without."""
 CLOCK = """

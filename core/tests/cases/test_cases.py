@@ -1,4 +1,4 @@
-"""Cases, overlays and --set: what a user gets, and what a user is told."""
+"""Cases, overlays and --set: which settings a run gets, and which errors are shown."""
 
 from __future__ import annotations
 

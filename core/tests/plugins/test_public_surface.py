@@ -39,7 +39,7 @@ def methods(kind: type) -> dict[str, list[str]]:
 
 
 def type_shape(kind: Any) -> dict[str, Any]:
-    """A class's fields (of a dataclass as its constructor takes them) and methods, or what an alias stands for."""
+    """A class's fields (of a dataclass as its constructor takes them) and methods, or the target of an alias."""
     if not isinstance(kind, type):
         return {"value": str(kind)}
     declared = sorted(name for name in inspect.get_annotations(kind) if name[0] != "_")

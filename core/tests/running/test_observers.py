@@ -21,7 +21,7 @@ from llmperf.types import Progress, StepProgress
 
 
 class Recording:
-    """Keeps what it is told."""
+    """Records the calls that it gets."""
 
     def __init__(self, name="recording"):
         self.name = name

@@ -1,4 +1,4 @@
-"""What somebody without rights cannot read in a folder is told, not passed over."""
+"""Files that cannot be read for lack of rights are reported, not skipped."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -
 
 
 def like(stage: int, traced: Mapping[int, object]) -> int:
-    """The traced stage that stands for a stage."""
+    """The traced stage whose figures are used for a stage: itself, or the closest one before it."""
     return max((other for other in traced if other <= stage), default=min(traced))
 
 

@@ -66,7 +66,7 @@ def run_plan(
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
 
-    `observers` are told of its end by the caller, who has the checked result; otherwise as `run_ranks`.
+    The caller reports the end of the run to `observers`, since it has the checked result. Otherwise as `run_ranks`.
     """
     if plan.purpose != "run":
         raise UserError(f"plan.purpose: expected 'run', found {plan.purpose!r}, which has no result")

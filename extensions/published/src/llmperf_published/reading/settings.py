@@ -49,7 +49,7 @@ _PRECISION = re.compile(
     re.IGNORECASE,
 )
 _PRECISIONS = ("bf16", "fp16", "tf32", "fp32", None)
-"""By the groups of the pattern. None stands for 8 bits or fewer: a run uses such a type beside another one."""
+"""By the groups of the pattern. None means 8 bits or fewer: a run uses such a type beside another one."""
 _TRUTHS = {
     **dict.fromkeys(("true", "yes", "y", "1", "on", "是", "√", "✓", "✔", "已对齐", "aligned", "pass", "passed"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off", "否", "x", "未对齐", "not aligned", "fail", "failed"), False),
@@ -184,7 +184,7 @@ def precision_in(text: str | None) -> str | None:
 
 
 def precisions_in(text: str | None) -> set[str | None]:
-    """Every precision that a text names; None stands for those of 8 bits and fewer."""
+    """Every precision that a text names; None means 8 bits or fewer."""
     groups = _PRECISION.findall(text or "")
     return {_PRECISIONS[index] for words in groups for index, word in enumerate(words) if word}
 

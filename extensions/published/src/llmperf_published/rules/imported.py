@@ -52,7 +52,7 @@ def _is_published(published: Published) -> bool:
 
 
 def line_of(published: Published, pointer: str) -> int | None:
-    """The source's line that a JSON pointer into the document stands for; None where it stands for the whole."""
+    """The source's line that a JSON pointer into the document refers to; None for the whole document."""
     inner: Any = published
     line: int | None = None
     for part in pointer.split("/")[1:]:

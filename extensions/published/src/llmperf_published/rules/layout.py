@@ -20,7 +20,7 @@ MEBI_PER_MILLION = 2**20 / 1e6
 
 
 def place(row: PublishedRow) -> str:
-    """Where a row stands in the document that was imported, for a message."""
+    """The place of a row in the imported document, for a message."""
     return f"line {row.line}"
 
 

@@ -145,7 +145,7 @@ def truly_fp32(published: Published) -> Iterator[Violation]:
 
 
 def _computed(row: PublishedRow) -> float | None:
-    """FLOP/s of one device, nominal; the least that the printed throughput stands for."""
+    """FLOP/s of one device, nominal; the lowest value that rounds to the printed throughput."""
     each, flops = per_device(row), flops_per_token(row).get("nominal")
     return None if each is None or flops is None else each.bounds[0] * flops
 

@@ -42,7 +42,7 @@ class PublishedRow:
     """One published result."""
 
     line: Positive
-    """Where it stands in the source."""
+    """Its place in the source."""
     table: Count
     """Index of its table in the document."""
     row: Count

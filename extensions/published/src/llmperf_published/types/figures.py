@@ -10,7 +10,7 @@ from llmperf.types.units import Positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A printed number and what it stands for."""
+    """A printed number with its unit and value."""
 
     text: str
     """The cell as printed, without Markdown."""
@@ -67,7 +67,7 @@ class PublishedMemory:
     text: str
     """The cell as printed, without Markdown."""
     used: tuple[MemoryPart, ...]
-    """What is in use; several where it is told for each pipeline stage. Empty where it is withheld."""
+    """What is in use; several if the document has one for each pipeline stage. Empty if it gives none."""
     total: Figure | None
     """Of one device; None where the cell does not say."""
     unit: str | None

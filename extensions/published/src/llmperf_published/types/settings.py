@@ -14,7 +14,7 @@ class ConfigurationName:
     """The name of a configuration, which says what it is for: `config_TP2PP4SH1SP1A10080Gx1x8`."""
 
     line: Positive
-    """Where it stands in the source."""
+    """Its place in the source."""
     text: str
     """As printed."""
     device: str | None = None
@@ -34,7 +34,7 @@ class Formula:
     """How the document says that the global batch follows from other settings."""
 
     line: Positive
-    """Where it stands in the source."""
+    """Its place in the source."""
     text: str
     """As printed."""
     numerator: tuple[str, ...]
