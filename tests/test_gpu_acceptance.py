@@ -19,20 +19,21 @@ def program(monkeypatch):
     """The program as a module, with three steps: one passes, one fails, one raises what nobody expects."""
     monkeypatch.syspath_prepend(str(PROGRAM.parent))
     module = importlib.import_module("gpu_acceptance")
+    checks, planned = importlib.import_module("gpu_checks"), importlib.import_module("gpu_steps")
 
     def figures(acceptance, step):
         if step.name == "fails":
-            raise module.failed("not as expected", {"seen": 1})
+            raise checks.failed("not as expected", {"seen": 1})
         return {"fine": 1} if step.name == "passes" else {}["nothing"]
 
     steps = [
-        module.Step(name=name, kind="doctor", expected_seconds=seconds, limit_seconds=60)
+        planned.Step(name=name, kind="doctor", expected_seconds=seconds, limit_seconds=60)
         for name, seconds in (("passes", 1), ("fails", 1), ("raises", 100))
     ]
     monkeypatch.setattr(module, "steps", lambda *, small: steps)
-    monkeypatch.setattr(module, "DOING", {"doctor": figures})
+    monkeypatch.setattr(module, "CHECKS", {"doctor": figures})
     yield module
-    for name in ("gpu_acceptance", "gpu_report", "gpu_steps"):
+    for name in ("gpu_acceptance", "gpu_call", "gpu_checks", "gpu_report", "gpu_steps"):
         sys.modules.pop(name, None)
 
 

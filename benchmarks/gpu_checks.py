@@ -1,0 +1,209 @@
+"""What each kind of step of the acceptance on a GPU does, and what it must show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpu_call import Acceptance, Skipped, StepFailed
+from gpu_steps import Settings, Step, steps
+
+HIGHEST_MEMORY_ERROR, HIGHEST_TIME_ERROR = 0.10, 0.25
+"""Of an estimate, against the run that it is of. The time is held against the vendor's assumed rates."""
+LOSS_TOLERANCE = {"fp32": 1e-3, "tf32": 5e-3, "bf16": 0.03, "fp16": 0.03}
+"""Of the loss of the first step, against another way to compute the same step: relative."""
+
+
+def llmperf(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "llmperf", *words]
+
+
+def words_of(settings: Settings) -> list[str]:
+    """The settings as options of the command line."""
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}
+    return [word for name, value in written.items() for word in ("--set", f"{name}={value}")]
+
+
+def requested(acceptance: Acceptance, step: Step) -> list[str]:
+    """Case, framework, devices and settings of a run."""
+    vendor = ("--vendor", "cpu") if acceptance.small else ()
+    return [step.case, "--framework", step.framework, "--devices", "1", *vendor, *words_of(step.settings)]
+
+
+def last_line(text: str) -> str:
+    """The line that says why a command failed: of llmperf's output the first that names an error, else the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if line.lower().startswith("error")), lines[-1] if lines else "no output")
+
+
+def doctor(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """`llmperf doctor`, which sees the device and nothing that keeps torch from it."""
+    done = acceptance.call(step, llmperf("doctor"))
+    lines = done.stdout.splitlines()
+    vendor = "cpu" if acceptance.small else "nvidia"
+    figures = {"exit code": done.returncode, "printed": lines[:60]}
+    about = [line for line in lines if f"vendor {vendor}" in line]
+    if not any(line.startswith("ok") for line in about):
+        raise failed(about[0] if about else last_line(done.stderr), figures)
+    if unusable := next((line for line in about if f"vendor {vendor}, torch" in line), None):
+        raise failed(unusable, figures)
+    return figures
+
+
+def tests(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """The tests that need a GPU, with pytest's plugins as they are here."""
+    options = ["-o", "addopts=--import-mode=importlib", "-m", "gpu", "-q", "-ra", "-p", "no:cacheprovider"]
+    done = acceptance.call(step, [sys.executable, "-m", "pytest", *options, *step.argv])
+    lines = done.stdout.splitlines()
+    summary = lines[-1] if lines else last_line(done.stderr)
+    if done.returncode == 5 or ("passed" not in summary and "skipped" in summary):
+        raise Skipped(summary)
+    if done.returncode != 0:
+        raise failed(summary, {"failures": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:20]})
+    return {"summary": summary}
+
+
+def failed(reason: str, figures: Mapping[str, Any]) -> StepFailed:
+    """A failure that has figures all the same."""
+    error = StepFailed(reason)
+    error.figures = figures  # type: ignore[attr-defined]
+    return error
+
+
+def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """A run, complete and without findings that are errors; its first loss is that of the run it is compared with."""
+    out = acceptance.folder / "runs"
+    done = acceptance.call(step, llmperf("run", *requested(acceptance, step), "--json", "--out", str(out)))
+    if not done.stdout.strip().startswith("{"):
+        raise StepFailed(last_line(done.stderr))
+    document = json.loads(done.stdout)
+    figures = figures_of(document)
+    if figures["status"] != "complete":
+        raise failed((document["result"]["failure"] or {}).get("message", "no reason"), figures)
+    if done.returncode != 0:
+        raise failed("the result has findings that are errors", figures)
+    compared = acceptance.results.get(step.of or "", {}).get("figures", {})
+    if theirs := compared.get("first loss"):
+        figures["speed against " + str(step.of)] = ratio(figures["tokens/s"], compared.get("tokens/s"))
+        within = max(LOSS_TOLERANCE[figures["precision"]], LOSS_TOLERANCE[compared["precision"]])
+        if abs(figures["first loss"] - theirs) > within * theirs and same_start(step, acceptance):
+            raise failed(f"first loss {figures['first loss']:.4f}, expected {theirs:.4f} as {step.of}", figures)
+    return figures
+
+
+def same_start(step: Step, acceptance: Acceptance) -> bool:
+    """Whether the compared step trains on the same first batch."""
+    other = next(one for one in steps(small=acceptance.small) if one.name == step.of)
+    return all(step.settings.get(name) == other.settings.get(name) for name in ("global_batch", "seq_len", "model"))
+
+
+def ratio(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours and theirs else None
+
+
+def figures_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report shows of a run."""
+    result = document["result"]
+    metrics, memory = result["metrics"] or {}, (result["metrics"] or {}).get("rank_memory") or [{}]
+    mfu = {entry["convention"]: entry["value"] for entry in result["mfu"]}
+    return {
+        "status": result["status"],
+        "folder": document["folder"],
+        "precision": result["contract"]["precision"],
+        "tokens/s": metrics.get("tokens_per_second_per_device"),
+        "step seconds": (metrics.get("step_seconds") or {}).get("median"),
+        "mfu nominal": mfu.get("nominal"),
+        "mfu causal": mfu.get("causal"),
+        "peak bytes": memory[0].get("peak_bytes"),
+        "reserved bytes": memory[0].get("reserved_bytes"),
+        "device bytes": metrics.get("device_memory_used_bytes"),
+        "first loss": metrics.get("first_loss"),
+        "final loss": metrics.get("final_loss"),
+        "skipped steps": metrics.get("skipped_steps"),
+        "watts": metrics.get("power_watts"),
+    }
+
+
+def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """An estimate of a run that is over, against it: memory of tensors, and time of a step."""
+    run = next(other for other in steps(small=acceptance.small) if other.name == step.of)
+    measured = acceptance.results.get(run.name, {}).get("figures", {})
+    if measured.get("status") != "complete":
+        raise Skipped(f"there is no complete run {run.name!r}")
+    done = acceptance.call(step, llmperf("estimate", *requested(acceptance, run), "--json"))
+    if not done.stdout.strip().startswith("{"):
+        raise StepFailed(last_line(done.stderr))
+    document = json.loads(done.stdout)
+    stage = document["memory"][0]
+    time_of_step = (document["time"] or {}).get("seconds")
+    figures = {
+        "method": stage["method"],
+        "peak bytes": stage["peak_bytes"],
+        "measured peak bytes": measured["peak bytes"],
+        "memory ratio": ratio(stage["peak_bytes"], measured["peak bytes"]),
+        "step seconds": time_of_step,
+        "measured step seconds": measured["step seconds"],
+        "time ratio": ratio(time_of_step, measured["step seconds"]),
+        "device bytes beside tensors": beside(measured),
+    }
+    if acceptance.small:
+        return figures  # the CPU's allocator counts otherwise, and its peak is of the whole process
+    for name, most in (("memory ratio", HIGHEST_MEMORY_ERROR), ("time ratio", HIGHEST_TIME_ERROR)):
+        if figures[name] is None or abs(figures[name] - 1) > most:
+            raise failed(f"{name} {figures[name] and round(figures[name], 3)}, expected 1 within {most:.0%}", figures)
+    return figures
+
+
+def beside(measured: Mapping[str, Any]) -> int | None:
+    """Memory of the device that no tensor has at the peak: context, libraries, fragmentation."""
+    used, peak = measured.get("device bytes"), measured.get("peak bytes")
+    return used - peak if used and peak else None
+
+
+def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """Where a step of each trainer makes the host wait, by torch's own warnings."""
+    report = acceptance.folder / "host_waits.json"
+    device = "cpu" if acceptance.small else "cuda:0"
+    program = str(Path(__file__).with_name("gpu_waits.py"))
+    done = acceptance.call(step, [sys.executable, program, device, str(report)])
+    if done.returncode != 0:
+        raise StepFailed(last_line(done.stderr))
+    found: dict[str, dict[str, int]] = json.loads(report.read_text())
+    unexpected = [name for name, places in found.items() if places and not name.startswith("zero 3")]
+    if unexpected:
+        raise failed(f"the host waits in {', '.join(unexpected)}", found)
+    return found
+
+
+def out_of_memory(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """A batch that cannot fit: refused while planning, and if that is overridden, a failed run that says so."""
+    out = acceptance.folder / "runs"
+    words = llmperf("run", *requested(acceptance, step), "--json", "--out", str(out))
+    refused = acceptance.call(step, words)
+    figures: dict[str, Any] = {"refused": None}
+    done = refused
+    if refused.returncode == 2:
+        figures["refused"] = last_line(refused.stderr)
+        done = acceptance.call(step, [*words, "--no-preflight"])
+    if not done.stdout.strip().startswith("{"):
+        raise failed(last_line(done.stderr), figures)
+    result = json.loads(done.stdout)["result"]
+    failure = result["failure"] or {}
+    figures |= {"status": result["status"], "exception": failure.get("exception"), "message": failure.get("message")}
+    if result["status"] == "complete" or "memory" not in f"{failure.get('exception')} {failure.get('message')}".lower():
+        raise failed("expected a failed run that names memory", figures)
+    return figures
+
+
+CHECKS: Mapping[str, Callable[[Acceptance, Step], Mapping[str, Any]]] = {
+    "doctor": doctor,
+    "tests": tests,
+    "run": train,
+    "estimate": estimate,
+    "waits": waits,
+    "out of memory": out_of_memory,
+}
+"""By the kind of the step."""
