@@ -28,7 +28,7 @@ from llmperf.types.tracing import StepTrace
 TRACE_SECONDS = 300.0
 """Time limit of one process."""
 ALL_STAGES = 4
-"""With more pipeline stages, the figures of the second are used for all in the middle: of these it holds most micro batches."""
+"""With more pipeline stages than these, the second stands for all in the middle: it holds the most micro batches."""
 POLL_SECONDS = 0.05
 MAX_REASON = 300
 """Characters of a reason that are shown."""
