@@ -198,7 +198,8 @@ def _written(operation: Any) -> tuple[tuple[int, str], ...]:
 def work_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Work:
     """FLOPs and bytes of one call."""
     name = operation_name(operation)
-    inputs = [tensor for tensor in tensors_in((args, kwargs)) if tensor.device.type != "cpu" or tensor.dim()]
+    read = {key: value for key, value in kwargs.items() if key != "out"}
+    inputs = [tensor for tensor in tensors_in((args, read)) if tensor.device.type != "cpu" or tensor.dim()]
     outputs = list(tensors_in(result))
     written = list(
         tensors_in([args[index] if index < len(args) else kwargs.get(key) for index, key in _written(operation)])
