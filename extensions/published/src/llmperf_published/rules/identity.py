@@ -143,7 +143,7 @@ def environment_is_complete(published: Published) -> Iterator[Violation]:
             yield "/sections", f"expected {called} in the {section} environment, found {found}"
 
 
-@rule("LP615", "warning", "All mentions of the data set agree")
+@rule("LP615", "warning", "The data set is the same wherever it is named")
 def one_dataset(published: Published) -> Iterator[Violation]:
     """Throughput and loss depend on it."""
     first = published.datasets[0] if published.datasets else None
