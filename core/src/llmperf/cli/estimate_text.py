@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from llmperf.accounting.layout import layout_text
 from llmperf.cli.plan_text import change_text
-from llmperf.types.estimate import Communication, Estimate, StageMemory
+from llmperf.planning.fitting import as_options
+from llmperf.types.estimate import Communication, Estimate, StageMemory, StepTime
 from llmperf.types.tracing import MemoryKind
 
 GIB = 2**30
@@ -70,7 +71,7 @@ def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
         if estimate.nearest is None:
             yield "nearest that fits", "none found"
         else:
-            options = " ".join(f"--set {setting}" for setting in estimate.nearest.settings)
+            options = as_options(estimate.nearest.settings)
             yield "nearest that fits", f"{options}: {estimate.nearest.total_bytes / GIB:.1f} GiB"
 
 
@@ -114,13 +115,22 @@ def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
         for item in estimate.operations:
             kinds[item.kind] += item.seconds or 0.0
             phases[item.phase] += item.seconds or 0.0
-        yield "by operation", _shares(kinds, total)
+        yield "by operation", _shares({**kinds, **_not_computing(estimate.time)}, total)
         yield "by phase", _shares(phases, total)
     for place, volume in enumerate(estimate.communication[:LINES]):
         yield "communication" if place == 0 else "", _communication(volume)
     for place, saving in enumerate(estimate.savings[:LINES]):
         share = f" ({saving.seconds / estimate.time.seconds:.0%})" if estimate.time else ""
         yield "would save" if place == 0 else "", f"{saving.seconds:.3g} s{share}: {saving.change}"
+
+
+def _not_computing(time: StepTime) -> dict[str, float]:
+    """The rest of the step, so that the shares of operations add up to the whole."""
+    return {
+        "waiting for communication": time.communication_seconds,
+        "pipeline bubble": time.bubble_seconds,
+        "lost otherwise": time.loss_seconds,
+    }
 
 
 def _shares(seconds: Mapping[str, float], total: float) -> str:

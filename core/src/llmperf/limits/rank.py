@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +23,7 @@ from llmperf.limits.task import (
     square,
 )
 from llmperf.limits.timing import timed
-from llmperf.measuring.rank_exit import fail, leave
+from llmperf.measuring.rank_process import begin, fail, leave
 from llmperf.measuring.worker import plugins_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Moment, Recorder
@@ -122,13 +119,7 @@ def _affordable(choices: list[list[OperationToTime]], most_flops: float) -> list
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; 0 when it finished. A failure is recorded and ends the process at once with status 1."""
-    faulthandler.enable()
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    parser = argparse.ArgumentParser(prog="llmperf.limits.rank")
-    parser.add_argument("--run-dir", type=Path, required=True)
-    run = parser.parse_args(arguments).run_dir
-    rank = int(os.environ["RANK"])
+    run, rank = begin("llmperf.limits.rank", arguments)
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         try:
             _run(run, rank, recorder)

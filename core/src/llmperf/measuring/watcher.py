@@ -20,7 +20,7 @@ from typing import NoReturn
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.measuring.processes import end_with_parent
-from llmperf.measuring.rank_exit import fail, failure, leave
+from llmperf.measuring.rank_process import fail, failure, leave
 from llmperf.measuring.script_output import HOOK, Line, LineParser, Logged, ScriptOutput
 from llmperf.measuring.script_steps import ScriptSteps
 from llmperf.measuring.worker import check_parameters, plugins_of

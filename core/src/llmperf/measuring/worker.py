@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import math
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +16,7 @@ from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, profile_steps
-from llmperf.measuring.rank_exit import fail, leave
+from llmperf.measuring.rank_process import begin, fail, leave
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -41,13 +38,7 @@ SIGN_OF_LIFE_SECONDS = 1.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; 0 when it finished. A failure is recorded and ends the process at once with status 1."""
-    faulthandler.enable()
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    parser = argparse.ArgumentParser(prog="llmperf.measuring.worker")
-    parser.add_argument("--run-dir", type=Path, required=True)
-    run = parser.parse_args(arguments).run_dir
-    rank = int(os.environ["RANK"])
+    run, rank = begin("llmperf.measuring.worker", arguments)
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         worker = Worker(run, rank, recorder)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -17,13 +18,24 @@ def nearest_fitting(plan: Plan, fits_with: Callable[[Sequence[str]], bool]) -> s
     """
     for settings in islice(candidates(plan), MOST_TRIED):
         if fits_with(settings):
-            return " ".join(f"--set {setting}" for setting in settings)
+            return as_options(settings)
     return None
 
 
+def as_options(settings: Sequence[str]) -> str:
+    """Settings as one types them: `--set micro_batch=2`, quoted for a shell where they must be."""
+    return " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
+
+
 def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Changes that take less memory, those that change least first. The global batch stays."""
+    """Changes that take less memory: kernels that cost no time first, then those that change least. The global batch
+    stays."""
     tuning, layout = plan.spec.tuning, plan.layout
+    free = [] if "auto" in tuning.fused_ops else ['fused_ops=["auto"]']
+    free += ["attention=auto"] if tuning.attention == "eager" else []
+    yield from ((change,) for change in free)
+    if len(free) > 1:
+        yield tuple(free)
     smaller = [f"micro_batch={size}" for size in _halves(tuning.micro_batch)]
     checkpointing = [] if tuning.gradient_checkpointing else ["gradient_checkpointing=true"]
     stages = range(layout.sharding_stage + 1, 4) if layout.data_parallel * layout.context_parallel > 1 else ()

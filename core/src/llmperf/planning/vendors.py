@@ -200,7 +200,10 @@ def unknown_device(
         return UserError(f"{start}; the vendors asked have no device in their catalogues{not_installed}{left_out}")
     models = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
-    within = {full for short, full in models.items() if any(name and name in short for name in wanted)}
+    words = re.findall("[a-z0-9]+", model.casefold())
+    within = {full for short, full in models.items() if any(name and name in short for name in wanted)} or {
+        full for short, full in models.items() if words and all(word in short for word in words)
+    }
     near = {models[name] for name in get_close_matches(min(wanted, key=len), models, n=1, cutoff=0.6)}
     if fitting := sorted(within or near):
         offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"

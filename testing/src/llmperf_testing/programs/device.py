@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.files.json_files import load, save
-from llmperf.measuring.rank_exit import leave
+from llmperf.measuring.rank_process import leave
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
 from llmperf.types import Device, Plan

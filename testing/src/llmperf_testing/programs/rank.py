@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.files import json_files
-from llmperf.measuring.rank_exit import leave
+from llmperf.measuring.rank_process import leave
 from llmperf.measuring.worker import plugins_of
 from llmperf.runfolder import filenames
 from llmperf.types import Device, Plan, Trainer

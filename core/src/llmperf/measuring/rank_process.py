@@ -1,12 +1,17 @@
-"""How the process of a rank ends: immediately, with the cause recorded."""
+"""How the process of a rank begins, and how it ends: immediately, with the cause recorded."""
 
 from __future__ import annotations
 
+import argparse
+import faulthandler
 import os
+import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from llmperf.files.text import encodable, redacted, secret_values
@@ -15,6 +20,16 @@ from llmperf.types.records import FailureRecord
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 40_000
+
+
+def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
+    """The run's folder, of `--run-dir`, and the rank, of RANK. From now on SIGUSR1 prints all stacks."""
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--run-dir", type=Path, required=True)
+    return parser.parse_args(arguments).run_dir, int(os.environ["RANK"])
 
 
 def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:
