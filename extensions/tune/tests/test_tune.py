@@ -121,6 +121,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(stub_site, tmp_path):
     assert "--resume" in refused.stderr
     time.sleep(0.5)
     ended = tune(*words, "--resume", cwd=tmp_path)
+    assert "trials taken over from the interrupted search" in ended.stderr
     assert "trial 1:" not in ended.stderr
     assert "trial 4:" in ended.stderr
 

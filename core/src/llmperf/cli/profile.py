@@ -52,7 +52,9 @@ def command(ctx: click.Context, /, steps: int, warmup: int, rank: int, trace: bo
     try:
         say_what_was_left_out(outcome)
         task = ProfileTask(steps=steps, warmup_steps=warmup, rank=rank, trace=trace)
-        profile = profile_run(startable(outcome), out, task, lambda line: warn(printable(line, " ")))
+        planned = startable(outcome)
+        click.echo(f"{warmup} + {steps} steps with rank {rank} under the profiler, in a folder of {out}", err=True)
+        profile = profile_run(planned, out, task, lambda line: warn(printable(line, " ")))
     finally:
         outcome.machine.close()
     if options["as_json"]:

@@ -141,6 +141,8 @@ class Tuner:
             raise UserError(f"--search: no combination but the case itself can run here: {next(iter(reasons), 'none')}")
         self.space = without_unused(space, [each.values for each in self.usable])
         self._study = Study(folder, self.space, self.usable, self.objectives, wishes.seed)
+        if self._study.trials:
+            say(f"{len(self._study.trials)} trials taken over from the interrupted search")
         self._trials = Trials(search, folder, wishes.steps, wishes.warmup_steps)
         self._confirmation: Confirmation | None = None
 
