@@ -83,7 +83,7 @@ def test_the_fastest_setting_is_found_and_written_as_an_overlay_that_run_takes(s
     )  # fmt: skip
     plan = json.loads(again.stdout)
     assert plan["plan"]["spec"]["framework"]["step_seconds"] == 0.02
-    assert {"overlay overlay.toml"} < {change["origin"] for change in plan["fix_hp"]}
+    assert "overlay overlay.toml" in {change["origin"] for change in plan["fix_hp"]}
 
 
 @pytest.mark.slow
