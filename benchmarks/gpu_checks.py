@@ -12,7 +12,7 @@ from gpu_call import Acceptance, Skipped, StepFailed
 from gpu_steps import Settings, Step, steps
 
 HIGHEST_MEMORY_ERROR, HIGHEST_TIME_ERROR = 0.10, 0.25
-"""Of an estimate, against the run that it is of. The time is held against the vendor's assumed rates."""
+"""Of an estimate, against the run that it is of. The time is by the rates that `llmperf peak` measured, if it did."""
 LOSS_TOLERANCE = {"fp32": 1e-3, "tf32": 5e-3, "bf16": 0.03, "fp16": 0.03}
 """Of the loss of the first step, against another way to compute the same step: relative."""
 
@@ -30,7 +30,7 @@ def words_of(settings: Settings) -> list[str]:
 def requested(acceptance: Acceptance, step: Step) -> list[str]:
     """Case, framework, devices and settings of a run."""
     vendor = ("--vendor", "cpu") if acceptance.small else ()
-    return [step.case, "--framework", step.framework, "--devices", "1", *vendor, *words_of(step.settings)]
+    return [*requested_run(step), *vendor]
 
 
 def last_line(text: str) -> str:
@@ -198,6 +198,52 @@ def out_of_memory(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     return figures
 
 
+def answered(acceptance: Acceptance, step: Step, *words: str) -> Mapping[str, Any]:
+    """The JSON of a command that must succeed."""
+    vendor = ("--vendor", "cpu") if acceptance.small else ()
+    done = acceptance.call(step, llmperf(*words, *vendor, *step.argv, "--json"))
+    if done.returncode != 0 or not done.stdout.strip().startswith("{"):
+        raise StepFailed(last_line(done.stderr))
+    document: Mapping[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def peak(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """What the device achieves, with verified outputs; estimates of later steps use it."""
+    rates = answered(acceptance, step, "peak", "--devices", "1")
+    return {
+        "TFLOP/s of products": {dtype: rate / 1e12 for dtype, rate in rates["matmul_flops_per_second"].items()},
+        "TFLOP/s of attention": {dtype: rate / 1e12 for dtype, rate in rates["attention_flops_per_second"].items()},
+        "GB/s of memory": (rates["memory_bytes_per_second"] or 0) / 1e9 or None,
+        "launch microseconds": (rates["launch_seconds"] or 0) * 1e6 or None,
+    }
+
+
+def profile(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """Where the time of a step goes, beside the estimate."""
+    out = ("--out", str(acceptance.folder / "runs"))
+    document = answered(acceptance, step, "profile", *requested_run(step), *out)
+    kinds = {each["kind"]: [each["seconds"], each["estimated_seconds"]] for each in document["kinds"]}
+    if not kinds:
+        raise StepFailed("the profile names no operation")
+    return {"folder": document["folder"], "seconds and estimated seconds": kinds}
+
+
+def tune(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """A short search, which must end with the fastest of its trials as an overlay."""
+    folder = acceptance.folder / "tune"
+    again = ("--resume",) if (folder / "tune.json").exists() else ()
+    words = ("--out", str(folder), "--confirm", "0", *again)
+    document = answered(acceptance, step, "tune", *requested_run(step), *words)
+    best = document["best"][0]
+    return {"trials": len(document["trials"]), "best": best["values"], "figures": best["figures"]}
+
+
+def requested_run(step: Step) -> list[str]:
+    """Case, framework and settings of a run on one device; the vendor is an option of its own."""
+    return [step.case, "--framework", step.framework, "--devices", "1", *words_of(step.settings)]
+
+
 CHECKS: Mapping[str, Callable[[Acceptance, Step], Mapping[str, Any]]] = {
     "doctor": doctor,
     "tests": tests,
@@ -205,5 +251,8 @@ CHECKS: Mapping[str, Callable[[Acceptance, Step], Mapping[str, Any]]] = {
     "estimate": estimate,
     "waits": waits,
     "out of memory": out_of_memory,
+    "peak": peak,
+    "profile": profile,
+    "tune": tune,
 }
 """By the kind of the step."""

@@ -15,7 +15,7 @@ class Step:
 
     name: str
     """What it shows."""
-    kind: Literal["doctor", "tests", "run", "estimate", "waits", "out of memory"]
+    kind: Literal["doctor", "tests", "run", "estimate", "waits", "out of memory", "peak", "profile", "tune"]
     """How it is done."""
     expected_seconds: float
     """So much time must be left for it to start."""
@@ -28,7 +28,7 @@ class Step:
     settings: Settings = field(default_factory=dict)
     """Of a run."""
     argv: tuple[str, ...] = ()
-    """Of tests: words after `pytest`."""
+    """Of tests: words after `pytest`. Of a measurement: further options."""
     of: str | None = None
     """Of an estimate: the step whose run is estimated. Of a run: the step that it is compared with."""
 
@@ -90,9 +90,18 @@ def steps(*, small: bool) -> list[Step]:
     def engine(name: str, of: str | None = None, **settings: str | int | bool) -> Step:
         return run(name, "megatron_deepspeed", of, sharding_stage=1, micro_batch=2, **settings)
 
+    def measure(kind: Literal["peak", "profile", "tune"], expected: float, *argv: str) -> Step:
+        searched = {word.partition("=")[0] for word in argv}
+        settings = {} if kind == "peak" else {name: dense[name] for name in dense if name not in searched}
+        return Step(
+            name=kind, kind=kind, expected_seconds=expected, limit_seconds=3 * expected, settings=settings, argv=argv
+        )
+
     waits = Step(name="host waits", kind="waits", expected_seconds=60, limit_seconds=200)
+    quick = ("--model", "llama_tiny", "--seconds", "0.02") if small else ()
     first = [
         Step(name="doctor", kind="doctor", expected_seconds=20, limit_seconds=100),
+        measure("peak", 60, *quick),
         run("ZeRO-1", sharding_stage=1),
         run("LoRA", "lora"),
         estimate("ZeRO-1"),
@@ -104,6 +113,8 @@ def steps(*, small: bool) -> list[Step]:
             waits,
             run("pytorch", "pytorch"),
             run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
+            measure("profile", 40),
+            measure("tune", 60, "--search", "micro_batch=1,2", "--trials", "2", "--steps", "2", "--warmup-steps", "1"),
         ]
     return [
         *first,
@@ -112,6 +123,7 @@ def steps(*, small: bool) -> list[Step]:
         run("pytorch", "pytorch"),
         run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
         run("pytorch, compiled", "pytorch", "pytorch", compile=True),
+        measure("profile", 60),
         engine("pipeline engine"),
         run("ZeRO-1, fp16", of="ZeRO-1", sharding_stage=1, precision="fp16"),
         Step(
@@ -122,6 +134,7 @@ def steps(*, small: bool) -> list[Step]:
             settings={**dense, "global_batch": 256, "micro_batch": 256},
         ),
         run("ZeRO-3", of="ZeRO-1", sharding_stage=3),
+        measure("tune", 200, "--search", "micro_batch=1,2,4,8", "--search", "compile=false,true", "--trials", "4"),
         run("ZeRO-2", of="ZeRO-1", sharding_stage=2),
         run("ZeRO-0", of="ZeRO-1"),
         run("LoRA, fp16", "lora", "LoRA", precision="fp16"),
