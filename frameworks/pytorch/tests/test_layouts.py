@@ -59,7 +59,7 @@ def test_shared_models_train_as_one_process_does(program, train):
         tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
         if "16" not in name:
-            assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name
+            assert result["norms"] == pytest.approx(wanted["norms"], abs=3e-5), name
     held = {name: result["moments_here"] for name, result in zip([*shared, *others], results, strict=True)}
     assert held["stage 1"] == held["stage 3"] == expected["moments_here"] // 4
     assert held["replicas of stage 2"] == expected["moments_here"] // 2
@@ -89,4 +89,4 @@ def test_pipelines_train_as_one_process_does(program, train):
         tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
         if "16" not in name:
-            assert result["norms"] == pytest.approx(wanted["norms"], abs=1e-5), name
+            assert result["norms"] == pytest.approx(wanted["norms"], abs=3e-5), name
