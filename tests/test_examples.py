@@ -75,7 +75,9 @@ def test_a_new_vendor_is_chosen_by_name_runs_the_default_case_and_says_that_it_i
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("package", ["llmperf-acme", "llmperf-my-loop", "llmperf-my-script"])
+@pytest.mark.parametrize(
+    "package", ["llmperf-acme", "llmperf-my-loop", pytest.param("llmperf-my-script", marks=pytest.mark.long)]
+)
 def test_a_new_package_passes_its_own_tests(package, made):
     """The contract, and for a framework the same losses as plain PyTorch's, on one rank and on two."""
     out = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=made / package, site=made / "site")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(400)]
 
 PROGRAM = Path(__file__).with_name("host_waits_program.py")
 CONFTEST = PROGRAM.parents[1] / "frameworks" / "pytorch" / "tests" / "conftest.py"

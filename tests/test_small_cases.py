@@ -12,15 +12,15 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 RUNS = [
-    ("llama2_7b_pretrain_megatron", 4, "megatron_deepspeed"),
+    pytest.param("llama2_7b_pretrain_megatron", 4, "megatron_deepspeed", marks=pytest.mark.long),
     ("llama2_7b_lora", 1, "lora"),
     ("baichuan2_13b_pretrain_zero", 2, "zero"),
-    ("llama2_7b_pretrain_zero", 2, "zero"),
+    pytest.param("llama2_7b_pretrain_zero", 2, "zero", marks=pytest.mark.long),
     ("llama1_7b_pretrain_paddle", 2, "paddle"),
 ]
 
 
-@pytest.mark.parametrize(("case", "ranks", "framework"), RUNS, ids=[case for case, *_ in RUNS])
+@pytest.mark.parametrize(("case", "ranks", "framework"), RUNS)
 def test_a_published_case_on_a_small_model(tmp_path, case, ranks, framework):
     command = ["run", case, "--set", "model=llama_tiny", "--devices", str(ranks), "--json"]
     began = time.monotonic()

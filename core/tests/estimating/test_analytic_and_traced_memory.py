@@ -17,8 +17,8 @@ WITHIN = 0.15
     ("case", "on"),
     [
         ("llama2_7b_lora", "A100-SXM4-40GB:1x1"),
-        ("baichuan2_13b_pretrain_zero", "H800:2x8"),
-        ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8"),
+        pytest.param("baichuan2_13b_pretrain_zero", "H800:2x8", marks=pytest.mark.long),
+        pytest.param("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8", marks=pytest.mark.long),
     ],
 )
 def test_peaks_of_the_published_cases_agree(case, on):

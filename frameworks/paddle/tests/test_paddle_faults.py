@@ -54,6 +54,7 @@ def test_a_killed_stage_ends_the_run_at_once(tmp_path):
     assert (failure["reason"], failure["rank"]) == ("killed", 1)
 
 
+@pytest.mark.long
 def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(tmp_path):
     """Gloo waits 30 s, the controller 34: the waiting replica must neither abort nor be taken for the cause."""
     run, folder, rank = start_and_wait(tmp_path, "--set", "sharding_stage=0", "--stall-timeout", "34")

@@ -112,6 +112,7 @@ def test_tokens_are_those_of_this_rank(curves):
     assert curves["llama 1"]["tokens"] == curves["accumulated 3"]["tokens"] == 10 * 2 * 64
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile DeepSpeedCPUAdam")
 def test_deepspeeds_own_optimizer_equals_torchs_though_a_killed_run_left_a_lock(train, tmp_path_factory):
