@@ -1,0 +1,190 @@
+"""One rank of torchtitan 0.3.0 on the plan's model shape, batch and steps, by FSDP2. Runs in torchtitan's environment.
+
+torchtitan expects an accelerator: what `torch.cpu` and gloo lack is added here, its own files are untouched. Its models
+attend by FlexAttention or variable-length kernels, which have no backward pass on a CPU; its own
+`ScaledDotProductAttention` takes their place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch._utils
+from torch import distributed
+from torch.distributed.fsdp import FSDPModule
+
+
+def prepare_cpu() -> None:
+    """Device functions that torchtitan calls and `torch.cpu` lacks; sums without factors and barriers for gloo."""
+    os.environ["LOCAL_RANK"] = "0"  # every rank's CPU is device 0
+    torch._utils._get_available_device_type = lambda: "cpu"
+    lacking = {
+        "get_device_name": lambda *_: "CPU",
+        "get_device_properties": lambda *_: SimpleNamespace(total_memory=2**34),
+        "reset_peak_memory_stats": lambda *_: None,
+        "empty_cache": lambda: None,
+        "memory_stats": lambda *_: {},
+    }
+    for name, function in lacking.items():
+        setattr(torch.cpu, name, function)
+    divide, barrier = FSDPModule.set_gradient_divide_factor, distributed.barrier
+
+    def divide_apart(self: FSDPModule, factor: float) -> None:
+        divide(self, factor)
+        self.set_force_sum_reduction_for_comms(True)
+
+    FSDPModule.set_gradient_divide_factor = divide_apart  # type: ignore[method-assign]
+    distributed.barrier = lambda group=None, **_: barrier(group)
+
+
+def main() -> None:
+    plan = json.loads((Path(sys.argv[1]) / "plan.json").read_text())
+    contract, model, batch = plan["spec"]["contract"], plan["spec"]["model"], plan["batch"]
+    steps, warmup = contract["steps"], contract["warmup_steps"]
+    prepare_cpu()
+    from torchtitan.components.checkpoint import CheckpointManager
+    from torchtitan.components.dataloader import BaseDataLoader
+    from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
+    from torchtitan.components.metrics import MetricsProcessor
+    from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw
+    from torchtitan.components.tokenizer import BaseTokenizer
+    from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig
+    from torchtitan.models import llama3
+    from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
+    from torchtitan.models.common.attention import ScaledDotProductAttention
+    from torchtitan.models.llama3.model import Llama3Model
+    from torchtitan.protocols.model_spec import ModelSpec
+    from torchtitan.trainer import Trainer
+
+    class Tokens(BaseDataLoader):
+        """Random ids: what a step costs does not depend on them."""
+
+        @dataclass(kw_only=True, slots=True)
+        class Config(BaseDataLoader.Config):
+            pass
+
+        def __init__(self, config: Config, *, dp_rank: int, seq_len: int, local_batch_size: int, **_: Any) -> None:
+            self._shape = (local_batch_size, seq_len + 1)
+            self._generator = torch.Generator().manual_seed(dp_rank)
+
+        def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
+            while True:
+                rows = torch.randint(model["vocab_size"], self._shape, generator=self._generator)
+                yield {"input": rows[:, :-1].contiguous()}, rows[:, 1:].contiguous()
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            pass
+
+    class NoTokenizer(BaseTokenizer):
+        """Text is tokens already."""
+
+        @dataclass(kw_only=True, slots=True)
+        class Config(BaseTokenizer.Config):
+            pass
+
+        def __init__(self, config: Config, **_: Any) -> None:
+            super().__init__()
+
+        def encode(self, *_: Any, **__: Any) -> list[int]:
+            raise NotImplementedError
+
+        def decode(self, *_: Any, **__: Any) -> str:
+            raise NotImplementedError
+
+        def get_vocab_size(self) -> int:
+            return int(model["vocab_size"])
+
+    width, heads = model["hidden_size"], model["attention_heads"]
+    shape = Llama3Model.Config(
+        dim=width,
+        vocab_size=model["vocab_size"],
+        tok_embeddings=Embedding.Config(
+            num_embeddings=model["vocab_size"], embedding_dim=width, param_init=llama3._EMBEDDING_INIT
+        ),
+        norm=RMSNorm.Config(normalized_shape=width, param_init=llama3._NORM_INIT),
+        lm_head=Linear.Config(
+            in_features=width, out_features=model["vocab_size"], param_init=llama3._output_linear_init(width)
+        ),
+        layers=llama3._build_llama3_layers(
+            n_layers=model["layers"],
+            dim=width,
+            n_heads=heads,
+            n_kv_heads=model["kv_heads"],
+            hidden_dim=model["intermediate_size"],
+            rope=ComplexRoPE.Config(dim=width // heads, max_seq_len=contract["seq_len"], theta=model["rope_theta"]),
+            attn_backend="flex",
+        ),
+    )
+    for layer in shape.layers:
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()
+    loss: Any = CrossEntropyLoss.Config(global_vocab_size=model["vocab_size"])
+    if "chunked" in sys.argv[2:]:
+        loss = ChunkedLossWrapper.Config(loss_fn=loss)
+    config = Trainer.Config(
+        loss=loss,
+        dump_folder=sys.argv[1],
+        model_spec=ModelSpec(
+            name="llama3",
+            flavor=model["name"],
+            model=shape,
+            parallelize_fn=llama3.parallelize_llama,
+            pipelining_fn=None,
+            post_optimizer_build_fn=None,
+            state_dict_adapter=None,
+        ),
+        tokenizer=NoTokenizer.Config(),
+        dataloader=Tokens.Config(),
+        optimizer=default_adamw(lr=contract["optimizer"]["lr"]),
+        lr_scheduler=LRSchedulersContainer.Config(warmup_steps=0),
+        training=TrainingConfig(
+            local_batch_size=batch["micro_batch"],
+            global_batch_size=contract["global_batch"],
+            seq_len=contract["seq_len"],
+            steps=steps,
+            max_norm=contract["optimizer"]["clip_norm"],
+            disable_cuda_graphs=True,
+            mixed_precision_param="float32",
+        ),
+        parallelism=ParallelismConfig(
+            data_parallel_shard_degree=int(os.environ["WORLD_SIZE"]),
+            fsdp_reshard_after_forward="always" if plan["spec"]["tuning"]["sharding_stage"] == 3 else "never",
+        ),
+        metrics=MetricsProcessor.Config(log_freq=steps),
+        checkpoint=CheckpointManager.Config(enable=False),
+        activation_checkpoint=None,
+        compile=CompileConfig(enable="compiled" in sys.argv[2:]),
+        debug=DebugConfig(enable_structured_logging=False),
+    )
+    ends: list[tuple[float, float]] = []
+
+    class Timed(Trainer):
+        """The trainer with its clocks read after each step."""
+
+        def train_step(self, data_iterator: Any) -> Any:
+            output = super().train_step(data_iterator)
+            ends.append((time.perf_counter(), time.process_time()))
+            return output
+
+    trainer = Timed(config)
+    trainer.train()
+    parameters = sum(parameter.numel() for parameter in trainer.model_parts[0].parameters())
+    trainer.close()
+    distributed.destroy_process_group()
+    seconds, cpu_seconds = (late - early for early, late in zip(ends[warmup - 1], ends[steps - 1], strict=True))
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "parameters": parameters}))
+
+
+if __name__ == "__main__":
+    main()
