@@ -118,6 +118,27 @@ def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_t
     assert document["memory"][0]["overhead_bytes"] == assumed
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"memory_bytes_per_second": 0}, "memory_bytes_per_second: expected 1000 to 1e+19, found 0"),
+        ({"matmul_flops_per_second": {"fp32": -1}}, "matmul_flops_per_second.fp32: expected 1000 to"),
+        ({"matmul_flops_per_second": {"fp32": 1e-300}}, "matmul_flops_per_second.fp32: expected 1000 to"),
+        ({"launch_seconds": 3600}, "launch_seconds: expected 0 to 1 s, found 3600"),
+        ({"source": "A" * 100_000}, "source: expected at most 2000 characters, found 100000"),
+        ({"date": "yesterday"}, "date: expected a date such as 2026-01-31, found 'yesterday'"),
+    ],
+)
+def test_rates_that_no_device_can_have_are_refused(estimate, tmp_path, change, message):
+    from llmperf_stub.vendor import llmperf_device_rates
+
+    file = tmp_path / "rates.json"
+    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | change)
+    code, _, err = estimate("--rates", str(file))
+    assert code == 2
+    assert message in err
+
+
 def test_a_file_that_holds_no_rates_is_refused(estimate, tmp_path):
     file = tmp_path / "rates.json"
     file.write_text('{"device_model": 3}')

@@ -20,7 +20,7 @@ from llmperf.planning.vendors import Machine
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Probe
-from llmperf.types.rates import DeviceRates
+from llmperf.types.rates import DeviceRates, wrong_rate
 
 KEPT_DAYS = 30
 """Older measurements are not used."""
@@ -86,6 +86,8 @@ def measured_here(probe: Probe, packages: Mapping[str, str]) -> tuple[DeviceRate
         days = (datetime.datetime.now(datetime.timezone.utc).date() - datetime.date.fromisoformat(kept.rates.date)).days
     except (UserError, ValueError) as error:
         return None, f"measured limits are not used: {error}"
+    if (wrong := wrong_rate(kept.rates)) is not None:
+        return None, f"measured limits are not used: {path}: {wrong}"
     if kept.rates.basis != "measured" or kept.rates.device_model != probe.devices[0].model:
         return None, f"measured limits are not used: {path} is of another device"
     changes = [

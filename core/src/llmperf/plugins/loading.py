@@ -175,11 +175,16 @@ class Plugins:
 
     def rates(self, device_model: str) -> DeviceRates | None:
         """The checked answer to `llmperf_device_rates`; None if the vendor knows none or does not answer."""
-        from llmperf.types.rates import DeviceRates
+        from llmperf.types.rates import DeviceRates, wrong_rate
 
         hook = "llmperf_device_rates"
         given = self._asked(hook, {"device_model": device_model}) if self.answers(hook) else None
-        return None if given is None else of_kind(self.owner(hook), hook, given, DeviceRates)
+        if given is None:
+            return None
+        rates = of_kind(self.owner(hook), hook, given, DeviceRates)
+        if (wrong := wrong_rate(rates)) is not None:
+            raise PluginError(f"{who(self.owner(hook))}: {hook}: {wrong}")
+        return rates
 
     def _asked(self, hook: str, arguments: dict[str, Any]) -> Any:
         with blaming(self.owner(hook), hook):

@@ -16,7 +16,7 @@ from llmperf.running.fitting import nearest_setting
 from llmperf.running.step_traces import TRACE_SECONDS, Traces, analytic_traces, step_traces
 from llmperf.types.estimate import Estimate
 from llmperf.types.plan import Plan
-from llmperf.types.rates import DeviceRates
+from llmperf.types.rates import DeviceRates, wrong_rate
 
 MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
 """Problems of a plan that an estimate shows itself."""
@@ -61,6 +61,8 @@ def _from_file(path: Path, model: str, assumed: DeviceRates | None) -> DeviceRat
     UserError for a file of another device.
     """
     rates = json_files.load(path, DeviceRates)
+    if (wrong := wrong_rate(rates)) is not None:
+        raise UserError(f"--rates {path}: {wrong}")
     if rates.device_model != model:
         raise UserError(f"--rates {path}: expected rates of {model!r}, found those of {rates.device_model!r}")
     if rates.overhead_bytes is None and assumed is not None:

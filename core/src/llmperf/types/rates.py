@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date as calendar_date
 from typing import Literal
 
 from llmperf.types.tracing import Collective
@@ -91,3 +92,49 @@ class DeviceRates:
     overhead_bytes: Count | None = None
     """Memory that a process takes beside its tensors: context, communication library, fragmentation; None if not
     known."""
+
+
+LOWEST_RATE, HIGHEST_RATE = 1e3, 1e19
+"""FLOP/s or bytes/s of one device: beyond any that is built, within what can be computed with."""
+LONGEST_LATENCY = 1.0
+"""Seconds."""
+LONGEST_TEXT = 2_000
+"""Characters of a source."""
+
+
+def wrong_rate(rates: DeviceRates) -> str | None:
+    """The first figure that cannot be a rate: where, what was expected, what was found; None if all can."""
+    for where, value in _speeds(rates):
+        if not LOWEST_RATE <= value <= HIGHEST_RATE:
+            return f"{where}: expected {LOWEST_RATE:g} to {HIGHEST_RATE:g}, found {value:g}"
+    for where, value in _latencies(rates):
+        if not 0 <= value <= LONGEST_LATENCY:
+            return f"{where}: expected 0 to {LONGEST_LATENCY:g} s, found {value:g}"
+    for where, text in (("source", rates.source), ("device_model", rates.device_model)):
+        if len(text) > LONGEST_TEXT:
+            return f"{where}: expected at most {LONGEST_TEXT} characters, found {len(text)}"
+    try:
+        calendar_date.fromisoformat(rates.date)
+    except ValueError:
+        return f"date: expected a date such as 2026-01-31, found {rates.date[:40]!r}"
+    return None
+
+
+def _speeds(rates: DeviceRates) -> Iterator[tuple[str, float]]:
+    for dtype, rate in rates.matmul_flops_per_second.items():
+        yield f"matmul_flops_per_second.{dtype}", rate
+    for dtype, rate in rates.attention_flops_per_second.items():
+        yield f"attention_flops_per_second.{dtype}", rate
+    yield "memory_bytes_per_second", rates.memory_bytes_per_second
+    if rates.memory_read_bytes_per_second is not None:
+        yield "memory_read_bytes_per_second", rates.memory_read_bytes_per_second
+    for place, link in enumerate(rates.links):
+        yield f"links.{place}.bytes_per_second", link.bytes_per_second
+    for place, product in enumerate(rates.matmuls):
+        yield f"matmuls.{place}.flops_per_second", product.flops_per_second
+
+
+def _latencies(rates: DeviceRates) -> Iterator[tuple[str, float]]:
+    yield "launch_seconds", rates.launch_seconds
+    for place, link in enumerate(rates.links):
+        yield f"links.{place}.latency_seconds", link.latency_seconds
