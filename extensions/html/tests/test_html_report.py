@@ -414,6 +414,7 @@ def test_an_imported_row_says_that_it_has_no_records(opened):
     assert cells(page, "throughput") == ["2710", "2068"]
     assert cells(page, "mfu") == ["21.4 %", "16.3 %"]
     page.get_by_role("link", name="open").first.click()
+    page.locator("#detail h2").first.wait_for()
     assert "an imported row has no records" in page.locator("#detail").inner_text()
 
 
