@@ -447,6 +447,7 @@ def test_chinese_page(opened):
 def test_hostile_text_stays_text(opened):
     page = opened(html(some(2, case=HOSTILE, title=HOSTILE, notes=[HOSTILE]), "en"))
     page.get_by_role("link", name="open").first.click()
+    page.locator("#detail h2").first.wait_for()
     assert "taken" not in page.title().split("'")
     assert page.title().endswith(page.evaluate("document.title.split(' - ').pop()"))
     assert page.evaluate("document.querySelector('title').children.length") == 0
