@@ -19,7 +19,7 @@ from llmperf.running.matrix_folder import Attempt, CellRun, document_of, working
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
-KILLS = 50 if os.environ.get("LLMPERF_ALL_TESTS") else 20
+KILLS = 50 if os.environ.get("LLMPERF_ALL_TESTS") else 8
 BUSY_SECONDS = 120
 """On a machine so busy that the kills take longer than this, the rest of them is left out."""
 CELLS = """

@@ -129,7 +129,7 @@ def test_a_killed_rank_is_named_with_its_node(command):
     os.kill(read_reports(run.run)[1].ranks[0].pid, signal.SIGKILL)
     status, result = run.end()
     assert (status, result.failure.reason, result.failure.rank, result.failure.node_rank) == (1, "killed", 1, 1)
-    assert len(result.loss_curve) >= 5
+    assert len(result.loss_curve) >= 3  # of both ranks
 
 
 def test_a_killed_agent_is_named_with_its_node(command):
@@ -172,7 +172,7 @@ def test_an_interrupted_run_keeps_its_records(command):
     run.process.send_signal(signal.SIGINT)
     status, result = run.end()
     assert (status, result.status) == (130, "aborted")
-    assert len(result.loss_curve) >= 5
+    assert len(result.loss_curve) >= 3  # of both ranks
 
 
 def test_a_silent_node_is_given_up_and_its_ranks_end(command):

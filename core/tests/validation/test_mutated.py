@@ -20,7 +20,7 @@ INSTEAD = (
     | st.sampled_from([-1, 0, 1, 2**53, 1e308, 5e-324, "/", "0", "\x1b[31m", "昆仑芯", "A100", [], {}])
 )  # fmt: skip
 PIECES = st.text(max_size=8) | st.sampled_from(["|", "*", "0", "/", "\n", "9" * 30])
-EXAMPLES = 10_000 if os.environ.get("LLMPERF_ALL_TESTS") else 2_000
+EXAMPLES = 10_000 if os.environ.get("LLMPERF_ALL_TESTS") else 600
 MANY = settings(
     max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

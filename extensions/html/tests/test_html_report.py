@@ -547,6 +547,7 @@ def test_nothing_is_wrong_for_assistive_technology(opened, run_folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_runs_stay_usable(opened):
     text = html(some(10_000), "en")
     start = time.monotonic()
