@@ -74,7 +74,13 @@ def address(text: str) -> str:
     return f"{host}:{int(port, 16)}"
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    "framework",
+    [
+        name if name in ("zero", "megatron PP2", "paddle") else pytest.param(name, marks=pytest.mark.long)
+        for name in FRAMEWORKS
+    ],
+)
 def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path: Path, framework: str):
     small = ["--set", "model=llama_tiny", "--set", "seq_len=64", "--set", "steps=3000"]
     argv = [sys.executable, "-m", "llmperf", "run", "default", *small, *FRAMEWORKS[framework]]

@@ -165,6 +165,7 @@ def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
     call(llmperf, "validate", "runs", cwd=tmp_path)
 
 
+@pytest.mark.long
 def test_paddle_trains_where_there_is_no_torch(wheels, tmp_path):
     """Two ranks and a published case on a small model, from wheels: weights, tokens, device and peak without torch."""
     members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-paddle")

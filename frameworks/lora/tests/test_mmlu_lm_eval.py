@@ -69,6 +69,7 @@ def judged(tmp_path_factory, make_mmlu):
 
 @needs_harness
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_answer_is_the_harnesss(judged):
     _, found = judged
     assert found["ours"] == found["theirs"]
@@ -78,6 +79,7 @@ def test_every_answer_is_the_harnesss(judged):
 
 @needs_harness
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_prompt_is_the_harnesss_word_for_word(judged):
     folder, found = judged
     for subject in read_subjects(folder, "test", 5, None):
@@ -87,6 +89,7 @@ def test_every_prompt_is_the_harnesss_word_for_word(judged):
 
 @needs_harness
 @pytest.mark.slow
+@pytest.mark.long
 def test_accuracies_are_the_harnesss(judged):
     _, found = judged
     assert len(found["accuracy"]) == 3

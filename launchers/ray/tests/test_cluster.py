@@ -115,6 +115,7 @@ def bridge(launcher, nodes, code):
     return subprocess.Popen(commands[0].argv, env={**os.environ, **commands[0].env}, **pipes)
 
 
+@pytest.mark.long
 def test_each_node_reads_all_input_and_its_lines_come_back_whole(cluster):
     launcher = RayLauncher()
     try:
