@@ -126,6 +126,8 @@ def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_t
         ({"matmul_flops_per_second": {"fp32": 1e-300}}, "matmul_flops_per_second.fp32: expected 1000 to"),
         ({"launch_seconds": 3600}, "launch_seconds: expected 0 to 1 s, found 3600"),
         ({"source": "A" * 100_000}, "source: expected at most 2000 characters, found 100000"),
+        ({"overhead_bytes": -1}, "overhead_bytes: expected 0 to 1,125,899,906,842,624 bytes, found -1"),
+        ({"matmul_flops_per_second": {"fp32": 1e18}}, "matmul_flops_per_second.fp32: expected at most the peak of"),
         ({"date": "yesterday"}, "date: expected a date such as 2026-01-31, found 'yesterday'"),
     ],
 )

@@ -135,6 +135,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(stub_site, tmp_path):
         (("--search", "micro_batch=3"), "no combination but the case itself"),
         (("--search", "nonsense=1,2"), "nonsense"),
         (("--steps", "3", "--warmup-steps", "3"), "expected less than --steps"),
+        (("--out", "/dev/null"), "cannot create"),
         (("--resume", "--out", "nowhere"), "nowhere"),
     ],
 )

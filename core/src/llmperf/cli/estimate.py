@@ -33,7 +33,7 @@ Examples:
 @click.option(
     "--network",
     metavar="GBIT",
-    type=Finite(min=0.001),
+    type=Finite(min=0.001, max=1e6),
     help="Network of each node, all adapters together, in Gb/s of one direction.",
 )
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")

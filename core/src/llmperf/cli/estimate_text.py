@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from llmperf.accounting.layout import layout_text
 from llmperf.cli.plan_text import change_text
+from llmperf.files.text import printable
 from llmperf.planning.fitting import as_options
 from llmperf.types.estimate import Communication, Estimate, StageMemory, StepTime
 from llmperf.types.tracing import MemoryKind
@@ -14,7 +15,7 @@ from llmperf.types.tracing import MemoryKind
 GIB = 2**30
 LINES = 4
 """Longest entries that a list shows."""
-SMALLEST_GIB = 0.05
+SMALLEST_SHARE = 0.01
 """Smaller parts of the memory are not listed."""
 
 
@@ -54,19 +55,19 @@ def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:
     took = f", {seconds:.0f} s" if estimate.tracing else ""
     yield "traced by", " and ".join(words[method] for method in methods) + took
     if estimate.rates is not None:
-        yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {estimate.rates.source}"
+        yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {printable(estimate.rates.source, ' ')}"
 
 
 def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
     for stage in estimate.memory:
         name = "memory" if len(estimate.memory) == 1 else f"memory, stage {stage.stage}"
-        yield name, f"{stage.total_bytes / GIB:.1f} GiB{_margin(stage)}"
+        yield name, f"{_gib(stage.total_bytes)} GiB{_margin(stage)}"
         beside = (
             "beside tensors unknown"
             if stage.overhead_bytes is None or estimate.rates is None
             else f"beside tensors {stage.overhead_bytes / GIB:.1f} ({estimate.rates.basis})"
         )
-        yield "", f"{_kinds(stage.at_peak)}, {beside}; most in {stage.phase}, {stage.operation}"
+        yield "", f"{', '.join([*_kinds(stage.at_peak), beside])}; most in {stage.phase}, {stage.operation}"
     if estimate.fits is False:
         if estimate.nearest is None:
             yield "nearest that fits", "none found"
@@ -85,9 +86,14 @@ def _margin(stage: StageMemory) -> str:
     return f" of {stage.capacity_bytes / GIB:.1f}: {verdict}"
 
 
-def _kinds(sizes: Mapping[MemoryKind, int]) -> str:
-    shown = [(kind, size / GIB) for kind, size in sizes.items() if size / GIB >= SMALLEST_GIB]
-    return ", ".join(f"{kind} {size:.1f}" for kind, size in sorted(shown, key=lambda part: -part[1]))
+def _kinds(sizes: Mapping[MemoryKind, int]) -> list[str]:
+    shown = sorted(sizes.items(), key=lambda part: -part[1])
+    return [f"{kind} {_gib(size)}" for kind, size in shown if size >= SMALLEST_SHARE * sum(sizes.values())]
+
+
+def _gib(size: float) -> str:
+    """In GiB, with more digits below a tenth."""
+    return f"{size / GIB:.1f}" if size >= GIB / 10 else f"{size / GIB:.2g}"
 
 
 def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:

@@ -48,8 +48,11 @@ def command(ctx: click.Context, /, output: Path | None, as_json: bool, **options
     Matrix products and attention at a model's own shapes, memory bandwidth, launches, and collectives of all ranks.
     Outputs are checked. Later runs on this machine use the rates for a second MFU. Exits with 1 if an output is wrong.
     """
+    from llmperf.files.json_files import writable
     from llmperf.running.peak import PeakRequest, measure_peak
 
+    if output is not None:  # before a minute of measuring
+        writable(output)
     request = PeakRequest(**{**options, "dtypes": tuple(dict.fromkeys(options["dtypes"]))})
     measured = measure_peak(request, _show, lambda line: warn(printable(line, " ")))
     if output is not None:

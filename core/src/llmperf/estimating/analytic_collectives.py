@@ -83,7 +83,8 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     layout = sizes.plan.layout
     ranks = ranks_along(layout, rank, "data")
     sums_in_fp32 = sizes.plan.spec.tuning.accumulation_dtype == "fp32"
-    gradients = max(4 if sums_in_fp32 else 0, sizes.weight_bytes) * sizes.trained
+    in_fp32 = sums_in_fp32 or sizes.frozen  # adapters are float32 beside frozen weights of 16 bits
+    gradients = max(4 if in_fp32 else 0, sizes.weight_bytes) * sizes.trained
     if layout.sharding_stage == 0:
         yield _collective("all_reduce", gradients, ranks, "backward", overlaps=True, per_step=1)
         return

@@ -134,11 +134,23 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def writable(path: Path) -> None:
+    """UserError if a file cannot be written there: no such folder, or something else than a file is in its place."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: cannot write: expected a regular file, found something else")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: cannot write: no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path}: cannot write: the folder is read-only")
+
+
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, then rename it; UserError if that fails."""
+    """Write a file under a temporary name, then rename it; UserError if that fails or would replace a device."""
     import tempfile  # takes 3 ms, which reading does not need
 
     try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path}: cannot write: expected a regular file, found something else")
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:

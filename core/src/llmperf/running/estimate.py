@@ -55,16 +55,25 @@ def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOpt
     return estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
 
 
-def _from_file(path: Path, model: str, assumed: DeviceRates | None) -> DeviceRates:
+ABOVE_PEAK = 1.5
+"""Measured rates may exceed a peak that is measured too, or is that of a base clock, but not by more than this."""
+
+
+def _from_file(path: Path, plan: Plan, assumed: DeviceRates | None) -> DeviceRates:
     """Measured rates; what a process takes beside its tensors as the vendor assumes it, unless the file says.
 
-    UserError for a file of another device.
+    UserError for a file of another device, or with rates that the device cannot reach.
     """
+    model, peak = plan.probe.devices[0].model, plan.peak
     rates = json_files.load(path, DeviceRates)
     if (wrong := wrong_rate(rates)) is not None:
         raise UserError(f"--rates {path}: {wrong}")
     if rates.device_model != model:
         raise UserError(f"--rates {path}: expected rates of {model!r}, found those of {rates.device_model!r}")
+    if peak is not None and rates.matmul_flops_per_second.get(peak.dtype, 0.0) > ABOVE_PEAK * peak.flops_per_second:
+        where, reached = f"matmul_flops_per_second.{peak.dtype}", rates.matmul_flops_per_second[peak.dtype]
+        limit = f"at most the peak of {peak.flops_per_second:g} FLOP/s"
+        raise UserError(f"--rates {path}: {where}: expected {limit}, found {reached:g}")
     if rates.overhead_bytes is None and assumed is not None:
         return replace(rates, overhead_bytes=assumed.overhead_bytes)
     return rates
@@ -75,7 +84,7 @@ def known_rates(plan: Plan, outcome: Outcome, options: EstimateOptions) -> Known
     model = plan.probe.devices[0].model
     rates = plan.rates or outcome.plugins.rates(model)
     if options.rates_file is not None:
-        rates = _from_file(options.rates_file, model, outcome.plugins.rates(model))
+        rates = _from_file(options.rates_file, plan, outcome.plugins.rates(model))
     if rates is None:
         reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
         return KnownRates(rates=None, problem=f"{reason}, and use --rates FILE")

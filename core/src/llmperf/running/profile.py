@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llmperf.errors import RunFailed, UserError
+from llmperf.errors import PluginError, RunFailed, UserError
 from llmperf.estimating.analytic import analytic_trace
+from llmperf.estimating.answers import wrong_profile
 from llmperf.estimating.estimate import for_rank
 from llmperf.estimating.step_time import operation_times
 from llmperf.files import json_files
@@ -85,6 +86,8 @@ def profile_run(planned: Planned, out: Path, task: ProfileTask, warn: Callable[[
     if not known:
         raise RunFailed(f"{run}: rank {task.rank} recorded no profile")
     profile = known[-1].profile
+    if (wrong := wrong_profile(profile)) is not None:
+        raise PluginError(f"{name}: {HOOK}: {wrong}")
     estimated: dict[OperationKind, float] = {}
     rates = None if plan.rates is None else for_rank(plan.rates, plan)
     if rates is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.estimating.analytic import analytic_trace
+from llmperf.estimating.answers import wrong_trace
 from llmperf.files import json_files
 from llmperf.launching.agent import inherited_environment, python_module
 from llmperf.measuring.processes import TAG, end_with_parent, sweep
@@ -148,7 +149,10 @@ class Tracer:
         try:
             if self._process.returncode != 0:
                 raise UserError(self._last_line() or f"the tracer ended with exit status {self._process.returncode}")
-            self.trace = json_files.load(self._run / filenames.TRACE, StepTrace)
+            trace = json_files.load(self._run / filenames.TRACE, StepTrace)
+            if (wrong := wrong_trace(trace, self._plan, self.rank)) is not None:
+                raise UserError(f"{self._plan.spec.tuning.framework}: llmperf_trace_step: {wrong}")
+            self.trace = trace
         except (OSError, LlmperfError) as error:
             self.problem = " ".join(str(error).split())[:MAX_REASON]
         return True

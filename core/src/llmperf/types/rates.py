@@ -98,6 +98,8 @@ LOWEST_RATE, HIGHEST_RATE = 1e3, 1e19
 """FLOP/s or bytes/s of one device: beyond any that is built, within what can be computed with."""
 LONGEST_LATENCY = 1.0
 """Seconds."""
+MOST_MEMORY = 2**50
+"""Bytes of one device."""
 LONGEST_TEXT = 2_000
 """Characters of a source."""
 
@@ -110,6 +112,9 @@ def wrong_rate(rates: DeviceRates) -> str | None:
     for where, value in _latencies(rates):
         if not 0 <= value <= LONGEST_LATENCY:
             return f"{where}: expected 0 to {LONGEST_LATENCY:g} s, found {value:g}"
+    for where, size in (("memory_bytes", rates.memory_bytes), ("overhead_bytes", rates.overhead_bytes)):
+        if size is not None and not 0 <= size <= MOST_MEMORY:
+            return f"{where}: expected 0 to {MOST_MEMORY:,} bytes, found {size:,}"
     for where, text in (("source", rates.source), ("device_model", rates.device_model)):
         if len(text) > LONGEST_TEXT:
             return f"{where}: expected at most {LONGEST_TEXT} characters, found {len(text)}"

@@ -74,8 +74,9 @@ def command(ctx: click.Context, /, case: str, out: Path | None, resume: bool, as
     if wishes.warmup_steps >= wishes.steps:
         raise UserError(f"--warmup-steps: expected less than --steps {wishes.steps}, found {wishes.warmup_steps}")
     folder = out or Path("tune") / Path(case).stem
-    with working_in(folder, search, space, wishes, resume):
+    with working_in(folder, search, space, wishes, resume) as keep_options:
         tuner = Tuner(search, space, wishes, folder, _say)
+        keep_options()
         left_out = len(tuner.candidates) - len(tuner.usable)
         _say(f"{len(tuner.usable)} of them can run, {left_out} are refused; up to {wishes.trials} trials in {folder}")
         try:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -226,8 +227,13 @@ class Tuner:
 
 
 @contextmanager
-def working_in(folder: Path, search: Search, space: Space, wishes: Wishes, resume: bool) -> Iterator[None]:
-    """The folder of a search, locked; UserError if another search is in it, or there is none to resume."""
+def working_in(
+    folder: Path, search: Search, space: Space, wishes: Wishes, resume: bool
+) -> Iterator[Callable[[], None]]:
+    """The folder of a search, locked, and a function that writes its options once they are known to fit together.
+
+    UserError if another search is in it, or there is none to resume.
+    """
     path = folder / SETTINGS
     asked_for = {"search": asdict(search), "space": asdict(space), "objectives": list(wishes.objectives),
                  "steps": wishes.steps, "warmup_steps": wishes.warmup_steps, "seed": wishes.seed}  # fmt: skip
@@ -236,20 +242,23 @@ def working_in(folder: Path, search: Search, space: Space, wishes: Wishes, resum
         raise UserError(f"{folder}: there is a search already: continue it with --resume, or choose another --out")
     if resume:
         _compare(path, document)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise UserError(f"{folder}: cannot create: {error.strerror}") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{folder}: another search is running in it") from None
-        write_bytes(path, encode_pretty(document))
-        yield
+        yield partial(write_bytes, path, encode_pretty(document))
 
 
 def _compare(path: Path, document: Mapping[str, Any]) -> None:
     try:
         before = json.loads(read_bytes(path, limit=MAX_SETTINGS_BYTES))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     changed = [name for name, value in document.items() if not isinstance(before, dict) or before.get(name) != value]
     if changed:

@@ -1,0 +1,53 @@
+"""What cannot be right in the trace or the profile that a framework gives."""
+
+from __future__ import annotations
+
+import math
+
+from llmperf.types.plan import Plan
+from llmperf.types.profile import StepProfile
+from llmperf.types.tracing import StepTrace, TracedOperation
+
+SHARE = 0.02
+"""Two ways to say the same may differ by so much."""
+PARAMETER_SHARE = 0.05
+"""The same for parameters: a trainer may pad its vocabulary, or have adapters."""
+
+
+def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
+    """Where a trace contradicts itself or its plan, what was expected and found; None if it does not."""
+    if trace.rank != rank:
+        return f"rank: expected {rank}, which was asked for, found {trace.rank}"
+    parameters = plan.flops.parameters
+    if trace.parameters is not None and abs(trace.parameters - parameters) > PARAMETER_SHARE * parameters:
+        return f"parameters: expected those of the plan, {parameters:,}, found {trace.parameters:,}"
+    held, peak = sum(trace.memory.at_peak.values()), trace.memory.peak_bytes
+    if abs(held - peak) > SHARE * peak:
+        return f"memory.at_peak: expected a sum of peak_bytes, {peak:,}, found {held:,}"
+    for place, operation in enumerate(trace.operations):
+        if (expected := _flops_of_shape(operation)) and abs(operation.flops - expected) > SHARE * expected:
+            shape, flops = operation.shape, operation.flops
+            return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
+    return None
+
+
+def _flops_of_shape(operation: TracedOperation) -> int | None:
+    if operation.kind != "matmul" or len(operation.shape) != 4:
+        return None
+    return 2 * math.prod(operation.shape)
+
+
+def wrong_profile(profile: StepProfile) -> str | None:
+    """Where a profile contradicts itself, what was expected and found; None if it does not."""
+    step, communication = profile.step_seconds, profile.communication_seconds
+    parts = [
+        ("communication_seconds", communication, step),
+        ("idle_seconds", profile.idle_seconds, step),
+        ("overlapped_seconds", profile.overlapped_seconds, communication),
+    ]
+    if profile.clock == "host":  # kernels of a device may run beside each other
+        parts += [(f"operation {operation.name[:60]}", operation.seconds, step) for operation in profile.operations]
+    for name, seconds, most in parts:
+        if seconds > most * (1 + SHARE):
+            return f"{name}: expected at most {most:g} s, found {seconds:g}"
+    return None

@@ -1,0 +1,72 @@
+"""Traces and profiles that contradict themselves or their plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from llmperf.estimating.analytic import analytic_trace
+from llmperf.estimating.answers import wrong_profile, wrong_trace
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
+from llmperf.types import ProfiledOperation, StepProfile
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return plan_only(Request(case="default", on="A100-SXM4-80GB:1x2", framework="pytorch")).plan
+
+
+def product(trace):
+    return next(place for place, operation in enumerate(trace.operations) if operation.kind == "matmul")
+
+
+def with_product(trace, **changes):
+    operations = list(trace.operations)
+    place = product(trace)
+    operations[place] = replace(operations[place], **changes)
+    return replace(trace, operations=tuple(operations))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda trace: trace, None),
+        (lambda trace: replace(trace, rank=5), "rank: expected 0, which was asked for, found 5"),
+        (lambda trace: replace(trace, parameters=7), "found 7"),
+        (
+            lambda trace: replace(trace, memory=replace(trace.memory, peak_bytes=2**50)),
+            "memory.at_peak: expected",
+        ),
+        (lambda trace: with_product(trace, shape=(1, 2, 3, 4)), "expected 48 of the shape (1, 2, 3, 4)"),
+    ],
+)
+def test_a_trace_that_contradicts_its_plan_is_refused(plan, change, message):
+    answer = wrong_trace(change(analytic_trace(plan, 0)), plan, 0)
+    assert answer is None if message is None else message in answer
+
+
+PROFILE = StepProfile(
+    rank=0,
+    steps=3,
+    profiler="a clock",
+    clock="host",
+    step_seconds=1.0,
+    operations=(ProfiledOperation(name="aten.mm", kind="matmul", seconds=0.5, calls=2),),
+    communication_seconds=0.2,
+    overlapped_seconds=0.1,
+    idle_seconds=0.1,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"communication_seconds": 0.0}, "overlapped_seconds: expected at most 0 s, found 0.1"),
+        ({"idle_seconds": 3.0}, "idle_seconds: expected at most 1 s, found 3"),
+        ({"step_seconds": 0.4, "communication_seconds": 0.4}, "operation aten.mm: expected at most 0.4 s, found 0.5"),
+    ],
+)
+def test_a_profile_that_contradicts_itself_is_refused(changes, message):
+    assert wrong_profile(replace(PROFILE, **changes)) == message
