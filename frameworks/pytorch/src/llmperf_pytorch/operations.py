@@ -81,7 +81,7 @@ class TorchOperations:
         right = self._random(operation, batch, columns, inner).transpose(1, 2)  # as a linear layer has its weight
         if batch == 1:
             left, right = left[0], right[0]
-        out = left.new_empty(*left.shape[:-1], columns)
+        out = left.new_full((*left.shape[:-1], columns), math.nan)  # what is not written is noticed
 
         def check() -> str | None:
             some_rows = torch.randint(rows, (SAMPLED_ROWS,), device=self._place)
