@@ -13,7 +13,8 @@ from llmperf.files.user_files import read_toml
 from llmperf.hookspecs import OWNERS
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
-from llmperf.types.spec import Case, Model
+from llmperf.types.models import Model
+from llmperf.types.spec import Case
 
 from rendering.docstrings import field_descriptions
 from rendering.reference import page, table

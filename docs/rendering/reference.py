@@ -15,7 +15,8 @@ from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
 from llmperf.cases.matrix import MatrixFile
 from llmperf.cases.settings import describe
-from llmperf.types.spec import Case, Contract, DataSource, Model, Tuning
+from llmperf.types.models import Model
+from llmperf.types.spec import Case, Contract, DataSource, Tuning
 
 from rendering.docstrings import class_description, field_descriptions
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
+    from llmperf.planning.plugin_checks import architecture_problems as architecture_problems
     from llmperf.planning.plugin_checks import expanded_fused_ops as expanded_fused_ops
     from llmperf.planning.plugin_checks import family_problem as family_problem
     from llmperf.planning.plugin_checks import fused_op_problems as fused_op_problems
@@ -54,6 +55,7 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "interface_variables": "llmperf.planning.interfaces",
     "OptionCheck": "llmperf.planning.plugin_checks",
+    "architecture_problems": "llmperf.planning.plugin_checks",
     "expanded_fused_ops": "llmperf.planning.plugin_checks",
     "family_problem": "llmperf.planning.plugin_checks",
     "fused_op_problems": "llmperf.planning.plugin_checks",

@@ -13,14 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.accounting.flops import count_flops, utilisation, workload_of
-from llmperf.accounting.parameters import (
-    Transient,
-    count_parameters,
-    lora_parameters,
-    stage_parameters,
-    stage_state_bytes,
-    state_bytes,
-)
+from llmperf.accounting.model_states import Transient, stage_state_bytes, state_bytes
+from llmperf.accounting.parameters import count_parameters, lora_parameters, stage_parameters
 from llmperf.cases.library import library
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert

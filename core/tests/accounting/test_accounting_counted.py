@@ -12,7 +12,8 @@ from pathlib import Path
 
 import llmperf
 import pytest
-from llmperf.accounting.flops import attention_forward, count_flops
+from llmperf.accounting.counting import attention_forward
+from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.files.json_files import convert
 from llmperf.types import Lora, Model, Tuning, Workload

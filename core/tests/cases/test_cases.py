@@ -15,7 +15,8 @@ from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.user_files import read_toml
-from llmperf.types.spec import Case, Model
+from llmperf.types.models import Model
+from llmperf.types.spec import Case
 
 HERE = Available(1, None)
 """One node whose device can be divided at will."""

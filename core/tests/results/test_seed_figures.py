@@ -10,8 +10,9 @@ import llmperf
 import pytest
 from llmperf.accounting.flops import count_flops, utilisation
 from llmperf.accounting.layout import data_parallel_of, layout_of
+from llmperf.accounting.model_states import stage_state_bytes
 from llmperf.accounting.optimiser_step import batch_of, settle
-from llmperf.accounting.parameters import lora_parameters, stage_state_bytes
+from llmperf.accounting.parameters import lora_parameters
 from llmperf.files.json_files import convert
 from llmperf.types import Case, Contract, Model, PeakFlops, Tuning, Workload
 

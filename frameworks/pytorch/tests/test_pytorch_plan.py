@@ -159,7 +159,8 @@ def test_schedules_are_for_pipelines(program):
 
 def test_sharded_states_are_counted(program):
     """By the README's table: 16 bytes for each parameter with all states, divided by stage."""
-    from llmperf.accounting.parameters import Transient, count_parameters, stage_state_bytes
+    from llmperf.accounting.model_states import Transient, stage_state_bytes
+    from llmperf.accounting.parameters import count_parameters
 
     def bytes_each(precision, **tuning):
         plan = program.make_plan({"framework": "pytorch", "contract": {"precision": precision}, "tuning": tuning}, 4)

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from llmperf.types.layout import Layout, RankDimension
+from llmperf.types.models import Model
 from llmperf.types.problems import Problem
-from llmperf.types.spec import Contract, Model, RunSpec, Tuning
+from llmperf.types.spec import Contract, RunSpec, Tuning
 
 Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "sequence_parallel"]
 DEGREES: tuple[Degree, ...] = (
@@ -108,11 +109,15 @@ def _sharing_problems(tuning: Tuning, data_parallel: int) -> Iterator[Problem]:
 
 
 def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterator[Problem]:
+    experts: list[tuple[Degree, str, str, int]] = []
+    if model.mixture is not None:
+        experts.append(("expert_parallel", model.name, "experts", model.mixture.experts))
     divided: tuple[tuple[Degree, str, str, int], ...] = (
         ("tensor_parallel", model.name, "attention heads", model.attention_heads),
         ("tensor_parallel", model.name, "key/value heads", model.kv_heads),
         ("pipeline_parallel", model.name, "layers", model.layers),
         ("context_parallel", "a sequence", "tokens", contract.seq_len),
+        *experts,
     )
     for name, owner, what, total in divided:
         degree = getattr(tuning, name)

@@ -1,42 +1,75 @@
-"""Parameters of a model and its adapters, and the bytes of weights, gradients and AdamW states on one rank.
-
-Parameters are counted from the model's facts. The bytes are the most that one rank holds, without activations:
-Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 3.1
-and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of gradients and 12 of optimiser states (fp32
-weights, momentum, variance); each stage divides one of them by the sharding degree. In fp32 there is no second copy:
-4, 4, 8.
-
-A framework may hold more for a while, such as float32 copies of 16-bit gradients during the update, or keep states in
-the memory of the host: it reports that in `WorkerPlan`, here `Transient`.
-"""
+"""Parameters of a model by component, in all and those that one token passes, of pipeline stages and of adapters."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llmperf.errors import unknown
-from llmperf.types import Layout, Lora, Model, ModelState, Precision
+from llmperf.types import Lora, Model
+from llmperf.types.models import Projection
+
+Shape = tuple[int, int]
+"""Inputs and outputs of a projection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
-    """Parameters of each part of a decoder-only transformer."""
+    """Parameters of each component of a decoder-only transformer, multi-token layers included."""
 
     input_embedding: int
     attention: int
-    """Query, key, value and output projections of all layers."""
+    """Projections of queries, keys, values and output, of all layers."""
     mlp: int
-    """Gate, up and down projections of all layers."""
+    """Gate, up and down projections of all dense feed-forward layers."""
+    experts: int = 0
+    """The same of all routed experts."""
+    shared_experts: int = 0
+    """The same of experts that every token passes."""
+    router: int = 0
+    """Projections to the scores of experts, and gates of shared experts."""
     norms: int
-    """Two RMSNorm gains a layer and the final one; multiplied element by element."""
+    """Gains of RMSNorms: of the blocks, the last one, those in attention and in multi-token layers."""
+    others: int = 0
+    """Biases and sinks."""
+    multi_token: int = 0
+    """The projections before multi-token layers; what else these have is counted with its kind."""
     head: int
     """Output projection; 0 where it is the input embedding (tied)."""
+    idle_experts: int = 0
+    """Parameters of routed experts that one token does not pass."""
+    idle_others: int = 0
+    """Biases of these."""
+    repeated_head: int = 0
+    """Parameters of the output projection, once for each multi-token layer, which use it again."""
+
+    @property
+    def components(self) -> dict[str, int]:
+        """Parameters by component, those that the model has."""
+        found = {
+            "input embedding": self.input_embedding,
+            "attention": self.attention,
+            "feed-forward": self.mlp,
+            "experts": self.experts,
+            "shared experts": self.shared_experts,
+            "router": self.router,
+            "norms": self.norms,
+            "biases and sinks": self.others,
+            "multi-token projection": self.multi_token,
+            "head": self.head,
+        }
+        return {name: parameters for name, parameters in found.items() if parameters}
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.input_embedding + self.attention + self.mlp + self.norms + self.head
+        return sum(self.components.values())
+
+    @property
+    def active(self) -> int:
+        """Those that one token passes: of the routed experts `top_k`. Equal to the total in a dense model."""
+        return self.total - self.idle_experts - self.idle_others
 
     @property
     def looked_up(self) -> int:
@@ -44,145 +77,157 @@ class ParameterCount:
         return self.input_embedding if self.head else 0
 
     @property
+    def added(self) -> int:
+        """Active parameters that are not in matrix products: norms, biases and sinks."""
+        return self.norms + self.others - self.idle_others
+
+    @property
     def multiplied(self) -> int:
-        """Parameters in matrix products: two FLOPs each per token and forward pass."""
-        return self.total - self.looked_up - self.norms
+        """Active parameters in matrix products, as often as they are used: two FLOPs each per token, forward."""
+        return self.active + self.repeated_head - self.looked_up - self.added
 
 
 def count_parameters(model: Model) -> ParameterCount:
     """Count a model's parameters exactly.
 
-    These families have no biases; ALiBi and rotary positions have no parameters; Baichuan2's NormHead
-    scales the head's rows and adds none.
+    ALiBi and rotary positions have none. NormHead scales the head's rows and adds none, and a bias that balances the
+    loads of experts is not trained by gradients: neither is counted.
     """
-    hidden = model.hidden_size
-    key_value = model.kv_heads * (hidden // model.attention_heads)
+    hidden, extra, mixture = model.hidden_size, model.multi_token_layers, model.mixture
+    blocks, dense = model.layers + extra, model.dense_layers + (extra if mixture is None else 0)
     embedding = model.vocab_size * hidden
+    mixtures = blocks - dense
+    experts = shared = router = idle = idle_biases = biases = 0
+    if mixture is not None:
+        left_out = max(0, mixture.experts - mixture.top_k)
+        expert, bias = 3 * hidden * mixture.expert_width, (2 * mixture.expert_width + hidden) * mixture.expert_bias
+        experts, idle = mixtures * mixture.experts * expert, mixtures * left_out * expert
+        biases, idle_biases = mixtures * mixture.experts * bias, mixtures * left_out * bias
+        biases += mixtures * mixture.experts * mixture.router_bias
+        shared = mixtures * 3 * hidden * shared_width(model)
+        router = mixtures * hidden * (mixture.experts + mixture.shared_gate)
+    biases += blocks * (sum(_attention_biases(model).values()) + model.sinks * model.attention_heads)
+    biases += dense * (2 * model.intermediate_size + hidden) * model.feed_forward_bias
     return ParameterCount(
         input_embedding=embedding,
-        attention=model.layers * 2 * hidden * (hidden + key_value),
-        mlp=model.layers * 3 * hidden * model.intermediate_size,
-        norms=(2 * model.layers + 1) * hidden,
+        attention=blocks * attention_parameters(model),
+        mlp=dense * 3 * hidden * model.intermediate_size,
+        experts=experts,
+        shared_experts=shared,
+        router=router,
+        norms=blocks * _block_norms(model) + (1 + 3 * extra) * hidden,
+        others=biases,
+        multi_token=extra * 2 * hidden * hidden,
         head=0 if model.tied_embeddings else embedding,
+        idle_experts=idle,
+        idle_others=idle_biases,
+        repeated_head=extra * embedding,
     )
+
+
+def shared_width(model: Model) -> int:
+    """Inner width of all shared experts of a layer together; 0 without any."""
+    mixture = model.mixture
+    if mixture is None or not mixture.shared_experts:
+        return 0
+    return mixture.shared_width or mixture.shared_experts * mixture.expert_width
+
+
+def attention_shapes(model: Model) -> dict[str, Shape]:
+    """Each projection of a layer's attention, by its name in published checkpoints."""
+    hidden, heads = model.hidden_size, model.attention_heads
+    queries, values = heads * model.query_width, heads * model.value_width
+    if (latent := model.latent) is not None:
+        shapes = {"q_proj": (hidden, queries)}
+        if latent.q_rank is not None:
+            shapes = {"q_a_proj": (hidden, latent.q_rank), "q_b_proj": (latent.q_rank, queries)}
+        return {
+            **shapes,
+            "kv_a_proj_with_mqa": (hidden, latent.kv_rank + latent.rope_width),
+            "kv_b_proj": (latent.kv_rank, heads * latent.nope_width + values),
+            "o_proj": (values, hidden),
+        }
+    keys = model.kv_heads * model.query_width
+    if model.family == "baichuan":
+        return {"W_pack": (hidden, queries + 2 * keys), "o_proj": (values, hidden)}
+    projections = {"q_proj": (hidden, queries), "k_proj": (hidden, keys), "v_proj": (hidden, keys)}
+    return {**projections, "o_proj": (values, hidden)}
+
+
+def attention_parameters(model: Model) -> int:
+    """Parameters of the projections of one layer's attention."""
+    return sum(inputs * outputs for inputs, outputs in attention_shapes(model).values())
+
+
+def _attention_biases(model: Model) -> Mapping[Projection, int]:
+    """The biases of one layer's attention by projection."""
+    keys = model.kv_heads * model.query_width
+    widths: dict[Projection, int] = {"q": model.attention_heads * model.query_width, "k": keys, "v": keys}
+    widths["o"] = model.hidden_size
+    return {name: widths[name] for name in set(model.attention_bias)}
+
+
+def _block_norms(model: Model) -> int:
+    """Gains of one block's norms."""
+    gains = model.norms_per_block * model.hidden_size
+    if model.qk_norm == "head":
+        gains += 2 * model.query_width
+    if model.latent is not None:
+        gains += (model.latent.q_rank or 0) + model.latent.kv_rank
+    return gains
+
+
+def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
+    """Parameters of each stage: equally many layers, the input embedding on the first, norm and head on the last.
+
+    With tied embeddings, the first and the last stage both hold the shared matrix, and with multi-token layers, which
+    are on the last stage, so do they hold the input embedding.
+    """
+    count = count_parameters(model)
+    if stages == 1:
+        return (count.total,)
+    bounds = [stage * model.layers // stages for stage in range(stages + 1)]
+    dense, mixture = _layer_parameters(model, dense=True), _layer_parameters(model, dense=False)
+    sizes = []
+    for first, last in pairwise(bounds):
+        dense_layers = max(0, min(last, model.dense_layers) - first)
+        sizes.append(dense_layers * dense + (last - first - dense_layers) * mixture)
+    sizes[0] += count.input_embedding
+    sizes[-1] = count.total - sum(sizes[:-1])
+    if model.tied_embeddings or model.multi_token_layers:
+        sizes[-1] += count.input_embedding
+    return tuple(sizes)
+
+
+def _layer_parameters(model: Model, *, dense: bool) -> int:
+    """All parameters of one layer with a dense feed-forward layer, or with a mixture."""
+    hidden, mixture = model.hidden_size, model.mixture
+    others = sum(_attention_biases(model).values()) + model.sinks * model.attention_heads
+    common = attention_parameters(model) + _block_norms(model) + others
+    if dense or mixture is None:
+        inner = model.intermediate_size
+        return common + 3 * hidden * inner + (2 * inner + hidden) * model.feed_forward_bias
+    expert = 3 * hidden * mixture.expert_width + (2 * mixture.expert_width + hidden) * mixture.expert_bias
+    router = hidden * (mixture.experts + mixture.shared_gate) + mixture.experts * mixture.router_bias
+    return common + mixture.experts * expert + router + 3 * hidden * shared_width(model)
 
 
 def lora_parameters(model: Model, lora: Lora) -> int:
     """Trainable parameters of the adapters: rank x (inputs + outputs) of each target projection, in every layer.
 
-    Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1. Raises UserError for a
-    target module that the model does not have.
+    Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1. Experts take no adapters. Raises
+    UserError for a target module that the model does not have.
     """
-    shapes = _projections(model)
+    shapes = _adapted(model)
     for name in lora.target_modules:
         if name not in shapes:
             raise unknown("contract.lora.target_modules", "projection", name, shapes)
     return model.layers * lora.rank * sum(sum(shapes[name]) for name in set(lora.target_modules))
 
 
-def _projections(model: Model) -> dict[str, tuple[int, int]]:
-    """Inputs and outputs of each projection of a layer, by its name in published checkpoints of the family."""
-    hidden, inner = model.hidden_size, model.intermediate_size
-    key_value = model.kv_heads * (hidden // model.attention_heads)
-    separate = {"q_proj": (hidden, hidden), "k_proj": (hidden, key_value), "v_proj": (hidden, key_value)}
-    return {
-        **({"W_pack": (hidden, 3 * hidden)} if model.family == "baichuan" else separate),
-        "o_proj": (hidden, hidden),
-        "gate_proj": (hidden, inner),
-        "up_proj": (hidden, inner),
-        "down_proj": (inner, hidden),
-    }
-
-
-MIXED = (2, 2, 12)
-"""Bytes per parameter of weights, gradients and optimiser states in 16-bit training."""
-SINGLE = (4, 4, 8)
-"""Bytes per parameter of weights, gradients and optimiser states in fp32, also with tf32 matrix products."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transient:
-    """What a framework holds besides model states, and which of these it keeps elsewhere; see `WorkerPlan`."""
-
-    update_bytes: float = 0.0
-    """For each trained parameter of a shard, during the update."""
-    update_parameters: int | None = None
-    """At most so many parameters are updated at a time; None: all of the shard."""
-    buffer_bytes: int = 0
-    """Of communication, before the update."""
-    offloaded: tuple[ModelState, ...] = ()
-    """States in the memory of the host."""
-    sums_in_fp32: bool = False
-    """Whether 16-bit gradients are added up in float32: 4 bytes each."""
-
-
-NOTHING_ELSE = Transient()
-
-
-def stage_state_bytes(
-    model: Model,
-    layout: Layout,
-    precision: Precision,
-    trainable: int | None = None,
-    transient: Transient = NOTHING_ELSE,
-) -> tuple[int, ...]:
-    """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
-
-    `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
-    """
-    here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
-    stages = stage_parameters(model, layout.pipeline_parallel)
-    return tuple(state_bytes(parameters, layout, precision, here, transient) for parameters in stages)
-
-
-def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
-    """Parameters of each stage: equally many layers, the input embedding on the first, norm and head on the last.
-
-    With tied embeddings, the first and the last stage both hold the shared matrix.
-    """
-    count = count_parameters(model)
-    final_norm = model.hidden_size
-    layers = (count.attention + count.mlp + count.norms - final_norm) // stages
-    if stages == 1:
-        return (count.total,)
-    first, last = layers + count.input_embedding, layers + final_norm + (count.head or count.input_embedding)
-    return (first, *[layers] * (stages - 2), last)
-
-
-def state_bytes(
-    parameters: int,
-    layout: Layout,
-    precision: Precision,
-    trainable: int | None = None,
-    transient: Transient = NOTHING_ELSE,
-) -> int:
-    """Estimated bytes of model states on one rank of a stage, and the most that is held besides them.
-
-    `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
-    optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
-    Buffers of communication are free again when the update begins.
-    """
-    weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
-    trained = parameters if trainable is None else trainable
-    stage, ways = layout.sharding_stage, layout.tensor_parallel
-    parts: tuple[tuple[ModelState, int, int, int], ...] = (
-        ("parameters", weights, parameters, 3),
-        ("gradients", 4 if transient.sums_in_fp32 else gradients, trained, 2),
-        ("optimizer", states, trained, 1),
-    )
-    held = sum(
-        _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))
-        for state, each, size, sharded_from in parts
-        if state not in transient.offloaded
-    )
-    return held + max(_update_bytes(_ceil(trained, ways), layout, transient), transient.buffer_bytes)
-
-
-def _update_bytes(trained: int, layout: Layout, transient: Transient) -> int:
-    shard = _ceil(trained, layout.sharding_degree if layout.sharding_stage else 1)
-    at_once = shard if transient.update_parameters is None else min(shard, transient.update_parameters)
-    return 0 if "optimizer" in transient.offloaded else math.ceil(transient.update_bytes * at_once)
-
-
-def _ceil(total: int, parts: int) -> int:
-    return -(-total // parts)
+def _adapted(model: Model) -> dict[str, Shape]:
+    """Projections that every layer has, by name."""
+    shapes, hidden, inner = attention_shapes(model), model.hidden_size, model.intermediate_size
+    if model.mixture is not None:
+        return shapes
+    return {**shapes, "gate_proj": (hidden, inner), "up_proj": (hidden, inner), "down_proj": (inner, hidden)}

@@ -74,6 +74,10 @@ def check_table(table: Any, kind: type, where: str) -> None:
         inner = dataclass_in(hints(kind)[key])
         if inner is not None and isinstance(value, Mapping):
             check_table(value, inner, path)
+        item = next((kind for kind in map(dataclass_in, typing.get_args(hints(kind)[key])) if kind), None)
+        if item is not None and isinstance(value, list):
+            for index, entry in enumerate(value):
+                check_table(entry, item, f"{path}[{index}]")
         check_bound(value, hints(kind)[key], path)
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from llmperf.cases.fields import check_table
+from llmperf.cases.model_facts import check_model
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.hookspecs import hookimpl
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
-from llmperf.types.spec import Case, Model
+from llmperf.types.models import Model
+from llmperf.types.spec import Case
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -94,6 +96,8 @@ def read_named(path: Path, kind: type[T]) -> T:
     document = convert(table, kind, str(path))
     if document.name != path.stem:
         raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {document.name!r}")
+    if isinstance(document, Model):
+        check_model(document, str(path))
     return document
 
 

@@ -12,7 +12,8 @@ from llmperf.cases.fields import check_bound, hints, leaves
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import parse_value
-from llmperf.types.spec import Contract, DataSource, Model, Scalar, Tuning
+from llmperf.types.models import Model
+from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
 
 FREE = "framework."
 """Prefix of the framework plugin's options, which the plugin checks."""

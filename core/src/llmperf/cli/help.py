@@ -12,7 +12,7 @@ COMMANDS = {
     "plan": "Show what would run, and every setting that does not fit.",
     "estimate": "Estimate memory and step time on devices that need not be here.",
     "cases": "List the cases.",
-    "models": "List the models with their exact parameter counts.",
+    "models": "List the models; show or import one, with its parameters and FLOPs.",
     "plugins": "List the installed plugins, with the reason for each broken one.",
     "devices": "List the devices that the vendor plugins find on this machine.",
     "peak": "Measure what the devices of this machine achieve: products, memory, collectives.",

@@ -1,4 +1,4 @@
-"""The commands that list what is installed: cases, models, plugins, devices, and what is missing (`doctor`).
+"""The commands that list what is installed: cases, plugins, devices, and what is missing (`doctor`).
 
 Each command's function has the command's name; `llmperf.cli.main` finds it by that name.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.options import Text
-from llmperf.cli.output import big, gib, json_option, print_json, print_table, say_left_out
+from llmperf.cli.output import gib, json_option, print_json, print_table, say_left_out
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -53,44 +53,6 @@ def cases(as_json: bool) -> None:
             for case in listed
         ],
     )
-
-
-@click.command("models", epilog=examples("models"))
-@json_option
-def models(as_json: bool) -> None:
-    """List the models with their exact parameter counts and the source of their facts."""
-    from llmperf.accounting.flops import flops_of
-    from llmperf.cases.library import whole_library
-    from llmperf.files.json_files import builtins
-    from llmperf.plugins.loading import plugins_for
-    from llmperf.types import Workload
-
-    shelf, plugins = whole_library(), plugins_for()
-    listed = shelf.readable("models", shelf.model)
-    say_left_out([*shelf.left_out, *plugins.left_out])
-    counts = {model.name: flops_of(plugins, model, Workload(seq_len=model.max_positions)) for model in listed}
-    if as_json:
-        print_json([{**builtins(model), "parameters": counts[model.name].parameters} for model in listed])
-        return
-    print_table(
-        ["model", "parameters", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions"],
-        [
-            (
-                model.name,
-                big(counts[model.name].parameters),
-                model.layers,
-                model.hidden_size,
-                model.attention_heads,
-                model.kv_heads,
-                model.vocab_size,
-                f"{model.max_positions} {model.position_encoding}",
-            )
-            for model in listed
-        ],
-    )
-    click.echo("\nsources:")
-    for model in listed:
-        click.echo(f"  {model.name}: {model.source}")
 
 
 @click.command("plugins", epilog=examples("plugins"))

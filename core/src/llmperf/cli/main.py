@@ -30,8 +30,10 @@ PROVIDERS = {
 }
 """Commands that other distributions of this project add, for an error message that names the package."""
 
-LISTINGS = {"cases", "models", "plugins", "devices", "doctor"}
-"""Commands of `llmperf.cli.listings`. They ask all plugins before they print anything."""
+LISTINGS = {"cases", "plugins", "devices", "doctor"}
+"""Commands of `llmperf.cli.listings`."""
+REPEATABLE = {*LISTINGS, "models"}
+"""Commands that ask all plugins before they print anything."""
 
 
 @cache
@@ -148,7 +150,7 @@ def command(arguments: list[str] | None) -> int:
     gc.set_threshold(YOUNG_OBJECTS)
     _keep_stdout()
     words = sys.argv[1:] if arguments is None else arguments
-    if next((word for word in words if word in COMMANDS), None) in LISTINGS:
+    if next((word for word in words if word in COMMANDS), None) in REPEATABLE:
         may_be_repeated()
     return call(arguments)
 

@@ -1,8 +1,9 @@
 """Activations that a transformer block keeps for its backward pass, and what its backward pass holds beside them.
 
 Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4, count a GPT block:
-here for RMSNorm, rotary positions, grouped keys and SwiGLU, tensor by tensor, and without dropout. Bytes of one micro
-batch on one rank.
+here for RMSNorm, rotary positions, grouped keys and SwiGLU, tensor by tensor, and without dropout. A mixture keeps the
+columns of the experts that a token passes, and its input and output once for each of them. Bytes of one micro batch on
+one rank.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ def runs_fused(sizes: RankSizes, name: str) -> bool:
 
 def block_bytes(sizes: RankSizes) -> int:
     """Activations of a block that is not recomputed."""
+    common = _stream(sizes) + sizes.model.norms_per_block * norm_bytes(sizes) + _attention(sizes) + _routed(sizes)
     if sizes.frozen:
-        return (
-            _stream(sizes) + 2 * norm_bytes(sizes) + _attention(sizes) + _frozen_feed_forward(sizes) + _adapters(sizes)
-        )
-    return _stream(sizes) + 2 * norm_bytes(sizes) + _projected(sizes) + _attention(sizes) + _feed_forward(sizes)
+        return common + _frozen_feed_forward(sizes) + _adapters(sizes)
+    return common + _projected(sizes) + _feed_forward(sizes)
 
 
 def checkpoint_bytes(sizes: RankSizes) -> int:
@@ -36,13 +36,13 @@ def checkpoint_bytes(sizes: RankSizes) -> int:
     kept = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     if sizes.plan.spec.tuning.recompute == "block":
         return kept
-    products = 2 * sizes.query_width + 2 * sizes.key_value_width + 2 * sizes.inner + 2 * sizes.hidden
+    products = sizes.attention_widths + 2 * sizes.inner + (1 + max(1, sizes.routed)) * sizes.hidden
     return kept + sizes.compute_bytes * products * sizes.tokens
 
 
 def _stream(sizes: RankSizes) -> int:
-    """The inputs of both norms."""
-    return 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    """The inputs of the norms."""
+    return sizes.model.norms_per_block * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
 
 def norm_bytes(sizes: RankSizes) -> int:
@@ -61,14 +61,23 @@ def norm_bytes(sizes: RankSizes) -> int:
 def _projected(sizes: RankSizes) -> int:
     """Inputs of the projections: of each its own, if it casts or copies it."""
     own = sizes.casts or (sizes.plan.worker.input_copies and sizes.plan.layout.tensor_parallel > 1)
-    copies = (1 if sizes.plan.spec.model.family == "baichuan" else 3) + 2 if own else 2
+    copies = (1 if sizes.model.family == "baichuan" else 3) + 2 if own else 2
     return copies * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
 
 def _attention(sizes: RankSizes) -> int:
     """Queries, keys, values, the output, and what the kernel keeps of the scores."""
-    widths = 2 * sizes.query_width + 2 * sizes.key_value_width
+    widths, latent = sizes.attention_widths, sizes.model.latent
+    if sizes.model.qk_norm != "none":
+        widths += sizes.query_width + sizes.key_width
+    if latent is not None:
+        widths += 2 * ((latent.q_rank or 0) + latent.kv_rank)
     return sizes.compute_bytes * widths * sizes.tokens + _kept_scores(sizes)
+
+
+def _routed(sizes: RankSizes) -> int:
+    """Inputs of experts, gathered by expert, and their outputs before they are weighted."""
+    return 2 * sizes.routed * sizes.compute_bytes * sizes.hidden * sizes.tokens
 
 
 def _kept_scores(sizes: RankSizes) -> int:
@@ -111,11 +120,11 @@ def _adapters(sizes: RankSizes) -> int:
 def backward_bytes(sizes: RankSizes) -> int:
     """The most that the backward pass of one block holds beside the activations that it has not used yet."""
     stream = 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
-    return stream + max(2 * sizes.compute_bytes * sizes.inner * sizes.tokens, _attention_backward(sizes))
+    feed_forward = 2 * sizes.compute_bytes * sizes.inner * sizes.tokens + _routed(sizes)
+    return stream + max(feed_forward, _attention_backward(sizes))
 
 
 def _attention_backward(sizes: RankSizes) -> int:
     """Gradients of queries, keys, values and output; as separate operations also those of the scores, in float32."""
-    widths = 2 * sizes.query_width + 2 * sizes.key_value_width
-    gradients = sizes.compute_bytes * widths * sizes.tokens
+    gradients = sizes.compute_bytes * sizes.attention_widths * sizes.tokens
     return gradients if attention_is_fused(sizes.plan.spec.tuning) else gradients + 2 * SINGLE * scores(sizes)

@@ -58,7 +58,8 @@ def _tensor(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
 def _context(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     """Keys and values of the whole sequence in each block, and their gradients."""
     ranks = ranks_along(sizes.plan.layout, rank, "context")
-    size = 2 * sizes.compute_bytes * sizes.key_value_width * sizes.micro_batch * sizes.context_len
+    widths = sizes.key_width + sizes.value_width
+    size = sizes.compute_bytes * widths * sizes.micro_batch * sizes.context_len
     yield _collective("all_gather", size, ranks, "forward", per_micro_batch=sizes.blocks)
     yield _collective("reduce_scatter", size, ranks, "backward", per_micro_batch=sizes.blocks)
 

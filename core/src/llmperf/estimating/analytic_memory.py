@@ -98,20 +98,21 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
             activations=activations + head,
             temporaries=casts + _head_backward(sizes),
         )
-    block = block_bytes(sizes) if sizes.recomputed_blocks else 0
+    first, last = sizes.kinds[0], sizes.kinds[-1]
+    block = block_bytes(last) if last.recomputed_blocks else 0
     yield moment(
         "backward",
         "last transformer block",
         gradients=earlier,
         activations=activations,
-        temporaries=casts + block + backward_bytes(sizes),
+        temporaries=casts + block + backward_bytes(last),
     )
     yield moment(
         "backward",
         "first transformer block",
         gradients=gradients,
-        activations=_of_one_micro_batch(sizes) * (sizes.in_flight - 1) + block_bytes(sizes),
-        temporaries=backward_bytes(sizes),
+        activations=_of_one_micro_batch(sizes) * (sizes.in_flight - 1) + block_bytes(first),
+        temporaries=backward_bytes(first),
     )
     yield moment(
         "update",
@@ -133,13 +134,15 @@ def kept_activations(sizes: RankSizes) -> int:
 
 
 def _of_one_micro_batch(sizes: RankSizes) -> int:
-    return sizes.kept_blocks * block_bytes(sizes) + sizes.recomputed_blocks * checkpoint_bytes(sizes)
+    return sum(
+        kind.kept_blocks * block_bytes(kind) + kind.recomputed_blocks * checkpoint_bytes(kind) for kind in sizes.kinds
+    )
 
 
 def _head_activations(sizes: RankSizes) -> int:
     """What the last norm keeps, inputs of it and of the head, and the head's normalised rows."""
     stream = (sizes.stream_bytes + sizes.compute_bytes) * sizes.hidden * sizes.tokens // sizes.sequence_parts
-    return stream + norm_bytes(sizes) + (_head_matrix(sizes) if sizes.plan.spec.model.normalized_head else 0)
+    return stream + norm_bytes(sizes) + (_head_matrix(sizes) if sizes.model.normalized_head else 0)
 
 
 def _head_matrix(sizes: RankSizes) -> int:
@@ -151,7 +154,7 @@ def _head_backward(sizes: RankSizes) -> int:
     logits = sizes.compute_bytes * sizes.tokens * sizes.vocabulary
     if sizes.frozen:
         return logits
-    return logits + _head_matrix(sizes) * (4 if sizes.plan.spec.model.normalized_head else 1)
+    return logits + _head_matrix(sizes) * (4 if sizes.model.normalized_head else 1)
 
 
 def logits_bytes(sizes: RankSizes) -> int:
@@ -168,4 +171,4 @@ def _cast_weights(sizes: RankSizes) -> int:
     if not sizes.casts:
         return 0
     head = sizes.vocabulary * sizes.hidden if sizes.last else 0
-    return sizes.compute_bytes * (sizes.kept_blocks * sizes.block_matrices + head)
+    return sizes.compute_bytes * (sum(kind.kept_blocks * kind.block_matrices for kind in sizes.kinds) + head)

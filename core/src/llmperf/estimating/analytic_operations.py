@@ -9,7 +9,9 @@ of it where a kernel leaves out the masked half, and 2.5 times as much backward,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
+from llmperf.accounting.parameters import shared_width
 from llmperf.estimating.activations import SINGLE, attention_is_fused, runs_fused, scores
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
@@ -19,7 +21,7 @@ def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
     """All operations of one rank."""
     return tuple(
         operation
-        for operation in (*_blocks(sizes), *_ends(sizes), *_update(sizes))
+        for operation in (*chain.from_iterable(map(_blocks, sizes.kinds)), *_ends(sizes), *_update(sizes))
         if operation.per_micro_batch or operation.per_step
     )
 
@@ -79,57 +81,112 @@ def _blocks(sizes: RankSizes) -> Iterator[TracedOperation]:
     tuning, blocks = sizes.plan.spec.tuning, sizes.blocks
     again = sizes.recomputed_blocks
     products_again = again if tuning.recompute == "block" else 0
-    hidden, query, keys, inner = sizes.hidden, sizes.query_width, sizes.key_value_width, sizes.inner
-    if keys == query:
-        yield from _linear(sizes, query, hidden, 3 * blocks, 3 * products_again)
+    for outputs, inputs, times in _projections(sizes):
+        yield from _linear(sizes, outputs, inputs, times * blocks, times * products_again)
+    if sizes.mixture:
+        yield from _mixture(sizes, blocks, products_again)
     else:
-        yield from _linear(sizes, query, hidden, blocks, products_again)
-        yield from _linear(sizes, keys, hidden, 2 * blocks, 2 * products_again)
-    yield from _linear(sizes, hidden, query, blocks, products_again)
-    yield from _linear(sizes, inner, hidden, 2 * blocks, 2 * products_again)
-    yield from _linear(sizes, hidden, inner, blocks, products_again)
+        yield from _linear(sizes, sizes.inner, sizes.hidden, 2 * blocks, 2 * products_again)
+        yield from _linear(sizes, sizes.hidden, sizes.inner, blocks, products_again)
     yield from _attention(sizes, blocks, products_again)
     yield from _around(sizes, blocks, again)
     yield from _adapters(sizes, blocks, products_again)
+
+
+def _projections(sizes: RankSizes) -> Iterator[tuple[int, int, int]]:
+    """Outputs and inputs of attention's projections on this rank, and how many of a block have that shape."""
+    hidden, latent = sizes.hidden, sizes.model.latent
+    if latent is None:
+        shapes = [(sizes.query_width, hidden), (sizes.key_width, hidden), (sizes.value_width, hidden)]
+    else:
+        expanded = sizes.key_width - sizes.heads * latent.rope_width + sizes.value_width
+        shapes = [(latent.kv_rank + latent.rope_width, hidden), (expanded, latent.kv_rank)]
+        if latent.q_rank is None:
+            shapes.append((sizes.query_width, hidden))
+        else:
+            shapes += [(latent.q_rank, hidden), (sizes.query_width, latent.q_rank)]
+    for outputs, inputs in dict.fromkeys(shapes):
+        yield outputs, inputs, shapes.count((outputs, inputs))
+    yield hidden, sizes.output_width, 1
+
+
+def _mixture(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
+    """Router, routed experts as grouped products with equal loads, shared experts, and moves of tokens to experts."""
+    mixture, ways = sizes.model.mixture, sizes.plan.layout.tensor_parallel
+    assert mixture is not None
+    hidden, tokens = sizes.hidden, sizes.tokens
+    yield from _linear(sizes, mixture.experts, hidden, blocks, again)
+    used = min(mixture.experts, max(1, tokens * mixture.top_k))
+    rows, columns = -(-tokens * mixture.top_k // used), -(-mixture.expert_width // ways)
+    for outputs, inputs, times in ((columns, hidden, 2), (hidden, columns, 1)):
+        yield _product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul")
+        if again:
+            yield _product(sizes, "backward", (used, rows, outputs, inputs), times * again, "grouped matmul")
+        name = "grouped matmul, gradient of the input"
+        yield _product(sizes, "backward", (used, rows, inputs, outputs), times * blocks, name)
+        if not sizes.frozen:
+            name = "grouped matmul, gradient of the weights"
+            yield _product(sizes, "backward", (used, outputs, inputs, rows), times * blocks, name)
+    if shared := -(-shared_width(sizes.model) // ways):
+        yield from _linear(sizes, shared, hidden, 2 * blocks, 2 * again)
+        yield from _linear(sizes, hidden, shared, blocks, again)
+    moved = 2 * sizes.compute_bytes * hidden * (mixture.top_k + 1) * tokens
+    both: tuple[tuple[Phase, int], ...] = (("forward", blocks), ("backward", again + blocks))
+    for phase, times in both:
+        yield _moved(sizes, "routing", "copy", phase, moved, times, kernels=8)
 
 
 def _attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
     if not attention_is_fused(sizes.plan.spec.tuning):
         yield from _eager_attention(sizes, blocks, again)
         return
-    causal = sizes.plan.spec.model.position_encoding == "rope" or sizes.plan.spec.tuning.attention == "flex"
-    flops = 4.0 * sizes.query_width * sizes.tokens * sizes.context_len / (2 if causal else 1)
-    moved = sizes.compute_bytes * (2 * sizes.query_width + 2 * sizes.key_value_width) * sizes.tokens
-    forms: tuple[tuple[str, Phase, float, int], ...] = (
-        ("attention", "forward", 1.0, blocks),
-        ("attention", "backward", 1.0, again),
-        ("attention, gradients", "backward", 2.5, blocks),
+    causal = sizes.model.position_encoding == "rope" or sizes.plan.spec.tuning.attention == "flex"
+    moved = sizes.compute_bytes * sizes.attention_widths * sizes.tokens
+    window = sizes.model.window or sizes.context_len
+    windowed = sizes.windowed_blocks if causal and window < sizes.context_len else 0
+    repeated = min(again, round(again * windowed / blocks)) if blocks else 0
+    whole = sizes.context_len / (2 if causal else 1)
+    seen = window * (1 - window / (2 * sizes.context_len))
+    spans = (
+        ("attention", whole, blocks - windowed, again - repeated),
+        ("windowed attention", seen, windowed, repeated),
     )
-    for name, phase, factor, times in forms:
-        yield TracedOperation(
-            name=name,
-            kind="attention",
-            phase=phase,
-            dtype=compute_dtype(sizes),
-            flops=factor * flops,
-            bytes=int(moved * (1 if factor == 1.0 else 2)),
-            per_micro_batch=times,
+    for name, keys, times, more in spans:
+        flops = 2.0 * (sizes.query_width + sizes.output_width) * sizes.tokens * keys
+        forms: tuple[tuple[str, Phase, float, int], ...] = (
+            (name, "forward", 1.0, times),
+            (name, "backward", 1.0, more),
+            (f"{name}, gradients", "backward", 2.5, times),
         )
+        for form, phase, factor, count in forms:
+            yield TracedOperation(
+                name=form,
+                kind="attention",
+                phase=phase,
+                dtype=compute_dtype(sizes),
+                flops=factor * flops,
+                bytes=int(moved * (1 if factor == 1.0 else 2)),
+                per_micro_batch=count,
+            )
 
 
 def _eager_attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
     """Scores, softmax in float32, weighted values: two products forward, four backward."""
-    width = sizes.query_width // sizes.heads
+    width, values = sizes.query_width // sizes.heads, sizes.output_width // sizes.heads
     batch, rows, keys = sizes.micro_batch * sizes.heads, sizes.seq_len, sizes.context_len
     both: tuple[tuple[Phase, int], ...] = (("forward", blocks), ("backward", again))
     for phase, times in both:
         yield _product(sizes, phase, (batch, rows, keys, width), times, "scores")
-        yield _product(sizes, phase, (batch, rows, width, keys), times, "weighted values")
+        yield _product(sizes, phase, (batch, rows, values, keys), times, "weighted values")
         # scaled, masked, softmax, cast: each reads and writes the scores
         moved = (6 * sizes.compute_bytes + 6) * scores(sizes)
         yield _moved(sizes, "scale, mask and softmax", "elementwise", phase, moved, times, kernels=4)
-    yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of weights and keys")
-    yield _product(sizes, "backward", (batch, rows, width, keys), 2 * blocks, "gradients of values and queries")
+    if values == width:
+        yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of weights and keys")
+        yield _product(sizes, "backward", (batch, rows, width, keys), 2 * blocks, "gradients of values and queries")
+    else:
+        yield _product(sizes, "backward", (batch, rows, keys, values), 2 * blocks, "gradients of weights and values")
+        yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of keys and queries")
     moved = (4 * sizes.compute_bytes + 16) * scores(sizes)
     yield _moved(sizes, "softmax, gradient", "elementwise", "backward", moved, blocks, kernels=4)
 
@@ -137,9 +194,9 @@ def _eager_attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[Trac
 def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
     """Norms, rotary positions, SwiGLU and residuals of the blocks."""
     stream = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
-    rope = sizes.compute_bytes * (sizes.query_width + sizes.key_value_width) * sizes.tokens
+    rope = sizes.compute_bytes * (sizes.query_width + sizes.key_width) * sizes.tokens
     gate = sizes.compute_bytes * sizes.inner * sizes.tokens
-    rotates = sizes.plan.spec.model.position_encoding == "rope"
+    rotates, norms = sizes.model.position_encoding == "rope", sizes.model.norms_per_block
     turn = (2, 1) if runs_fused(sizes, "rope") else (9, 5)
     swiglu = (3, 1) if runs_fused(sizes, "swiglu") else (5, 2)
     passes: tuple[tuple[str, Phase, float, int], ...] = (
@@ -149,7 +206,9 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
     )
     for suffix, phase, factor, times in passes:
         streams, kernels = _norm_streams(sizes, gradient=bool(suffix))
-        yield _moved(sizes, f"norm{suffix}", "norm", phase, streams * stream, 2 * times, kernels)
+        yield _moved(sizes, f"norm{suffix}", "norm", phase, streams * stream, norms * times, kernels)
+        if sizes.model.qk_norm != "none":
+            yield _moved(sizes, f"norm of queries and keys{suffix}", "norm", phase, streams * rope, times, 2 * kernels)
         if rotates:
             yield _moved(sizes, f"rope{suffix}", "rope", phase, turn[0] * rope, times, turn[1] * 2)
         yield _moved(sizes, f"swiglu{suffix}", "activation", phase, int(factor * swiglu[0] * gate), times, swiglu[1])
@@ -217,14 +276,14 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
     for name, phase in both:
         streams, kernels = _norm_streams(sizes, gradient=phase == "backward")
         yield _moved(sizes, name, "norm", phase, streams * stream, 1, kernels)
-    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1, 0)
+    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1 + sizes.model.multi_token_layers, 0)
     logits = sizes.tokens * sizes.vocabulary
     fused = runs_fused(sizes, "cross_entropy")
     forward = sizes.compute_bytes if fused else sizes.compute_bytes + 12
     yield _moved(sizes, "cross entropy", "loss", "forward", forward * logits, 1, kernels=1 if fused else 3)
     backward = sizes.compute_bytes if fused else 20 + sizes.compute_bytes
     yield _moved(sizes, "cross entropy, gradient", "loss", "backward", backward * logits, 1, kernels=1 if fused else 3)
-    if sizes.plan.spec.model.normalized_head:
+    if sizes.model.normalized_head:
         yield _moved(sizes, "normalised head", "elementwise", "forward", 3 * table, 1, kernels=3)
         yield _moved(sizes, "normalised head, gradient", "elementwise", "backward", 8 * table, 1, kernels=6)
 

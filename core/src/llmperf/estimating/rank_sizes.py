@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from llmperf.accounting.parameters import lora_parameters, stage_parameters
+from llmperf.accounting.parameters import attention_parameters, lora_parameters, shared_width, stage_parameters
+from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 
 HALF = ("bf16", "fp16")
@@ -39,12 +40,22 @@ class RankSizes:
     """Width of the residual stream."""
     query_width: int
     """All query heads of the rank together."""
-    key_value_width: int
-    """All key heads of the rank together; as many values."""
+    key_width: int
+    """All key heads of the rank together."""
+    value_width: int
+    """The values of these heads together."""
+    output_width: int
+    """Weighted values of all query heads of the rank together."""
     heads: int
     """Query heads."""
+    windowed_blocks: int
+    """Blocks whose attention has a window."""
+    dense_blocks: int
+    """Blocks with a dense feed-forward layer; the first ones."""
+    mixture: bool
+    """Whether the others, which `inner` is of, have a mixture of experts; see `kinds`."""
     inner: int
-    """Feed-forward columns."""
+    """Feed-forward columns that a token passes: of a mixture those of its experts and of the shared ones."""
     vocabulary: int
     """Rows of the embedding and the head."""
     sequence_parts: int
@@ -83,9 +94,55 @@ class RankSizes:
         return bool(self.adapter_targets)
 
     @property
+    def model(self) -> Model:
+        """Of the plan."""
+        return self.plan.spec.model
+
+    @property
+    def attention_widths(self) -> int:
+        """Queries, keys, values and weighted values of one token."""
+        return self.query_width + self.key_width + self.value_width + self.output_width
+
+    @property
+    def routed(self) -> int:
+        """Experts that a token of these blocks passes; 0 in dense blocks."""
+        return self.model.mixture.top_k if self.mixture and self.model.mixture is not None else 0
+
+    @property
+    def kinds(self) -> tuple[RankSizes, ...]:
+        """These sizes for the blocks with dense layers and for those with mixtures, where the stage has both."""
+        if not self.mixture or not self.dense_blocks:
+            return (self,)
+        ways, dense = self.plan.layout.tensor_parallel, self.dense_blocks
+        every = self.plan.spec.tuning.recompute_every
+        again = -(-dense // every) if self.recomputed_blocks else 0
+        windowed = min(dense, self.windowed_blocks)
+        first = replace(
+            self,
+            blocks=dense,
+            recomputed_blocks=again,
+            windowed_blocks=windowed,
+            mixture=False,
+            inner=-(-self.model.intermediate_size // ways),
+        )
+        others = replace(
+            self,
+            blocks=self.blocks - dense,
+            recomputed_blocks=self.recomputed_blocks - again,
+            windowed_blocks=self.windowed_blocks - windowed,
+            dense_blocks=0,
+        )
+        return first, others
+
+    @property
     def block_matrices(self) -> int:
-        """Parameters of one block's matrix products on this rank."""
-        return self.hidden * (2 * self.query_width + 2 * self.key_value_width + 3 * self.inner)
+        """Parameters of one block's matrix products on this rank, all experts included."""
+        mixture, ways = self.model.mixture, self.plan.layout.tensor_parallel
+        attention = -(-attention_parameters(self.model) // ways)
+        if mixture is None or not self.mixture:
+            return attention + 3 * self.hidden * self.inner
+        columns = -(-(mixture.experts * mixture.expert_width + shared_width(self.model)) // ways)
+        return attention + self.hidden * (3 * columns + mixture.experts)
 
     @property
     def sharding(self) -> int:
@@ -98,10 +155,18 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
     spec, layout, batch = plan.spec, plan.layout, plan.batch
     model, tuning, lora = spec.model, spec.tuning, spec.contract.lora
     stage, stages, ways = layout.coordinate(rank, "pipeline"), layout.pipeline_parallel, layout.tensor_parallel
-    head_width = model.hidden_size // model.attention_heads
     compute = 2 if spec.contract.precision in HALF else 4
     weight = 4 if plan.worker.weights_in_fp32 and lora is None else compute
     blocks = model.layers // stages
+    dense = max(0, min(blocks, model.dense_layers - stage * blocks))
+    windowed = round(blocks * model.windowed_layers / model.layers)
+    if stage == stages - 1:
+        blocks += model.multi_token_layers
+        dense += model.multi_token_layers if model.mixture is None else 0
+    keys = model.attention_heads if model.latent is not None else model.kv_heads
+    inner = model.intermediate_size
+    if model.mixture is not None and dense < blocks:
+        inner = model.mixture.top_k * model.mixture.expert_width + shared_width(model)
     parameters = -(-stage_parameters(model, stages)[stage] // ways)
     trained = parameters if lora is None else -(-lora_parameters(model, lora) // stages)
     return RankSizes(
@@ -116,10 +181,15 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
         seq_len=-(-batch.seq_len // layout.context_parallel),
         context_len=batch.seq_len,
         hidden=model.hidden_size,
-        query_width=model.hidden_size // ways,
-        key_value_width=model.kv_heads * head_width // ways,
+        query_width=model.attention_heads * model.query_width // ways,
+        key_width=keys * model.query_width // ways,
+        value_width=keys * model.value_width // ways,
+        output_width=model.attention_heads * model.value_width // ways,
         heads=model.attention_heads // ways,
-        inner=-(-model.intermediate_size // ways),
+        windowed_blocks=windowed,
+        dense_blocks=dense,
+        mixture=dense < blocks,
+        inner=-(-inner // ways),
         vocabulary=-(-model.vocab_size // ways),
         sequence_parts=ways if layout.sequence_parallel else 1,
         compute_bytes=compute,

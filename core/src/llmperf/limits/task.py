@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmperf.accounting.parameters import attention_shapes, shared_width
 from llmperf.types.limits import OperationToTime, TimedKind
-from llmperf.types.spec import Model
+from llmperf.types.models import Model
 from llmperf.types.units import Count, NonNegative
 
 TASK = "limits.json"
@@ -49,9 +50,13 @@ def model_products(model: Model, dtype: str, tokens: int) -> list[OperationToTim
 
     The gradient with respect to an input has the shape of a forward product of the same size.
     """
-    hidden, inner = model.hidden_size, model.intermediate_size
-    key = model.kv_heads * (hidden // model.attention_heads)
-    layers = ((hidden, hidden), (key, hidden), (inner, hidden), (hidden, inner), (model.vocab_size, hidden))
+    hidden, mixture = model.hidden_size, model.mixture
+    layers = [(outputs, inputs) for inputs, outputs in attention_shapes(model).values()]
+    inners = [model.intermediate_size] if model.dense_layers else []
+    if mixture is not None:
+        inners += [mixture.expert_width, *filter(None, [shared_width(model)])]
+    layers += [shape for inner in inners for shape in ((inner, hidden), (hidden, inner))]
+    layers.append((model.vocab_size, hidden))
     shapes = [(1, tokens, outputs, inputs) for outputs, inputs in layers]
     shapes += [(1, outputs, inputs, tokens) for outputs, inputs in layers]
     return [OperationToTime(kind="matmul", dtype=dtype, shape=shape) for shape in dict.fromkeys(shapes)]
@@ -60,7 +65,7 @@ def model_products(model: Model, dtype: str, tokens: int) -> list[OperationToTim
 def attention(model: Model, dtype: str, tokens: int) -> OperationToTime:
     """Causal attention of one sequence, with as many key and value heads as query heads."""
     heads = model.attention_heads
-    return OperationToTime(kind="attention", dtype=dtype, shape=(1, heads, tokens, model.hidden_size // heads))
+    return OperationToTime(kind="attention", dtype=dtype, shape=(1, heads, tokens, model.query_width))
 
 
 def moved(kind: TimedKind, size: int) -> OperationToTime:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 
 from llmperf.types.devices import Probe
+from llmperf.types.models import Model
 from llmperf.types.problems import Problem
 from llmperf.types.spec import RunSpec
 
@@ -106,3 +108,37 @@ def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint:
     message = f"{framework} builds models of family {' and '.join(families)}, found {spec.model.family!r}"
     end = f"; {hint}" if hint else ""
     return Problem(code=f"{framework}.family", where="model.family", message=f"{message} ({spec.model.name}){end}")
+
+
+ARCHITECTURE = (
+    *("head_width", "qk_norm", "attention_bias", "sinks", "window", "latent", "query_scale_width", "activation"),
+    *("feed_forward_bias", "mixture", "norms_per_block", "norm_offset", "rope_scaling", "rotated_share"),
+    *("rotated_pairs", "embedding_scale", "multi_token_layers"),
+)
+"""Facts of `Model` whose default is as in Llama, and which few frameworks build otherwise."""
+
+
+def architecture_problems(framework: str, spec: RunSpec, supported: Collection[str] = ()) -> Iterator[Problem]:
+    """For framework plugins: a problem for each fact of the model that departs from Llama and is not in `supported`.
+
+    The names are those of fields of `Model`. What has always been a fact (grouped keys, position encoding, tied
+    embeddings, normalised heads) is left to the framework.
+    """
+    defaults = {field.name: field.default for field in fields(Model)}
+    for name in ARCHITECTURE:
+        value = getattr(spec.model, name)
+        if name in supported or value == defaults[name]:
+            continue
+        expected = _fact_text(defaults[name])
+        message = f"{framework} builds only models with {name} {expected}, found {_fact_text(value)}"
+        yield Problem(code=f"{framework}.architecture", where=f"model.{name}", message=f"{message} ({spec.model.name})")
+
+
+def _fact_text(value: object) -> str:
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, (str, int, float)) else "a table"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from llmperf.accounting.flops import workload_of
-from llmperf.accounting.parameters import Transient, stage_state_bytes
+from llmperf.accounting.model_states import Transient, stage_state_bytes
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
 from llmperf.estimating.memory import device_bytes, overhead_bytes
 from llmperf.estimating.step_time import step_time

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from llmperf.results.statistics import quantile
 from llmperf.types.layout import Layout
+from llmperf.types.models import Model
 from llmperf.types.result import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES, Result
-from llmperf.types.spec import Model
 from llmperf.types.units import NonNegative, Positive
 
 

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
     from llmperf.types.limits import PreparedOperation as PreparedOperation
     from llmperf.types.limits import TimedOperation as TimedOperation
     from llmperf.types.limits import TimedOperations as TimedOperations
+    from llmperf.types.models import Latent as Latent
+    from llmperf.types.models import Mixture as Mixture
+    from llmperf.types.models import Model as Model
+    from llmperf.types.models import RopeScaling as RopeScaling
+    from llmperf.types.models import StatedPart as StatedPart
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
@@ -91,7 +96,6 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Contract as Contract
     from llmperf.types.spec import DataSource as DataSource
     from llmperf.types.spec import Lora as Lora
-    from llmperf.types.spec import Model as Model
     from llmperf.types.spec import Optimizer as Optimizer
     from llmperf.types.spec import RunSpec as RunSpec
     from llmperf.types.spec import Scalar as Scalar
@@ -109,7 +113,8 @@ _NAMES = {
     "estimate": "Estimate",
     "limits": "OperationToTime PreparedOperation TimedOperation TimedOperations",
     "rates": "CollectiveRate DeviceRates LinkRate MatmulRate",
-    "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Model Optimizer RunSpec Scalar Tuning",
+    "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Optimizer RunSpec Scalar Tuning",
+    "models": "Latent Mixture Model RopeScaling StatedPart",
     "observing": "Observer Progress StepProgress",
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",

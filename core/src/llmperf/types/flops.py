@@ -7,6 +7,9 @@ from typing import Literal
 
 from llmperf.types.units import Count, NonNegative, Positive
 
+ConventionName = Literal["nominal", "exact", "palm", "full", "causal", "windowed", "hfu"]
+"""The conventions that results have an MFU for; `data/conventions.toml` defines them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -29,7 +32,7 @@ class Workload:
 class FlopsPerToken:
     """FLOPs that one convention counts for one trained token."""
 
-    convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    convention: ConventionName
     """Which operations are counted."""
     flops: NonNegative
     """FLOPs for one token, forward and backward."""
@@ -45,6 +48,8 @@ class FlopCount:
 
     parameters: Positive
     """Counted exactly from the model's facts."""
+    active_parameters: Positive | None = None
+    """Those that one token passes: of the routed experts of a mixture only the chosen ones. None if not counted."""
     embedding_parameters: Count
     """Input embedding: looked up, not multiplied."""
     nominal_parameters: Positive

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llmperf.types.devices import Confidence
+from llmperf.types.flops import ConventionName
 from llmperf.types.layout import Batch, Layout
+from llmperf.types.models import Model
 from llmperf.types.node_results import NodeResult, Waiting
 from llmperf.types.roofline import MeasuredPeak, Roofline
-from llmperf.types.spec import Change, Contract, Model, Scalar, Tuning
+from llmperf.types.spec import Change, Contract, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
 
 
@@ -228,7 +230,7 @@ class Metrics:
 class Mfu:
     """Model (or hardware) FLOPs utilisation under one convention."""
 
-    convention: Literal["nominal", "exact", "palm", "causal", "hfu"]
+    convention: ConventionName
     """Which operations are counted."""
     headline: bool
     """Whether published tables are compared with this convention."""

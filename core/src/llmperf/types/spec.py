@@ -1,4 +1,4 @@
-"""What is measured: a model, a case (contract and tuning), and the RunSpec that they are resolved to."""
+"""What is measured: a case (contract and tuning), and the RunSpec that it is resolved to with its model."""
 
 from __future__ import annotations
 
@@ -7,52 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llmperf.types.devices import Precision
+from llmperf.types.models import Model
 from llmperf.types.units import Count, Decay, NonNegative, Positive
 
 Scalar = bool | int | float | str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A decoder-only transformer with RMSNorm and SwiGLU, by the facts that determine its parameters and its FLOPs."""
-
-    name: str
-    """The name that cases use."""
-    title: str
-    """For people."""
-    family: str
-    """The name by which a framework chooses the definition that builds it: `llama`, `baichuan`. A framework refuses
-    families that it does not build."""
-    nominal_parameters: Positive
-    """The round figure in its name, 7e9 for a 7B model: what published MFU figures are computed from."""
-    vocab_size: Positive
-    """Rows of the embedding."""
-    hidden_size: Positive
-    """Width of the residual stream."""
-    intermediate_size: Positive
-    """Width of the feed-forward layer."""
-    layers: Positive
-    """Transformer blocks."""
-    attention_heads: Positive
-    """Query heads."""
-    kv_heads: Positive
-    """Key and value heads; fewer than query heads where they are grouped."""
-    max_positions: Positive
-    """Longest sequence it was trained on."""
-    norm_eps: NonNegative
-    """Epsilon of RMSNorm."""
-    position_encoding: str
-    """How positions enter attention: `rope`, `alibi`. A framework refuses encodings that it does not have."""
-    rope_theta: NonNegative | None = None
-    """Base of the rotary encoding; None with another encoding."""
-    tied_embeddings: bool = False
-    """Whether input embedding and output projection are one matrix."""
-    normalized_head: bool = False
-    """Baichuan2's NormHead: the rows of the output projection are scaled to unit length at each forward."""
-    initializer_std: NonNegative = 0.02
-    """Standard deviation of the initial weights."""
-    source: str
-    """Where the facts are published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

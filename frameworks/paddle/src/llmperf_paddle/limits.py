@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from llmperf import expanded_fused_ops, family_problem, option_problems, parallelism_problems
+from llmperf import (
+    architecture_problems,
+    expanded_fused_ops,
+    family_problem,
+    option_problems,
+    parallelism_problems,
+)
 from llmperf.types import Problem
 
 from llmperf_paddle.options import OPTIONS
@@ -74,6 +80,8 @@ def _model_problems(spec: RunSpec) -> Iterator[Problem]:
             where="contract.model",
             message=f"{message}; the nearest is llama2_7b, or --framework zero",
         )
+    else:
+        yield from architecture_problems("paddle", spec)
     if spec.contract.lora is not None:
         message = "paddle trains all weights; framework 'lora' trains adapters"
         yield Problem(code="paddle.lora", where="contract.lora", message=message)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf import family_problem, parallelism_problems
+from llmperf import architecture_problems, family_problem, parallelism_problems
 from llmperf.types import Problem
 
 from llmperf_pytorch.compilers import compile_problems
@@ -67,6 +67,7 @@ def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Probl
 
 def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     model = spec.model
+    yield from architecture_problems(framework, spec)
     if model.family == "llama" and (model.position_encoding != "rope" or model.normalized_head):
         message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
         yield Problem(code=f"{framework}.family", where="model.family", message=message)

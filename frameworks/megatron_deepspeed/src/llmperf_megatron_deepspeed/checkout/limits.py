@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import family_problem, option_problems, parallelism_problems
+from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
 from llmperf_pytorch.kernel_limits import precision_problems
 from llmperf_pytorch.limits import FAMILIES
@@ -73,6 +73,8 @@ def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         yield Problem(
             code="megatron_deepspeed.rope_theta", where="model.rope_theta", message=f"{message}; {NEAREST_ENGINE}"
         )
+    else:
+        yield from architecture_problems(NAME, spec)
     if model.vocab_size % tensor:
         message = f"{model.vocab_size} rows of the embedding do not divide over tensor parallel {tensor}: the script"
         yield Problem(

@@ -1,0 +1,168 @@
+"""FLOPs of one trained token by one convention, and of one forward pass by component.
+
+One multiply-add is two FLOPs. A weight in a matrix product costs 2 in the forward pass, 2 for the gradient of its
+input and 2 for its own gradient (Kaplan et al. 2020, table 1); a frozen weight needs no gradient: 4 instead of 6.
+Attention over K keys costs 2 K FLOPs for each element of a query (scores) and of a value (weighted sum) forward, and
+twice as many backward: 12 L W S in all for L layers, S keys and heads x width = W (Chowdhery et al. 2022, PaLM,
+appendix B). Where queries and values have different widths, W is the mean of both.
+
+Padded records have fewer than S tokens, and only these are counted. Attention over S would credit each of them with
+work on padding, so every convention leaves attention out for padded contracts: a lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from llmperf.accounting.conventions import Attention, Convention
+from llmperf.accounting.parameters import count_parameters
+from llmperf.types.flops import Workload
+from llmperf.types.models import Model
+
+PADDED = "attention, and all work on padding: the tokens of each record are not known"
+ELEMENTWISE = "element-wise work: norms, softmax, positions, activations, residuals, loss, optimiser"
+
+Term = tuple[float, ...]
+"""Factors of a product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConventionFlops:
+    """FLOPs per trained token by one convention."""
+
+    flops: float
+    """Forward and backward."""
+    formula: str
+    """With the figures filled in."""
+    leaves_out: tuple[str, ...]
+    """What the device computes besides."""
+
+
+def flops_by(convention: Convention, model: Model, workload: Workload) -> ConventionFlops:
+    """FLOPs per trained token of a model by a convention."""
+    forwards = workload.recomputed_share if convention.recompute and workload.gradient_checkpointing else 0
+    flops, formula = _weights(convention, model, workload, forwards)
+    attention = "none" if workload.padded else convention.attention
+    terms = attention_terms(model, workload.seq_len, attention, 3 + forwards)
+    frozen = "" if workload.lora_parameters is None else "; frozen weights take no gradient"
+    note = f"; {_recomputed_text(forwards, model, workload)} recomputed" if convention.recompute else ""
+    return ConventionFlops(
+        flops=flops + sum(map(prod, terms)),
+        formula=" + ".join([formula, *map(_product, terms)]) + frozen + note,
+        leaves_out=(*_left_out(convention, model, workload), ELEMENTWISE),
+    )
+
+
+def attention_terms(model: Model, seq_len: int, attention: Attention, passes: float = 3) -> list[Term]:
+    """FLOPs per token of scores and weighted values of all layers, as products of factor, layers, W and keys.
+
+    `passes` is 1 for a forward pass and 3 with its backward pass.
+    """
+    width = score_width(model)
+    layers, window = model.layers + model.multi_token_layers, model.window
+    if attention == "none":
+        return []
+    if attention == "full":
+        return [(4 * passes, layers, width, seq_len)]
+    windowed = model.windowed_layers
+    if attention == "causal" or window is None or window >= seq_len or not windowed:
+        return [(2 * passes, layers, width, seq_len)]
+    seen = window / 2 if attention == "half_windows" else window * (1 - window / (2 * seq_len))
+    terms: list[Term] = [(2 * passes, layers - windowed, width, seq_len), (4 * passes, windowed, width, seen)]
+    return [term for term in terms if term[1]]
+
+
+def score_width(model: Model) -> float:
+    """Query heads times the width of a head; the mean of the widths of queries and values where they differ."""
+    both = model.attention_heads * (model.query_width + model.value_width)
+    return both // 2 if both % 2 == 0 else both / 2
+
+
+def attention_forward(model: Model, workload: Workload) -> float:
+    """FLOPs per token of all layers' attention scores and weighted values: forward, all of S x S; 0 if padded."""
+    return 0 if workload.padded else sum(map(prod, attention_terms(model, workload.seq_len, "full", 1)))
+
+
+def forward_flops(model: Model, seq_len: int, attention: Attention) -> dict[str, float]:
+    """FLOPs per token of a forward pass by component: matrix products and attention, no element-wise work."""
+    count = count_parameters(model)
+    components = {
+        "attention projections": count.attention,
+        "feed-forward": count.mlp,
+        "experts": count.experts - count.idle_experts,
+        "shared experts": count.shared_experts,
+        "router": count.router,
+        "multi-token projection": count.multi_token,
+        "head": (count.head or count.input_embedding) + count.repeated_head,
+    }
+    flops: dict[str, float] = {name: 2 * parameters for name, parameters in components.items() if parameters}
+    scores = sum(map(prod, attention_terms(model, seq_len, attention, 1)))
+    return {"attention projections": flops.pop("attention projections"), "attention": scores, **flops}
+
+
+def _weights(convention: Convention, model: Model, workload: Workload, forwards: float) -> tuple[float, str]:
+    """FLOPs of the weights that a convention counts, and their formula."""
+    count = count_parameters(model)
+    factor = _weight_factor(workload) + 2 * forwards
+    if convention.weights == "nominal":
+        size = model.nominal_active_parameters or model.nominal_parameters
+        return factor * size, f"{factor:g} x {size:,}"
+    if convention.weights == "without_embedding":
+        size, shown = count.active - count.looked_up, f"({count.active:,} - {count.looked_up:,})"
+    else:
+        size = count.active if convention.weights == "active" else count.total
+        shown = f"{size:,}"
+    parts = [(factor, size, shown)]
+    if count.repeated_head:
+        parts.append((factor, count.repeated_head, f"{count.repeated_head:,}"))
+    if (adapters := workload.lora_parameters) is not None:
+        parts.append((6 + 2 * forwards, adapters, f"{adapters:,}"))
+    return sum(each * size for each, size, _ in parts), " + ".join(f"{each:g} x {text}" for each, _, text in parts)
+
+
+def _weight_factor(workload: Workload) -> int:
+    return 6 if workload.lora_parameters is None else 4
+
+
+def _left_out(convention: Convention, model: Model, workload: Workload) -> list[str]:
+    """Terms that the device computes and a convention does not count, apart from element-wise work."""
+    left_out = []
+    if convention.weights == "nominal":
+        factor, size = _weight_factor(workload), model.nominal_active_parameters or model.nominal_parameters
+        beyond = count_parameters(model).active - size
+        left_out += [f"parameters beyond the nominal size: {factor} x {beyond:,}"] * (beyond > 0)
+    left_out += _attention_left_out(convention, model, workload)
+    if convention.weights == "nominal" and workload.lora_parameters is not None:
+        left_out.append(f"adapters: 6 x {workload.lora_parameters:,}")
+    if workload.gradient_checkpointing and workload.recomputed_share and not convention.recompute:
+        left_out.append("the forward recomputed by gradient checkpointing")
+    return left_out
+
+
+def _attention_left_out(convention: Convention, model: Model, workload: Workload) -> list[str]:
+    if workload.padded:
+        return [PADDED]
+    if convention.attention == "full":
+        return []
+    (full,) = attention_terms(model, workload.seq_len, "full")
+    if convention.attention == "none":
+        return [f"attention scores and values: {_product(full)}"]
+    (half,) = attention_terms(model, workload.seq_len, "causal")
+    if convention.attention == "causal" or not model.windowed_layers:
+        return [f"the masked half of attention, where a kernel computes it: {_product(half)}"]
+    return ["masked scores, where a kernel computes them"]
+
+
+def _recomputed_text(forwards: float, model: Model, workload: Workload) -> str:
+    if not forwards:
+        return "only element-wise work" if workload.gradient_checkpointing else "nothing"
+    part = f" of {round(forwards * model.layers)} of {model.layers} blocks" if forwards != 1 else ""
+    return f"the forward{part}"
+
+
+def _product(term: Term) -> str:
+    factor, *rest = term
+    return " x ".join(
+        [f"{factor:g}", *(f"{int(value):,}" if value == int(value) else f"{value:,.10g}" for value in rest)]
+    )

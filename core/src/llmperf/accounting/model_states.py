@@ -1,0 +1,97 @@
+"""Bytes of weights, gradients and AdamW states on one rank.
+
+The most that one rank holds, without activations: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training
+Trillion Parameter Models", section 3.1 and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of
+gradients and 12 of optimiser states (fp32 weights, momentum, variance); each stage divides one of them by the sharding
+degree. In fp32 there is no second copy: 4, 4, 8. All experts of a mixture are counted.
+
+A framework may hold more for a while, such as float32 copies of 16-bit gradients during the update, or keep states in
+the memory of the host: it reports that in `WorkerPlan`, here `Transient`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from llmperf.accounting.parameters import stage_parameters
+from llmperf.types import Layout, Model, ModelState, Precision
+
+MIXED = (2, 2, 12)
+"""Bytes per parameter of weights, gradients and optimiser states in 16-bit training."""
+SINGLE = (4, 4, 8)
+"""Bytes per parameter of weights, gradients and optimiser states in fp32, also with tf32 matrix products."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transient:
+    """What a framework holds besides model states, and which of these it keeps elsewhere; see `WorkerPlan`."""
+
+    update_bytes: float = 0.0
+    """For each trained parameter of a shard, during the update."""
+    update_parameters: int | None = None
+    """At most so many parameters are updated at a time; None: all of the shard."""
+    buffer_bytes: int = 0
+    """Of communication, before the update."""
+    offloaded: tuple[ModelState, ...] = ()
+    """States in the memory of the host."""
+    sums_in_fp32: bool = False
+    """Whether 16-bit gradients are added up in float32: 4 bytes each."""
+
+
+NOTHING_ELSE = Transient()
+
+
+def stage_state_bytes(
+    model: Model,
+    layout: Layout,
+    precision: Precision,
+    trainable: int | None = None,
+    transient: Transient = NOTHING_ELSE,
+) -> tuple[int, ...]:
+    """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
+
+    `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
+    """
+    here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
+    stages = stage_parameters(model, layout.pipeline_parallel)
+    return tuple(state_bytes(parameters, layout, precision, here, transient) for parameters in stages)
+
+
+def state_bytes(
+    parameters: int,
+    layout: Layout,
+    precision: Precision,
+    trainable: int | None = None,
+    transient: Transient = NOTHING_ELSE,
+) -> int:
+    """Estimated bytes of model states on one rank of a stage, and the most that is held besides them.
+
+    `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
+    optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
+    Buffers of communication are free again when the update begins.
+    """
+    weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
+    trained = parameters if trainable is None else trainable
+    stage, ways = layout.sharding_stage, layout.tensor_parallel
+    parts: tuple[tuple[ModelState, int, int, int], ...] = (
+        ("parameters", weights, parameters, 3),
+        ("gradients", 4 if transient.sums_in_fp32 else gradients, trained, 2),
+        ("optimizer", states, trained, 1),
+    )
+    held = sum(
+        _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))
+        for state, each, size, sharded_from in parts
+        if state not in transient.offloaded
+    )
+    return held + max(_update_bytes(_ceil(trained, ways), layout, transient), transient.buffer_bytes)
+
+
+def _update_bytes(trained: int, layout: Layout, transient: Transient) -> int:
+    shard = _ceil(trained, layout.sharding_degree if layout.sharding_stage else 1)
+    at_once = shard if transient.update_parameters is None else min(shard, transient.update_parameters)
+    return 0 if "optimizer" in transient.offloaded else math.ceil(transient.update_bytes * at_once)
+
+
+def _ceil(total: int, parts: int) -> int:
+    return -(-total // parts)

@@ -1,0 +1,107 @@
+"""Facts of a model that have to fit together, checked where a model file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.errors import UserError
+from llmperf.types.models import Model
+
+Misfit = tuple[str, str, object]
+"""A key, what was expected of it, and what was found."""
+
+
+def check_model(model: Model, where: str) -> None:
+    """UserError for the first facts of a model that contradict one another; `where` names its file."""
+    for key, expected, found in misfits(model):
+        shown = "none" if found is None else repr(found) if isinstance(found, str) else found
+        raise UserError(f"{where}: {key}: expected {expected}, found {shown}")
+
+
+def misfits(model: Model) -> Iterator[Misfit]:
+    """Every contradiction among the facts of a model."""
+    yield from _attention(model)
+    yield from _windows(model)
+    yield from _mixture(model)
+    yield from _positions(model)
+
+
+def _attention(model: Model) -> Iterator[Misfit]:
+    heads, latent = model.attention_heads, model.latent
+    if latent is None and model.head_width is None and model.hidden_size % heads:
+        nearest = max(width for width in range(1, heads + 1) if model.hidden_size % width == 0) if heads < 10**6 else 1
+        expected = f"a divisor of hidden_size {model.hidden_size}, such as {nearest}, or a head_width"
+        yield "attention_heads", expected, heads
+    if heads % model.kv_heads:
+        yield "kv_heads", f"a divisor of attention_heads {heads}", model.kv_heads
+    if latent is None:
+        return
+    if model.kv_heads != heads:
+        yield "kv_heads", f"{heads}, as attention_heads (latent attention groups none)", model.kv_heads
+    if model.head_width is not None:
+        yield "head_width", "none, since [latent] has the widths of a head", model.head_width
+    if model.qk_norm != "none":
+        yield "qk_norm", "'none' with latent attention, which has norms of its own", model.qk_norm
+    if model.attention_bias:
+        yield "attention_bias", "none with latent attention", ", ".join(model.attention_bias)
+
+
+def _windows(model: Model) -> Iterator[Misfit]:
+    pattern = model.window_pattern
+    if model.window is None:
+        if pattern:
+            yield "window", "the tokens that a windowed layer sees, since there is a window_pattern", None
+        if model.window_rope_theta is not None:
+            yield "window_rope_theta", "none without a window", model.window_rope_theta
+        return
+    if len(pattern) > model.layers:
+        yield "window_pattern", f"at most {model.layers} entries, one for each layer", len(pattern)
+    if pattern and "window" not in pattern:
+        yield "window_pattern", "at least one 'window', or no window", ", ".join(pattern)
+
+
+def _mixture(model: Model) -> Iterator[Misfit]:
+    mixture, active = model.mixture, model.nominal_active_parameters
+    if mixture is None:
+        if active is not None:
+            yield "nominal_active_parameters", "none without a [mixture]", active
+        return
+    if active is None or active > model.nominal_parameters:
+        expected = f"the round figure of active parameters, at most {model.nominal_parameters}"
+        yield "nominal_active_parameters", expected, active
+    if mixture.top_k > mixture.experts:
+        yield "mixture.top_k", f"at most {mixture.experts} (mixture.experts)", mixture.top_k
+    if mixture.dense_layers >= model.layers:
+        expected = f"fewer than {model.layers} (layers), or no [mixture]"
+        yield "mixture.dense_layers", expected, mixture.dense_layers
+    if not mixture.shared_experts:
+        if mixture.shared_width is not None:
+            yield "mixture.shared_experts", "1 or more, since there is a shared_width", 0
+        if mixture.shared_gate:
+            yield "mixture.shared_experts", "1 or more, since there is a shared_gate", 0
+    if mixture.experts % mixture.groups:
+        yield "mixture.groups", f"a divisor of {mixture.experts} (mixture.experts)", mixture.groups
+    elif mixture.top_groups > mixture.groups:
+        yield "mixture.top_groups", f"at most {mixture.groups} (mixture.groups)", mixture.top_groups
+    elif mixture.top_groups * (mixture.experts // mixture.groups) < mixture.top_k:
+        expected = f"groups with at least {mixture.top_k} experts (mixture.top_k)"
+        yield "mixture.top_groups", expected, mixture.top_groups
+
+
+def _positions(model: Model) -> Iterator[Misfit]:
+    if not 0 < model.rotated_share <= 1:
+        yield "rotated_share", "more than 0 and at most 1", model.rotated_share
+    scaling = model.rope_scaling
+    if scaling is None:
+        return
+    if model.position_encoding != "rope":
+        yield "rope_scaling", "none without position_encoding 'rope'", scaling.method
+    if scaling.factor < 1:
+        yield "rope_scaling.factor", "at least 1", scaling.factor
+    if scaling.method != "linear" and scaling.original_positions is None:
+        expected = f"the longest sequence of the first training, for {scaling.method}"
+        yield "rope_scaling.original_positions", expected, None
+    if scaling.method == "llama3":
+        low, high = scaling.low_frequency, scaling.high_frequency
+        if low is None or high is None or low >= high:
+            yield "rope_scaling.low_frequency", "less than rope_scaling.high_frequency, both given for llama3", low

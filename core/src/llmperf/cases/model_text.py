@@ -1,0 +1,52 @@
+"""A model as the text of its file: flat TOML with the facts that are not the default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from llmperf.files.text import printable
+from llmperf.types.models import Model
+
+LARGE = 10**7
+"""Whole numbers from here on are written with digit groups."""
+
+
+def model_text(model: Model) -> str:
+    """The model file of a model; reading it gives the same model."""
+    values = dict(_given(model))
+    plain = {key: value for key, value in values.items() if not _is_table(value)}
+    lines = [f"{key} = {_value(value)}" for key, value in plain.items()]
+    for key, value in values.items():
+        if key in plain:
+            continue
+        many = isinstance(value, tuple)
+        for table in value if many else (value,):
+            lines += ["", f"[[{key}]]" if many else f"[{key}]"]
+            lines += [f"{name} = {_value(entry)}" for name, entry in _given(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _given(facts: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass that are required or not the default."""
+    for field in dataclasses.fields(facts):
+        value = getattr(facts, field.name)
+        if field.default is dataclasses.MISSING or value != field.default:
+            yield field.name, value
+
+
+def _is_table(value: Any) -> bool:
+    first = value[0] if isinstance(value, tuple) and value else value
+    return dataclasses.is_dataclass(first)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        text = printable(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
+    return f"{value:_}" if isinstance(value, int) and value >= LARGE else repr(value)

@@ -1,0 +1,206 @@
+"""`llmperf models`: the models of the library, the facts of one, and models of configuration files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmperf.cli.options import Text
+from llmperf.cli.output import big, json_option, print_json, print_table, say_left_out
+from llmperf.errors import UserError
+
+if TYPE_CHECKING:
+    from llmperf.types import Model
+
+IMPORT = "import"
+EXAMPLES = """\b
+Examples:
+  llmperf models                                     all models, with their sources
+  llmperf models qwen3_30b_a3b --seq-len 4096        parameters and FLOPs by component
+  llmperf models import config.json -o mine.toml     a model file of a Hugging Face configuration
+"""
+
+
+@click.command("models", epilog=EXAMPLES)
+@click.argument("name", type=Text(), required=False)
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="With `import`: where to write the model file, which is named after the model.",
+)
+@json_option
+def command(name: str | None, config: Path | None, seq_len: int | None, output: Path | None, as_json: bool) -> None:
+    """List the models, show one, or import one.
+
+    NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown. `import CONFIG` makes a
+    model file of a Hugging Face configuration (config.json) and lists what it could not express.
+    """
+    if name == IMPORT:
+        if config is None:
+            raise UserError("import: expected a Hugging Face configuration, such as config.json, found none")
+        _import(config, output, as_json)
+        return
+    if config is not None:
+        raise UserError(f"expected one NAME, or {IMPORT} CONFIG, found {name} {config}")
+    if output is not None:
+        raise UserError(f"--output: only with `llmperf models {IMPORT} CONFIG`")
+    if name is None:
+        _list(as_json)
+    else:
+        _show(name, seq_len or 4096, as_json)
+
+
+def _list(as_json: bool) -> None:
+    from llmperf.accounting.flops import flops_of
+    from llmperf.cases.library import whole_library
+    from llmperf.files.json_files import builtins
+    from llmperf.plugins.loading import plugins_for
+    from llmperf.types import Workload
+
+    shelf, plugins = whole_library(), plugins_for()
+    listed = shelf.readable("models", shelf.model)
+    say_left_out([*shelf.left_out, *plugins.left_out])
+    counts = {model.name: flops_of(plugins, model, Workload(seq_len=model.max_positions)) for model in listed}
+    if as_json:
+        print_json(
+            [
+                {
+                    **builtins(model),
+                    "parameters": counts[model.name].parameters,
+                    "active_parameters": counts[model.name].active_parameters,
+                }
+                for model in listed
+            ]
+        )
+        return
+    print_table(
+        ["model", "parameters", "active", "family", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions"],
+        [
+            (
+                model.name,
+                big(counts[model.name].parameters),
+                big(counts[model.name].active_parameters) if model.mixture else None,
+                model.family,
+                model.layers,
+                model.hidden_size,
+                model.attention_heads,
+                model.kv_heads,
+                model.vocab_size,
+                f"{model.max_positions} {model.position_encoding}",
+            )
+            for model in listed
+        ],
+    )
+    click.echo("\nsources:")
+    for model in listed:
+        click.echo(f"  {model.name}: {model.source}")
+
+
+def _show(name: str, seq_len: int, as_json: bool) -> None:
+    from llmperf.cases.library import whole_library_for
+    from llmperf.cases.model_text import model_text
+
+    model = whole_library_for("models", name).model(name, "NAME")
+    document = _document(model, seq_len)
+    if as_json:
+        print_json(document)
+        return
+    click.echo(model_text(model))
+    _print_parts("parameters", document["parameters"], document["total_parameters"])
+    active = document["active_parameters"]
+    if active != document["total_parameters"]:
+        click.echo(f"  {'a token passes':26}{active:>20,}")
+    for part in model.stated_parts:
+        click.echo(f"  {'beside: ' + part.name:26}{part.parameters:>20,}  stated, not trained")
+    click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")
+    _print_forward(document["forward_flops"])
+    click.echo("\nGFLOP per trained token by convention")
+    for entry in document["conventions"]:
+        known = f" ({', '.join(entry['known_as'])})" if entry["known_as"] else ""
+        click.echo(f"  {entry['convention']:14}{entry['flops'] / 1e9:>12.6g}  {entry['formula']}{known}")
+
+
+def _document(model: Model, seq_len: int) -> dict[str, Any]:
+    """Facts, parameters and FLOPs of a model, as `--json` prints them."""
+    from llmperf.accounting.conventions import conventions
+    from llmperf.accounting.counting import flops_by, forward_flops
+    from llmperf.accounting.parameters import count_parameters
+    from llmperf.files.json_files import builtins
+    from llmperf.types import Workload
+
+    count, workload = count_parameters(model), Workload(seq_len=seq_len)
+    counted = {name: (convention, flops_by(convention, model, workload)) for name, convention in conventions().items()}
+    return {
+        "model": builtins(model),
+        "parameters": count.components,
+        "total_parameters": count.total,
+        "active_parameters": count.active,
+        "seq_len": seq_len,
+        "forward_flops": {
+            "full": forward_flops(model, seq_len, "full"),
+            "causal": forward_flops(model, seq_len, "causal"),
+            "windowed": forward_flops(model, seq_len, "windowed"),
+        },
+        "conventions": [
+            {
+                "convention": name,
+                "flops": flops.flops,
+                "formula": flops.formula,
+                "leaves_out": flops.leaves_out,
+                "known_as": convention.known_as,
+                "source": convention.source,
+            }
+            for name, (convention, flops) in counted.items()
+        ],
+    }
+
+
+def _print_parts(title: str, parts: dict[str, int], total: int) -> None:
+    click.echo(title)
+    for name, parameters in parts.items():
+        click.echo(f"  {name:26}{parameters:>20,}  {100 * parameters / total:5.1f} %")
+    click.echo(f"  {'total':26}{total:>20,}")
+
+
+def _print_forward(flops: dict[str, dict[str, float]]) -> None:
+    """Components that do not depend on the mask have the same figure in each column, which is shown once."""
+    masks = {"full": "all pairs", "causal": "causal", "windowed": "causal, windows"}
+    click.echo(f"  {'':26}" + "".join(f"{title:>18}" for title in masks.values()))
+    for name in flops["full"]:
+        row = [f"{flops[mask][name] / 1e9:.6g}" for mask in masks]
+        click.echo(f"  {name:26}" + "".join(f"{figure:>18}" for figure in (row if len(set(row)) > 1 else row[:1])))
+    click.echo(f"  {'total':26}" + "".join(f"{sum(flops[mask].values()) / 1e9:>18.6g}" for mask in masks))
+
+
+def _import(config: Path, output: Path | None, as_json: bool) -> None:
+    from llmperf.accounting.parameters import count_parameters
+    from llmperf.cases.huggingface_import import import_config
+    from llmperf.cases.model_text import model_text
+    from llmperf.files.json_files import builtins, write_bytes
+
+    name = "imported" if output is None else output.stem
+    if output is not None and output.suffix != ".toml":
+        raise UserError(f"--output: expected a name that ends in .toml, found {str(output)!r}")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+        raise UserError(f"--output: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
+    found = import_config(config, name)
+    count, text = count_parameters(found.model), model_text(found.model)
+    if output is not None:
+        write_bytes(output, text.encode())
+    if as_json:
+        print_json({"model": builtins(found.model), "not_expressed": found.not_expressed})
+        return
+    click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+    active = "" if found.model.mixture is None else f", of which a token passes {count.active:,}"
+    click.echo(
+        f"{count.total:,} parameters{active}; nominal figures are rounded counts, change them if its name says else",
+        err=True,
+    )
+    for line in found.not_expressed:
+        click.echo(f"not expressed: {line}", err=True)
