@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,11 @@ def conventions() -> dict[str, Convention]:
     path = Path(__file__).parents[1] / "data" / "conventions.toml"
     tables = read_toml(path)
     return {name: convert({"name": name, **table}, Convention, str(path)) for name, table in tables.items()}
+
+
+def titled(name: str, known_as: Sequence[str]) -> str:
+    """A convention's name with the programs that count in this way, such as `full (torchtitan, MaxText)`."""
+    return f"{name} ({', '.join(known_as)})" if known_as else name
 
 
 def convention_of(text: str, where: str = "convention") -> Convention:

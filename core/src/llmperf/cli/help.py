@@ -15,6 +15,7 @@ COMMANDS = {
     "models": "List the models; show or import one, with its parameters and FLOPs.",
     "plugins": "List the installed plugins, with the reason for each broken one.",
     "devices": "List the devices that the vendor plugins find on this machine.",
+    "convert": "Re-express a published MFU or throughput in another convention and peak.",
     "peak": "Measure what the devices of this machine achieve: products, memory, collectives.",
     "profile": "Show where the time of a step goes, by the framework's profiler.",
     "validate": "Check results, plans, records, cases and models.",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmperf.validation.check import judgement as judgement
     from llmperf.validation.installed import VendorCatalogue as VendorCatalogue
     from llmperf.validation.installed import about as about
+    from llmperf.validation.installed import convention_title as convention_title
     from llmperf.validation.installed import flops_of as flops_of
     from llmperf.validation.installed import installed_vendors as installed_vendors
     from llmperf.validation.installed import known_case as known_case
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "catalogue": "Catalogue open_catalogue",
     "check": "Validator findings judgement",
-    "installed": "VendorCatalogue about flops_of installed_vendors known_case known_model vendor_catalogue"
-    " vendor_trouble vendors_calling",
+    "installed": "VendorCatalogue about convention_title flops_of installed_vendors known_case known_model"
+    " vendor_catalogue vendor_trouble vendors_calling",
     "reading": "pointer printable shown",
     "reading_documents": "read_document",
     "violations": "Check close deviates differs figure rule rules_in",

@@ -205,3 +205,11 @@ def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpoi
         return None
     workload = Workload(seq_len=seq_len, gradient_checkpointing=gradient_checkpointing, lora_parameters=adapters)
     return flops.flops_of(extensions(), model, workload)
+
+
+def convention_title(name: str) -> str:
+    """A convention's name with the programs that count in this way; an extension's own name alone."""
+    from llmperf.accounting.conventions import conventions, titled
+
+    known = conventions().get(name)
+    return titled(name, () if known is None else known.known_as)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmperf.types import Violation
+from llmperf.validation import convention_title
 
 from llmperf_published.rules import rule
 from llmperf_published.rules.flops import row_flops
@@ -101,7 +102,7 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
 
 @rule("LP312", "warning", "A published MFU is by the nominal convention")
 def mfu_is_nominal(published: Published) -> Iterator[Violation]:
-    """A figure by another convention must not be held against the others."""
+    """A figure by another convention must not be held against the others; `llmperf convert` re-expresses it."""
     for index, row, machine in rows_on_known_devices(published):
         mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or mfu.value is None or each is None:
@@ -109,7 +110,8 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
         flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
         by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
         if by and "nominal" not in by:
-            found = f"found {mfu.text}, which is that of {by[0]}, {place(row)}"
+            followed = " or ".join(map(convention_title, by))
+            found = f"found {mfu.text}, which is that of {followed}, {place(row)}"
             yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
 
 

@@ -1,0 +1,126 @@
+"""`llmperf convert`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from llmperf.cli.options import Finite, Text
+from llmperf.cli.output import json_option, print_json
+from llmperf.errors import UserError, unknown
+
+EXAMPLES = """\b
+Examples:
+  llmperf convert 51.8% --model llama3_1_8b --seq-len 8192 --from nominal --peak 989.4
+  llmperf convert 62.47% --model llama3_1_8b --seq-len 8192 --from full --peak 989.4 --to causal
+  llmperf convert 10682 --model llama3_1_8b --seq-len 8192 --peak H100-SXM5-80GB:bf16
+  llmperf convert 37.6% --model llama3_1_8b --seq-len 8192 --from causal --peak 1979 --to-peak 989.4
+"""
+FIGURE = re.compile(r"(?P<number>\d{1,15}(?:\.\d{1,12})?) ?(?P<unit>%|TFLOP/s|tokens/s|)", re.IGNORECASE)
+FLOPS_PER_TERA = 1e12
+
+
+@click.command("convert", epilog=EXAMPLES)
+@click.argument("figure", type=Text())
+@click.option("--model", type=Text(), required=True, help="A model of the library, or a model file.")
+@click.option("--seq-len", type=click.IntRange(min=1, max=2**31), required=True, help="Tokens in a sequence.")
+@click.option("--from", "origin", metavar="CONVENTION", type=Text(), help="In which the figure was published.")
+@click.option("--to", "target", metavar="CONVENTION", type=Text(), help="Only this convention; by default all.")
+@click.option("--peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
+@click.option("--to-peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
+@click.option("--lora-parameters", type=click.IntRange(min=0, max=2**53), help="Weights are frozen but for these.")
+@click.option("--recomputed", type=Finite(min=0, max=1), help="Share of the blocks whose forward is computed twice.")
+@json_option
+def command(
+    figure: str,
+    model: str,
+    seq_len: int,
+    origin: str | None,
+    target: str | None,
+    peak: str | None,
+    to_peak: str | None,
+    lora_parameters: int | None,
+    recomputed: float | None,
+    as_json: bool,
+) -> None:
+    """Re-express a published figure in another convention of FLOPs, and of another peak.
+
+    FIGURE is an MFU (`51.8%`), FLOP/s of one device (`512 TFLOP/s`) or its throughput (`10682`, in tokens/s). An MFU
+    and FLOP/s need `--from`. CONVENTION is a name, a program that counts so (torchtitan), or choices such as
+    `active+causal`; `llmperf models NAME` lists them.
+    """
+    from llmperf.accounting.conventions import convention_of, conventions, titled
+    from llmperf.accounting.conversion import converted, tokens_of
+    from llmperf.cases.library import whole_library_for
+    from llmperf.types import Workload
+
+    facts = whole_library_for("models", model).model(model, "--model")
+    share = recomputed or 0.0
+    workload = Workload(
+        seq_len=seq_len, gradient_checkpointing=share > 0, recomputed_share=share, lora_parameters=lora_parameters
+    )
+    number, unit = _figure(figure)
+    of = None if peak is None else _peak(peak, "--peak")
+    source = None if origin is None else convention_of(origin, "--from")
+    if unit == "tokens/s":
+        tokens = number
+    elif source is None:
+        names = ", ".join(conventions())
+        raise UserError(f"--from: expected the convention of {figure!r}, found none; expected one of: {names}")
+    elif unit == "tflop/s":
+        tokens = tokens_of(number * FLOPS_PER_TERA, source, facts, workload)
+    elif of is None:
+        raise UserError(f"--peak: expected the peak that {figure!r} is of, found none")
+    else:
+        tokens = tokens_of(number / 100 * of, source, facts, workload)
+    wanted = list(conventions().values()) if target is None else [convention_of(target, "--to")]
+    final = of if to_peak is None else _peak(to_peak, "--to-peak")
+    given = [converted(tokens, source, facts, workload, of)] if source is not None else []
+    results = [converted(tokens, convention, facts, workload, final) for convention in wanted]
+    if as_json:
+        print_json({"model": facts.name, "seq_len": seq_len, "from": given[0] if given else None, "to": results})
+        return
+    for entry in given:
+        click.echo(f"published, {titled(entry.convention, entry.known_as)}")
+        click.echo(f"  {entry.how}\n  GFLOP per token: {entry.formula} = {entry.flops_per_token / 1e9:.6g} x 10^9\n")
+    for entry in results:
+        click.echo(f"{titled(entry.convention, entry.known_as)}\n  {entry.how}\n  per token: {entry.formula}")
+
+
+def _figure(text: str) -> tuple[float, str]:
+    """The number of a figure and its unit, in lower case; tokens/s without one."""
+    match = FIGURE.fullmatch(text.strip())
+    if match is None or not float(match["number"]):
+        expected = "a number above 0 with %, TFLOP/s or tokens/s"
+        raise UserError(f"FIGURE: expected {expected}, found {text!r}; nearest: 51.8%, '512 TFLOP/s' or 10682")
+    return float(match["number"]), match["unit"].lower() or "tokens/s"
+
+
+def _peak(text: str, where: str) -> float:
+    """FLOP/s of a number in TFLOP/s, or of a device that an installed vendor plugin publishes the peak of."""
+    if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text):
+        if not float(text):
+            raise UserError(f"{where}: expected TFLOP/s above 0, found {text}")
+        return float(text) * FLOPS_PER_TERA
+    from llmperf.validation.installed import installed_vendors, vendor_catalogue
+
+    name, _, dtype = text.rpartition(":")
+    if not name:
+        raise UserError(f"{where}: expected TFLOP/s or DEVICE:DTYPE such as H100-SXM5-80GB:bf16, found {text!r}")
+    devices = []
+    for vendor in sorted(installed_vendors()):
+        catalogue = vendor_catalogue(vendor)
+        if catalogue is None:
+            continue
+        devices += [device.model for device, _ in catalogue.devices]
+        device = catalogue.exact(name)
+        if device is not None:
+            peak = catalogue.peak(device, dtype) if dtype in catalogue.precisions(device) else None
+            if peak is None:
+                offered = ", ".join(catalogue.precisions(device))
+                raise UserError(
+                    f"{where}: {device.model} has no published peak in {dtype!r}; expected one of: {offered}"
+                )
+            return peak.flops_per_second
+    raise unknown(where, "device", name, devices)

@@ -1,0 +1,138 @@
+"""Hugging Face configurations: those of shipped models give their facts again; others are refused or say what is lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from llmperf.accounting.parameters import count_parameters
+from llmperf.cases.huggingface_export import MODEL_TYPES, huggingface_config
+from llmperf.cases.huggingface_import import import_config, imported
+from llmperf.cases.library import library
+from llmperf.errors import UserError
+from llmperf.types import Model
+
+NAMES = sorted(name for name in library().paths("models") if library().model(name).family in MODEL_TYPES)
+
+QWEN3_30B = {
+    "architectures": ["Qwen3MoeForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144, "max_position_embeddings": 40960,
+    "max_window_layers": 48, "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 768,
+    "norm_topk_prob": True, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+    "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": False, "rms_norm_eps": 1e-06,
+    "rope_scaling": None, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001, "sliding_window": None,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": True,
+    "use_sliding_window": False, "vocab_size": 151936,
+}  # fmt: skip
+"""As published with Qwen3-30B-A3B."""
+CHATGLM3 = {
+    "model_type": "chatglm", "add_bias_linear": False, "add_qkv_bias": True, "apply_query_key_layer_scaling": True,
+    "attention_softmax_in_fp32": True, "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128,
+    "layernorm_epsilon": 1e-05, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32,
+    "num_layers": 28, "original_rope": True, "padded_vocab_size": 65024, "rmsnorm": True, "seq_length": 8192,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+"""As published with ChatGLM3-6B."""
+
+
+def facts_of(model: Model, other: Model) -> Model:
+    """A model with what a configuration does not have taken from another."""
+    return replace(
+        model,
+        name=other.name,
+        title=other.title,
+        source=other.source,
+        nominal_parameters=other.nominal_parameters,
+        nominal_active_parameters=other.nominal_active_parameters,
+        stated_parts=other.stated_parts,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_configuration_of_a_model_gives_its_facts_again(name: str) -> None:
+    model = library().model(name)
+    found = imported(huggingface_config(model), name, "config.json")
+    assert facts_of(found.model, model) == model
+    assert found.not_expressed == ()
+
+
+@pytest.mark.parametrize(("config", "name"), [(QWEN3_30B, "qwen3_30b_a3b"), (CHATGLM3, "chatglm3_6b")])
+def test_published_configurations_are_the_shipped_models(config, name) -> None:
+    model = library().model(name)
+    found = imported(config, name, "config.json")
+    assert facts_of(found.model, model) == model
+    assert found.not_expressed == ()
+
+
+def test_nominal_figures_are_counts_to_two_digits() -> None:
+    found = imported(QWEN3_30B, "mine", "config.json").model
+    assert (found.nominal_parameters, found.nominal_active_parameters) == (31_000_000_000, 3_400_000_000)
+
+
+def test_what_is_not_expressed_is_listed() -> None:
+    config = {**QWEN3_30B, "decoder_sparse_step": 2, "novel_attention": {"kind": "x"}, "num_nextn_predict_layers": 1}
+    listed = imported(config, "mine", "config.json").not_expressed
+    assert listed == ("decoder_sparse_step = 2", "novel_attention = {'kind': 'x'}", "num_nextn_predict_layers = 1")
+
+
+def test_the_language_model_of_a_vision_model_is_imported() -> None:
+    text = huggingface_config(library().model("llava1_5_7b"))
+    found = imported({"model_type": "llava", "text_config": text, "vision_config": {}}, "mine", "config.json")
+    assert count_parameters(found.model).total == 6_738_939_904
+    assert found.not_expressed == ("vision_config: only the language model is imported",)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "model_type: unknown type 'gpt2'"),
+        ({"model_type": "qwen3_meo"}, "did you mean 'qwen3_moe'?"),
+        ({"model_type": ["qwen3_moe"]}, "model_type: unknown type"),
+        ({"model_type": None}, "model_type: unknown type 'None'"),
+        ({"hidden_size": "2048"}, "hidden_size: expected a positive whole number, found '2048'"),
+        ({"hidden_size": True}, "hidden_size: expected a positive whole number, found True"),
+        ({"hidden_size": 10**40}, "hidden_size: expected at most 9007199254740991"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers: expected a positive whole number, found -1"),
+        ({"num_hidden_layers": None}, "num_hidden_layers: expected a positive whole number, found none"),
+        ({"num_key_value_heads": 5}, "kv_heads: expected a divisor of attention_heads 32, found 5"),
+        ({"num_experts_per_tok": 200}, "mixture.top_k: expected at most 128"),
+        ({"rms_norm_eps": -1}, "rms_norm_eps: expected a number of at least 0, found -1"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings: expected true or false, found 'no'"),
+        ({"hidden_act": "relu"}, "hidden_act: expected a gated silu"),
+        ({"rope_scaling": {"rope_type": "longrope"}}, "rope_type: expected default, linear, llama3 or yarn"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": "x"}}, "factor: expected a number of at least 0"),
+        (
+            {"sliding_window": 64, "use_sliding_window": True, "layer_types": ["window"] * 48},
+            "layer_types: expected 48",
+        ),
+        ({"sliding_window": 64, "use_sliding_window": True, "layer_types": "all"}, "layer_types: expected a list"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_in_one_line(change, message) -> None:
+    with pytest.raises(UserError) as error:
+        imported({**QWEN3_30B, **change}, "mine", "config.json")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"model_type": NaN}', b"[" * 100_000, b"\xff\xfe", b'"text"'])
+def test_files_that_are_no_configuration_are_refused_in_one_line(tmp_path, data) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"config\.json"):
+        import_config(path, "mine")
+
+
+def test_large_files_and_pipes_are_not_read(tmp_path) -> None:
+    large = tmp_path / "config.json"
+    large.write_bytes(b" " * (2**20 + 1) + json.dumps(QWEN3_30B).encode())
+    with pytest.raises(UserError, match="larger than"):
+        import_config(large, "mine")
+
+
+def test_text_of_a_configuration_does_not_control_the_terminal() -> None:
+    listed = imported({**QWEN3_30B, "bad\x1b[31m": "\x1b]0;x\x07"}, "mine", "config.json").not_expressed
+    assert len(listed) == 1
+    assert listed[0].isprintable()

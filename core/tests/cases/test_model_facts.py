@@ -1,0 +1,92 @@
+"""Model files whose facts contradict one another are refused in one line; others are written as they are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from llmperf.cases.library import library, read_named
+from llmperf.cases.model_text import model_text
+from llmperf.errors import UserError
+from llmperf.types import Model
+
+NAMES = sorted(library().paths("models"))
+
+
+def read(folder: Path, text: str) -> Model:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_named(path, Model)
+
+
+def text_of(name: str) -> str:
+    return model_text(library().model(name)).replace(f'name = "{name}"\n', "")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("qwen3_8b", "kv_heads = 8", "kv_heads = 5", "kv_heads: expected a divisor of attention_heads 32, found 5"),
+        ("llama2_7b", "attention_heads = 32", "attention_heads = 33", "attention_heads: expected a divisor of hidden"),
+        (
+            "qwen3_30b_a3b",
+            "top_k = 8",
+            "top_k = 129",
+            "mixture.top_k: expected at most 128 (mixture.experts), found 129",
+        ),
+        ("qwen3_30b_a3b", "top_k = 8", "top_k = 0", "mixture.top_k: expected at least 1, found 0"),
+        ("qwen3_30b_a3b", "top_k", "topk", "mixture: unknown key 'topk'; did you mean 'top_k'?"),
+        (
+            "qwen3_30b_a3b",
+            "nominal_active_parameters = 3_000_000_000\n",
+            "",
+            "nominal_active_parameters: expected the round figure of active parameters, at most 3",
+        ),
+        ("deepseek_v3", "dense_layers = 3", "dense_layers = 61", "mixture.dense_layers: expected fewer than 61"),
+        ("deepseek_v3", "shared_experts = 1", "shared_width = 8", "mixture.shared_experts: expected 1 or more"),
+        ("deepseek_v3", "groups = 8", "groups = 7", "mixture.groups: expected a divisor of 256"),
+        ("deepseek_v3", "kv_rank = 512\n", "", "latent"),
+        ("deepseek_v3", "[latent]", "[latent]\nrank = 1", "latent: unknown key 'rank'"),
+        (
+            "deepseek_v3",
+            "kv_heads = 128",
+            "kv_heads = 128\nhead_width = 128",
+            "head_width: expected none, since [latent]",
+        ),
+        ("gpt_oss_20b", "window = 128\n", "", "window: expected the tokens that a windowed layer sees"),
+        ("gpt_oss_20b", '["window", "full"]', '["full"]', "window_pattern: expected at least one 'window'"),
+        ("gpt_oss_20b", '["window", "full"]', '["windw", "full"]', "Invalid enum value 'windw'"),
+        ("llama3_1_8b", "low_frequency = 1.0\n", "", "rope_scaling.low_frequency: expected less than"),
+        ("llama3_1_8b", "factor = 8.0", "factor = 0.5", "rope_scaling.factor: expected at least 1, found 0.5"),
+        (
+            "chatglm3_6b",
+            "rotated_share = 0.5",
+            "rotated_share = 1.5",
+            "rotated_share: expected more than 0 and at most 1",
+        ),
+        (
+            "llava1_5_7b",
+            "parameters = 303_507_456",
+            "parameters = 0",
+            "stated_parts[0].parameters: expected at least 1",
+        ),
+    ],
+)
+def test_facts_that_do_not_fit_are_refused(tmp_path, name, old, new, message):
+    text = text_of(name)
+    assert old in text
+    with pytest.raises(UserError) as error:
+        read(tmp_path, text.replace(old, new, 1))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(tmp_path / "mine.toml") in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_written_as_it_is_read(tmp_path, name):
+    model = library().model(name)
+    path = tmp_path / f"{name}.toml"
+    path.write_text(model_text(model), encoding="utf-8")
+    assert read_named(path, Model) == model
+    assert re.search(r"^source = ", path.read_text(), re.MULTILINE)
