@@ -1,4 +1,4 @@
-"""Hugging Face configurations: those of shipped models give their facts again; others are refused or say what is lost."""
+"""Hugging Face configurations: those of shipped models give their facts again; others are refused in one line."""
 
 from __future__ import annotations
 
