@@ -92,3 +92,37 @@ def component_of(path: str) -> str:
         if re.search(pattern, path):
             return component
     raise AssertionError(f"no component for {path}")
+
+
+@pytest.mark.parametrize("name", ["llava1_5_7b", "llava1_5_13b"])
+def test_stated_parts_are_the_rest_of_the_published_class(name: str) -> None:
+    model = facts(name)
+    vision = {
+        "model_type": "clip_vision_model",
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "image_size": 336,
+        "patch_size": 14,
+        "projection_dim": 768,
+    }
+    config = transformers.LlavaConfig(text_config=huggingface_config(model), vision_config=vision)
+    with torch.device("meta"):
+        whole = transformers.LlavaForConditionalGeneration(config)
+    stated = sum(part.parameters for part in model.stated_parts)
+    assert sum(parameter.numel() for parameter in whole.parameters()) == count_parameters(model).total + stated
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_tiny") and name != "llama_tiny"])
+def test_a_step_of_each_kind_computes_three_times_its_forward_pass(name: str) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, ids = on_meta(name), torch.zeros(1, 128, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        model(ids, use_cache=False).logits.sum().backward()
+    rotary = sum(
+        sum(flops.values()) for path, flops in counter.get_flop_counts().items() if path.endswith("rotary_emb")
+    )
+    found = (counter.get_total_flops() - rotary) / 128
+    assert found == pytest.approx(3 * sum(forward_flops(facts(name), 128, "full").values()), rel=0.001)

@@ -265,6 +265,7 @@ FAULTS = {
     "LP607": put(("/model/layers", lambda value: value + 1)),
     "LP608": put(("/hardware/vendor", "rocm")),
     "LP609": put(("/hardware/driver", None)),
+    "LP610": put(("/model/window_pattern", ["window"])),
     "LP640": put(("/tuning/fused_ops", ["made up"])),
     "LP315": put(("/mfu/0/counted_by", "acme_moe"), ("/plugins", lambda plugins: [*plugins, COUNTING])),
     "LP316": put(("/mfu/0/counted_by", "acme_moe")),

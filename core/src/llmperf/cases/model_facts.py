@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from llmperf.errors import UserError
 from llmperf.types.models import Model
 
+MOST_HEADS = 4096
+"""Among more, the nearest valid number is not searched."""
 Misfit = tuple[str, str, object]
 """A key, what was expected of it, and what was found."""
 
@@ -29,7 +31,7 @@ def misfits(model: Model) -> Iterator[Misfit]:
 def _attention(model: Model) -> Iterator[Misfit]:
     heads, latent = model.attention_heads, model.latent
     if latent is None and model.head_width is None and model.hidden_size % heads:
-        nearest = max(width for width in range(1, heads + 1) if model.hidden_size % width == 0) if heads < 10**6 else 1
+        nearest = max(width for width in range(1, heads + 1) if model.hidden_size % width == 0) if heads <= MOST_HEADS else 1
         expected = f"a divisor of hidden_size {model.hidden_size}, such as {nearest}, or a head_width"
         yield "attention_heads", expected, heads
     if heads % model.kv_heads:

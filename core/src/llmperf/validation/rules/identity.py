@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
@@ -186,3 +187,16 @@ def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
         found, expected = getattr(model, field.name), getattr(known, field.name)
         if found != expected and field.name not in DESCRIPTIVE:
             yield f"{path}/{field.name}", f"expected {shown(expected)} (model {known.name}), found {shown(found)}"
+
+
+@rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
+def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
+    """Such as no more experts for a token than there are, and a width for each part of latent attention."""
+    if isinstance(document, Model):
+        model, path = document, ""
+    elif isinstance(document, Result):
+        model, path = document.model, "/model"
+    else:
+        model, path = document.spec.model, "/spec/model"
+    for key, expected, found in misfits(model):
+        yield f"{path}/{key.replace('.', '/')}", f"expected {expected}, found {shown(found)}"

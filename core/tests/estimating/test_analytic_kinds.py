@@ -1,0 +1,88 @@
+"""Analytic traces of mixtures, latent attention and windows: FLOPs are those counted, memory holds all experts.
+
+The plan is that of a Llama with another model in its place, since no framework need build these yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from llmperf.accounting.flops import count_flops
+from llmperf.accounting.parameters import count_parameters, stage_parameters
+from llmperf.cases.library import library
+from llmperf.estimating.analytic import analytic_trace, first_rank_of
+from llmperf.estimating.rank_sizes import rank_sizes
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
+from llmperf.types import Plan, Workload
+
+MIXTURES = ("qwen3_30b_a3b", "mixtral_8x7b", "gpt_oss_20b", "deepseek_v2_lite", "deepseek_v3", "qwen1_5_moe_a2_7b")
+NAMES = (*MIXTURES, "qwen3_32b", "gemma3_12b", "chatglm3_6b", "llama3_1_8b")
+
+
+@cache
+def llama_plan(case: str, *settings: str) -> Plan:
+    outcome = plan_only(Request(case=case, on="A100-SXM4-80GB:1x8", settings=settings))
+    assert outcome.plan is not None, outcome.problems
+    return outcome.plan
+
+
+def plan_of(name: str, case: str = "llama2_7b_pretrain_zero", *settings: str) -> Plan:
+    plan = llama_plan(case, "gradient_checkpointing=false", "micro_batch=1", *settings)
+    model = library().model(name)
+    flops = count_flops(model, Workload(seq_len=plan.batch.seq_len))
+    return replace(plan, spec=replace(plan.spec, model=model), flops=flops)
+
+
+def flops_per_token(plan: Plan) -> float:
+    rounds = plan.batch.gradient_accumulation
+    operations = analytic_trace(plan, 0).operations
+    total = sum(each.flops * (each.per_micro_batch * rounds + each.per_step) for each in operations)
+    return total * plan.layout.world_size / plan.batch.tokens_per_step
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flops_are_those_of_a_kernel_that_skips_masked_pairs(name: str) -> None:
+    plan = plan_of(name)
+    counted = {entry.convention: entry.flops for entry in plan.flops.per_token}
+    assert flops_per_token(plan) == pytest.approx(counted.get("windowed", counted["causal"]), rel=0.06)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_weights_of_all_experts_are_held(name: str) -> None:
+    trace = analytic_trace(plan_of(name), 0)
+    assert trace.parameters == count_parameters(library().model(name)).total
+    held = trace.memory.between_steps["parameters"] + trace.memory.between_steps["optimizer"]
+    assert held >= 2 * trace.parameters
+
+
+def test_dense_and_mixture_blocks_of_a_stage_are_told_apart() -> None:
+    first, others = rank_sizes(plan_of("deepseek_v3"), 0).kinds
+    assert (first.blocks, first.mixture, first.inner) == (3, False, 18432)
+    assert (others.blocks, others.mixture, others.inner) == (58, True, 9 * 2048)
+    assert others.block_matrices > 200 * first.inner * first.hidden
+
+
+def test_one_kind_of_block_is_left_as_it_is() -> None:
+    sizes = rank_sizes(plan_of("qwen3_30b_a3b"), 0)
+    assert sizes.kinds == (sizes,)
+    assert sizes.query_width == 32 * 128 != sizes.hidden
+
+
+def test_a_mixture_keeps_more_activations_than_its_active_columns_alone() -> None:
+    sizes = rank_sizes(plan_of("mixtral_8x7b"), 0)
+    dense = replace(sizes, mixture=False)
+    from llmperf.estimating.activations import block_bytes
+
+    routed = 2 * 2 * sizes.compute_bytes * sizes.hidden * sizes.tokens
+    assert block_bytes(sizes) - block_bytes(dense) == routed
+
+
+def test_pipeline_stages_hold_their_own_layers() -> None:
+    plan = plan_of("deepseek_v2_lite", "llama2_7b_pretrain_megatron", "tensor_parallel=1", "pipeline_parallel=2")
+    plan = replace(plan, spec=replace(plan.spec, model=replace(plan.spec.model, layers=26)))
+    sizes = [rank_sizes(plan, first_rank_of(plan, stage)) for stage in range(2)]
+    assert [each.dense_blocks for each in sizes] == [1, 0]
+    assert tuple(each.parameters for each in sizes) == stage_parameters(plan.spec.model, 2)
