@@ -8,7 +8,7 @@ from llmperf.errors import UserError
 from llmperf.types.models import Model
 
 MOST_HEADS = 4096
-"""Among more, the nearest valid number is not searched."""
+"""More are not searched for the nearest valid number."""
 Misfit = tuple[str, str, object]
 """A key, what was expected of it, and what was found."""
 
@@ -31,7 +31,7 @@ def misfits(model: Model) -> Iterator[Misfit]:
 def _attention(model: Model) -> Iterator[Misfit]:
     heads, latent = model.attention_heads, model.latent
     if latent is None and model.head_width is None and model.hidden_size % heads:
-        nearest = max(width for width in range(1, heads + 1) if model.hidden_size % width == 0) if heads <= MOST_HEADS else 1
+        nearest = max(number for number in range(1, min(heads, MOST_HEADS)) if model.hidden_size % number == 0)
         expected = f"a divisor of hidden_size {model.hidden_size}, such as {nearest}, or a head_width"
         yield "attention_heads", expected, heads
     if heads % model.kv_heads:

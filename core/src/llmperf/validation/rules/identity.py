@@ -186,7 +186,8 @@ def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
     for field in fields(Model):
         found, expected = getattr(model, field.name), getattr(known, field.name)
         if found != expected and field.name not in DESCRIPTIVE:
-            yield f"{path}/{field.name}", f"expected {shown(expected)} (model {known.name}), found {shown(found)}"
+            both = shown(builtins(expected)), shown(builtins(found))
+            yield f"{path}/{field.name}", f"expected {both[0]} (model {known.name}), found {both[1]}"
 
 
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
