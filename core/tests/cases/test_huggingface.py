@@ -84,6 +84,16 @@ def test_the_language_model_of_a_vision_model_is_imported() -> None:
     assert found.not_expressed == ("vision_config: only the language model is imported",)
 
 
+def test_values_that_a_larger_configuration_leaves_out_are_those_of_transformers_and_listed() -> None:
+    text = {"model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_attention_heads": 32,
+            "num_hidden_layers": 62, "num_key_value_heads": 16, "query_pre_attn_scalar": 168, "head_dim": 128,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}  # fmt: skip
+    found = imported({"model_type": "gemma3", "text_config": text, "vision_config": {}}, "mine", "config.json")
+    model = library().model("gemma3_27b")
+    assert facts_of(found.model, model) == model
+    assert "vocab_size: not given, 262208 as transformers assumes" in found.not_expressed
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -91,16 +101,19 @@ def test_the_language_model_of_a_vision_model_is_imported() -> None:
         ({"model_type": "qwen3_meo"}, "did you mean 'qwen3_moe'?"),
         ({"model_type": ["qwen3_moe"]}, "model_type: unknown type"),
         ({"model_type": None}, "model_type: unknown type 'None'"),
-        ({"hidden_size": "2048"}, "hidden_size: expected a positive whole number, found '2048'"),
-        ({"hidden_size": True}, "hidden_size: expected a positive whole number, found True"),
-        ({"hidden_size": 10**40}, "hidden_size: expected at most 9007199254740991"),
-        ({"num_hidden_layers": -1}, "num_hidden_layers: expected a positive whole number, found -1"),
-        ({"num_hidden_layers": None}, "num_hidden_layers: expected a positive whole number, found none"),
+        ({"hidden_size": "2048"}, "hidden_size: expected a whole number from 1 to 9007199254740991, found '2048'"),
+        ({"hidden_size": True}, "hidden_size: expected a whole number from 1 to 9007199254740991, found True"),
+        ({"hidden_size": 10**40}, "hidden_size: expected a whole number from 1 to 9007199254740991, found 1000"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers: expected a whole number from 1 to 9007199254740991, found -1"),
+        (
+            {"num_hidden_layers": None},
+            "num_hidden_layers: expected a whole number from 1 to 9007199254740991, found none",
+        ),
         ({"num_key_value_heads": 5}, "kv_heads: expected a divisor of attention_heads 32, found 5"),
         ({"num_experts_per_tok": 200}, "mixture.top_k: expected at most 128"),
         ({"rms_norm_eps": -1}, "rms_norm_eps: expected a number of at least 0, found -1"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings: expected true or false, found 'no'"),
-        ({"hidden_act": "relu"}, "hidden_act: expected a gated silu"),
+        ({"hidden_act": "relu"}, "hidden_act: expected 'silu' (qwen3_moe), found 'relu'"),
         ({"rope_scaling": {"rope_type": "longrope"}}, "rope_type: expected default, linear, llama3 or yarn"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": "x"}}, "factor: expected a number of at least 0"),
         (

@@ -38,7 +38,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
     assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 5)\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 6)\n"
 
 
 CASE = """
@@ -146,7 +146,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{tmp_path}/mine.toml: LP001 error not valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected " in out
-    assert err == "2 files: 2 errors, 0 warnings (ruleset 5)\n"
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 6)\n"
 
 
 def test_too_large_is_not_read(tmp_path):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from llmperf.accounting.parameters import count_parameters
-from llmperf.cases.fields import check_table
-from llmperf.cases.huggingface_types import ALWAYS, IGNORED, ROPE_KEYS, TYPES, WITHOUT_MEANING
+from llmperf.cases.fields import LARGEST_INTEGER, check_table
+from llmperf.cases.huggingface_types import IGNORED, NESTED_DEFAULTS, ROPE_KEYS, TYPES, WITHOUT_MEANING
 from llmperf.cases.model_facts import check_model
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert, decode, read_bytes
@@ -45,6 +45,8 @@ class Configuration:
         self._values = values
         self._where = where
         self._taken: set[str] = set()
+        self.parts: list[Configuration] = []
+        """Tables of the configuration."""
 
     def take(self, *names: str) -> Any:
         """The value of the first of these keys that is given; None if none is."""
@@ -53,13 +55,21 @@ class Configuration:
         return self._values[found[0]] if found else None
 
     def whole(self, *names: str, default: int | None = None) -> int:
-        """A positive whole number; UserError if it is missing or something else."""
+        """A whole number of at least 1; UserError if it is missing or something else."""
         value = self.take(*names)
         if value is None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return self._checked(names[0], value, 1)
+
+    def count(self, name: str) -> int:
+        """A whole number; 0 if it is not given."""
+        return self._checked(name, self.take(name) or 0, 0)
+
+    def _checked(self, name: str, value: Any, least: int) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_INTEGER:
             found = "none" if value is None else _shown(value)
-            raise UserError(f"{self._where}: {names[0]}: expected a positive whole number, found {found}")
+            expected = f"a whole number from {least} to {LARGEST_INTEGER}"
+            raise UserError(f"{self._where}: {name}: expected {expected}, found {found}")
         return value
 
     def optional(self, *names: str) -> int | None:
@@ -84,15 +94,6 @@ class Configuration:
             raise UserError(f"{self._where}: {name}: expected true or false, found {_shown(value)}")
         return default if value is None else value
 
-    def table(self, name: str) -> Configuration | None:
-        """A table of the configuration, whose keys are reported with its own."""
-        value = self.take(name)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            raise UserError(f"{self._where}: {name}: expected a table, found {_shown(value)}")
-        return Configuration(value, f"{self._where}: {name}")
-
     def left(self) -> list[str]:
         """Keys that nothing has taken and that mean something, each with its value."""
         return [
@@ -116,18 +117,21 @@ def import_config(path: Path, name: str) -> Imported:
 def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
     """The model of a configuration's values."""
     kind = values.get("model_type")
-    notes = []
+    notes: list[str] = []
     if kind in ("llava", "gemma3") and isinstance(values.get("text_config"), Mapping):
-        notes = [f"{key}: only the language model is imported" for key in ("vision_config",) if key in values]
-        tied = {key: values[key] for key in ("tie_word_embeddings",) if key in values}
-        values = {**tied, **values["text_config"]}
+        whole, values = values, values["text_config"]
         kind = values.get("model_type", "llama") if kind == "llava" else "gemma3_text"
+        notes = ["vision_config: only the language model is imported"] * ("vision_config" in whole)
+        missing = {key: value for key, value in NESTED_DEFAULTS.get(str(kind), {}).items() if key not in values}
+        notes += [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
+        tied = {key: whole[key] for key in ("tie_word_embeddings",) if key in whole}
+        values = {**missing, **tied, **values}
     if not isinstance(kind, str) or kind not in TYPES:
         raise unknown(f"{where}: model_type", "type", str(kind)[:SHOWN], TYPES)
     config = Configuration(values, where)
     table = _facts(config, kind, where)
     table |= {"name": name, "title": name, "source": f"{printable(Path(where).name)[:SHOWN]}, model_type {kind}"}
-    notes += config.left()
+    notes += [line for part in (config, *config.parts) for line in part.left()]
     return Imported(model=_checked(table, where), not_expressed=tuple(notes))
 
 
@@ -171,8 +175,9 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
     else:
         table |= _positions(config, kind, where)
     activation = config.take("hidden_activation", "hidden_act")
-    if activation not in (None, "silu") and not (activation in ALWAYS and table.get("activation") == "geglu"):
-        raise UserError(f"{where}: hidden_act: expected a gated silu or, in gemma3, gelu, found {_shown(activation)}")
+    expected = "gelu_pytorch_tanh" if table.get("activation") == "geglu" else "silu"
+    if activation not in (None, expected):
+        raise UserError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {_shown(activation)}")
     table |= _attention(config, kind, table)
     table |= _windows(config, table, where)
     if kind.startswith("gemma3"):
@@ -214,6 +219,7 @@ def _attention(config: Configuration, kind: str, table: Table) -> Table:
 def _windows(config: Configuration, table: Table, where: str) -> Table:
     """The window and its pattern, if any layer has it."""
     window, layers = config.optional("sliding_window"), table["layers"]
+    theta = table.pop("window_rope_theta", 10000.0)
     used = config.take("use_sliding_window")
     every = config.optional("sliding_window_pattern", "_sliding_window_pattern")
     kinds = config.take("layer_types")
@@ -223,7 +229,7 @@ def _windows(config: Configuration, table: Table, where: str) -> Table:
         return {"window_pattern": []}
     if kinds is not None:
         spans = {"sliding_attention": "window", "full_attention": "full"}
-        strange = next((kind for kind in kinds if kind not in spans), None)
+        strange = next((kind for kind in kinds if not isinstance(kind, str) or kind not in spans), None)
         if strange is not None or len(kinds) != layers:
             found = f"{len(kinds)} of them" if strange is None else _shown(strange)
             raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(spans)}, found {found}")
@@ -237,7 +243,7 @@ def _windows(config: Configuration, table: Table, where: str) -> Table:
     pattern = pattern[:layers] if pattern != ["window"] else []
     found = {"window": window, "window_pattern": pattern}
     if table["family"] == "gemma3":
-        found["window_rope_theta"] = config.number("rope_local_base_freq", 10000.0)
+        found["window_rope_theta"] = config.number("rope_local_base_freq", theta)
     return found
 
 
@@ -250,16 +256,22 @@ def _shortest(pattern: list[str]) -> list[str]:
 
 
 def _positions(config: Configuration, kind: str, where: str) -> Table:
-    nested = config.take("rope_parameters")
+    nested, local = config.take("rope_parameters"), None
     if isinstance(nested, Mapping) and isinstance(nested.get("full_attention"), Mapping):
-        nested = nested["full_attention"]
+        local, nested = nested.get("sliding_attention"), nested["full_attention"]
     older = config.take("rope_scaling")
     values = {**(nested if isinstance(nested, Mapping) else {}), **(older if isinstance(older, Mapping) else {})}
     rope = Configuration(values, f"{where}: rope_scaling")
+    config.parts.append(rope)
     theta = config.number("rope_theta", rope.number("rope_theta", 1e6 if kind.startswith("gemma3") else 10000.0))
     if kind == "chatglm":
         theta *= config.number("rope_ratio", 1.0)
     table: Table = {"rope_theta": theta}
+    if isinstance(local, Mapping):
+        sliding = Configuration(local, f"{where}: rope_parameters: sliding_attention")
+        sliding.take("rope_type")
+        table["window_rope_theta"] = sliding.number("rope_theta", theta)
+        config.parts.append(sliding)
     share = config.number("partial_rotary_factor", rope.number("partial_rotary_factor", 0.0))
     if share:
         table["rotated_share"] = share
@@ -275,8 +287,15 @@ def _positions(config: Configuration, kind: str, where: str) -> Table:
         if value is not None:
             scaling[field] = value
     if method == "yarn" and "score_scale" in scaling:
-        scaling["attention_scale"] = 1.0
+        scores = rope.number("mscale_all_dim", 0.0)
+        scaling["attention_scale"] = _mscale(scaling["factor"], rope.number("mscale", 1.0)) / _mscale(
+            scaling["factor"], scores
+        )
     return table | {"rope_scaling": scaling}
+
+
+def _mscale(factor: float, scale: float) -> float:
+    return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 def _mixture(config: Configuration, kind: str, table: Table) -> Table | None:
@@ -286,15 +305,11 @@ def _mixture(config: Configuration, kind: str, table: Table) -> Table | None:
         return None
     mixture: Table = {**base, "experts": experts, "top_k": config.whole("num_experts_per_tok")}
     mixture["expert_width"] = config.whole("moe_intermediate_size", default=table["intermediate_size"])
-    shared = config.take("n_shared_experts")
-    if isinstance(shared, int) and not isinstance(shared, bool) and shared > 0:
-        mixture["shared_experts"] = shared
+    mixture["shared_experts"] = config.count("n_shared_experts")
     width = config.optional("shared_expert_intermediate_size")
     if width is not None:
         mixture |= {"shared_experts": max(1, width // mixture["expert_width"]), "shared_width": width}
-    dense = config.take("first_k_dense_replace")
-    if isinstance(dense, int) and not isinstance(dense, bool) and dense > 0:
-        mixture["dense_layers"] = dense
+    mixture["dense_layers"] = config.count("first_k_dense_replace")
     mixture["normalized_scores"] = config.flag("norm_topk_prob", base.get("normalized_scores", True))
     mixture["score_scale"] = config.number("routed_scaling_factor", 1.0)
     if (score := config.take("scoring_func")) is not None:
@@ -308,5 +323,8 @@ def _mixture(config: Configuration, kind: str, table: Table) -> Table | None:
 
 
 def _shown(value: object) -> str:
-    text = printable(repr(value))
+    try:
+        text = printable(repr(value))
+    except (RecursionError, ValueError):  # nested deeply, or an integer of thousands of digits
+        return "a value that is too long"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

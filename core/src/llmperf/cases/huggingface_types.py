@@ -57,8 +57,31 @@ TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 """Facts of a model by `model_type`, before the keys of the configuration."""
 
-ALWAYS = ("gelu_pytorch_tanh",)
-"""Names of the activation of a family with `geglu`."""
+NESTED_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "llama": {
+        "vocab_size": 32000,
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+    },
+    "gemma3_text": {
+        "vocab_size": 262208,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-6,
+        "sliding_window": 4096,
+        "query_pre_attn_scalar": 256,
+    },
+}
+"""Values that transformers leaves out of the language part of a larger configuration, since its classes have them."""
 
 _COMMON = {"original_max_position_embeddings": "original_positions"}
 ROPE_KEYS: Mapping[str, Mapping[str, str]] = {
