@@ -28,8 +28,9 @@ def test_a_model_is_shown_with_parameters_and_flops_by_component(capsys):
         r"total +20,914,757,184",
         r"a token passes +4,187,440,704",
         r"attention +1\.61061 +0\.805306 +0\.42",
-        r"full +26\.48\d+ .* \(torchtitan, MaxText\)",
-        r"causal +24\.07",
+        r"full \(torchtitan, MaxText\) +26\.48\d+",
+        r"causal \(nearly Megatron-Core, nearly NeMo\) +24\.07",
+        r"megatron_core \(Megatron-Core, Megatron-LM, NeMo\) +24\.0",
         r"windowed +22\.9",
     ):
         assert re.search(line, out), line
@@ -42,7 +43,12 @@ def test_a_model_as_json(capsys):
     assert document["total_parameters"] == 671_026_404_352
     assert sum(document["parameters"].values()) == document["total_parameters"]
     assert document["seq_len"] == 4096
-    assert {entry["convention"] for entry in document["conventions"]} >= {"nominal", "full", "causal", "half_windows"}
+    assert {entry["convention"] for entry in document["conventions"]} >= {
+        "nominal",
+        "full",
+        "causal",
+        "megatron_bridge",
+    }
 
 
 def test_an_unknown_model_names_the_closest(capsys):
@@ -117,6 +123,6 @@ def test_the_formula_is_shown(capsys):
     words = ["--from", "torchtitan", "--to", "causal", "--peak", "989.4"]
     code, out, _ = run(capsys, "convert", "62.5%", *LLAMA, *words)
     assert code == 0
-    assert "causal (Megatron-Core, Megatron-LM, NeMo)" in out
+    assert "\ncausal (nearly Megatron-Core, nearly NeMo)" in out
     assert "6 x (8,030,261,248 - 525,336,576) + 6 x 32 x 4,096 x 8,192" in out
     assert "/ 989.4 TFLOP/s = 55.5" in out

@@ -55,14 +55,14 @@ def test_weights_of_all_experts_are_held(name: str) -> None:
     trace = analytic_trace(plan_of(name), 0)
     assert trace.parameters == count_parameters(library().model(name)).total
     held = trace.memory.between_steps["parameters"] + trace.memory.between_steps["optimizer"]
-    assert held >= 2 * trace.parameters
+    assert held == pytest.approx(14 * trace.parameters / 8, rel=0.01)  # sharded among eight ranks, in bf16 with masters
 
 
 def test_dense_and_mixture_blocks_of_a_stage_are_told_apart() -> None:
     first, others = rank_sizes(plan_of("deepseek_v3"), 0).kinds
     assert (first.blocks, first.mixture, first.inner) == (3, False, 18432)
     assert (others.blocks, others.mixture, others.inner) == (58, True, 9 * 2048)
-    assert others.block_matrices > 200 * first.inner * first.hidden
+    assert others.block_matrices > 256 * 3 * 2048 * 7168
 
 
 def test_one_kind_of_block_is_left_as_it_is() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 
-Weights = Literal["nominal", "total", "active", "without_embedding"]
+Weights = Literal["nominal", "total", "active", "without_embedding", "multiplied"]
 Attention = Literal["none", "full", "causal", "windowed", "half_windows"]
 RECOMPUTE = "recompute"
 
@@ -31,6 +30,8 @@ class Convention:
     """Whether the forward pass that gradient checkpointing repeats is counted."""
     known_as: tuple[str, ...] = ()
     """Programs and papers that count in this way."""
+    near: tuple[str, ...] = ()
+    """Programs whose figures differ by less than 0.1 %."""
     in_results: bool = True
     """Whether results have an MFU by it."""
     source: str = ""
@@ -45,9 +46,10 @@ def conventions() -> dict[str, Convention]:
     return {name: convert({"name": name, **table}, Convention, str(path)) for name, table in tables.items()}
 
 
-def titled(name: str, known_as: Sequence[str]) -> str:
+def titled(convention: Convention) -> str:
     """A convention's name with the programs that count in this way, such as `full (torchtitan, MaxText)`."""
-    return f"{name} ({', '.join(known_as)})" if known_as else name
+    users = [*convention.known_as, *(f"nearly {program}" for program in convention.near)]
+    return f"{convention.name} ({', '.join(users)})" if users else convention.name
 
 
 def convention_of(text: str, where: str = "convention") -> Convention:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmperf.accounting.conventions import Convention
+from llmperf.accounting.conventions import Convention, titled
 from llmperf.accounting.counting import flops_by
 from llmperf.types.flops import Workload
 from llmperf.types.models import Model
@@ -16,8 +16,8 @@ class Converted:
 
     convention: str
     """In which MFU and FLOP/s are given."""
-    known_as: tuple[str, ...]
-    """Programs that count in this way."""
+    title: str
+    """Its name, and the programs that count in this way."""
     flops_per_token: float
     """By this convention."""
     formula: str
@@ -49,7 +49,7 @@ def converted(
         how = f"{each} / {peak / 1e12:,.6g} TFLOP/s = {100 * rate / peak:.2f} %"
     return Converted(
         convention=convention.name,
-        known_as=convention.known_as,
+        title=titled(convention),
         flops_per_token=counted.flops,
         formula=counted.formula,
         tokens_per_second_per_device=tokens_per_second,

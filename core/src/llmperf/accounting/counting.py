@@ -108,7 +108,10 @@ def _weights(convention: Convention, model: Model, workload: Workload, forwards:
     if convention.weights == "nominal":
         size = model.nominal_active_parameters or model.nominal_parameters
         return factor * size, f"{factor:g} x {size:,}"
-    if convention.weights == "without_embedding":
+    if convention.weights == "multiplied":
+        size = count.multiplied - count.repeated_head
+        shown = f"{size:,}"
+    elif convention.weights == "without_embedding":
         size, shown = count.active - count.looked_up, f"({count.active:,} - {count.looked_up:,})"
     else:
         size = count.active if convention.weights == "active" else count.total

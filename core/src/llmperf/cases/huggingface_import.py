@@ -70,7 +70,7 @@ class Configuration:
             found = "none" if value is None else _shown(value)
             expected = f"a whole number from {least} to {LARGEST_INTEGER}"
             raise UserError(f"{self._where}: {name}: expected {expected}, found {found}")
-        return value
+        return int(value)
 
     def optional(self, *names: str) -> int | None:
         """The same, or None if it is not given."""
@@ -241,10 +241,10 @@ def _windows(config: Configuration, table: Table, where: str) -> Table:
     if pattern and "window" not in pattern:
         return {"window_pattern": []}
     pattern = pattern[:layers] if pattern != ["window"] else []
-    found = {"window": window, "window_pattern": pattern}
+    windows: Table = {"window": window, "window_pattern": pattern}
     if table["family"] == "gemma3":
-        found["window_rope_theta"] = config.number("rope_local_base_freq", theta)
-    return found
+        windows["window_rope_theta"] = config.number("rope_local_base_freq", theta)
+    return windows
 
 
 def _shortest(pattern: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import click
 
@@ -50,7 +51,7 @@ def command(
     and FLOP/s need `--from`. CONVENTION is a name, a program that counts so (torchtitan), or choices such as
     `active+causal`; `llmperf models NAME` lists them.
     """
-    from llmperf.accounting.conventions import convention_of, conventions, titled
+    from llmperf.accounting.conventions import convention_of, conventions
     from llmperf.accounting.conversion import converted, tokens_of
     from llmperf.cases.library import whole_library_for
     from llmperf.types import Workload
@@ -82,10 +83,10 @@ def command(
         print_json({"model": facts.name, "seq_len": seq_len, "from": given[0] if given else None, "to": results})
         return
     for entry in given:
-        click.echo(f"published, {titled(entry.convention, entry.known_as)}")
+        click.echo(f"published, {entry.title}")
         click.echo(f"  {entry.how}\n  GFLOP per token: {entry.formula} = {entry.flops_per_token / 1e9:.6g} x 10^9\n")
     for entry in results:
-        click.echo(f"{titled(entry.convention, entry.known_as)}\n  {entry.how}\n  per token: {entry.formula}")
+        click.echo(f"{entry.title}\n  {entry.how}\n  per token: {entry.formula}")
 
 
 def _figure(text: str) -> tuple[float, str]:
@@ -103,6 +104,7 @@ def _peak(text: str, where: str) -> float:
         if not float(text):
             raise UserError(f"{where}: expected TFLOP/s above 0, found {text}")
         return float(text) * FLOPS_PER_TERA
+    from llmperf.types import Precision
     from llmperf.validation.installed import installed_vendors, vendor_catalogue
 
     name, _, dtype = text.rpartition(":")
@@ -116,7 +118,8 @@ def _peak(text: str, where: str) -> float:
         devices += [device.model for device, _ in catalogue.devices]
         device = catalogue.exact(name)
         if device is not None:
-            peak = catalogue.peak(device, dtype) if dtype in catalogue.precisions(device) else None
+            known = next((name for name in get_args(Precision) if name == dtype), None)
+            peak = None if known is None else catalogue.peak(device, known)
             if peak is None:
                 offered = ", ".join(catalogue.precisions(device))
                 raise UserError(

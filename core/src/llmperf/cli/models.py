@@ -122,13 +122,12 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
     _print_forward(document["forward_flops"])
     click.echo("\nGFLOP per trained token by convention")
     for entry in document["conventions"]:
-        known = f" ({', '.join(entry['known_as'])})" if entry["known_as"] else ""
-        click.echo(f"  {entry['convention']:14}{entry['flops'] / 1e9:>12.6g}  {entry['formula']}{known}")
+        click.echo(f"  {entry['title']:48}{entry['flops'] / 1e9:>10.6g}  {entry['formula']}")
 
 
 def _document(model: Model, seq_len: int) -> dict[str, Any]:
     """Facts, parameters and FLOPs of a model, as `--json` prints them."""
-    from llmperf.accounting.conventions import conventions
+    from llmperf.accounting.conventions import conventions, titled
     from llmperf.accounting.counting import flops_by, forward_flops
     from llmperf.accounting.parameters import count_parameters
     from llmperf.files.json_files import builtins
@@ -153,7 +152,7 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
                 "flops": flops.flops,
                 "formula": flops.formula,
                 "leaves_out": flops.leaves_out,
-                "known_as": convention.known_as,
+                "title": titled(convention),
                 "source": convention.source,
             }
             for name, (convention, flops) in counted.items()

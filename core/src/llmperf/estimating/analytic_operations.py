@@ -239,8 +239,8 @@ def _adapters(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOpera
     outputs = {
         "W_pack": 3 * sizes.query_width,
         "q_proj": sizes.query_width,
-        "k_proj": sizes.key_value_width,
-        "v_proj": sizes.key_value_width,
+        "k_proj": sizes.key_width,
+        "v_proj": sizes.value_width,
         "gate_proj": sizes.inner,
         "up_proj": sizes.inner,
     }

@@ -212,4 +212,4 @@ def convention_title(name: str) -> str:
     from llmperf.accounting.conventions import conventions, titled
 
     known = conventions().get(name)
-    return titled(name, () if known is None else known.known_as)
+    return name if known is None else titled(known)
