@@ -29,8 +29,8 @@ def test_a_model_is_shown_with_parameters_and_flops_by_component(capsys):
         r"a token passes +4,187,440,704",
         r"attention +1\.61061 +0\.805306 +0\.42",
         r"full \(torchtitan, MaxText\) +26\.48\d+",
-        r"causal \(nearly Megatron-Core, nearly NeMo\) +24\.07",
-        r"megatron_core \(Megatron-Core, Megatron-LM, NeMo\) +24\.0",
+        r"causal \(nearly Megatron-Core, nearly NeMo\) +24\.06",
+        r"megatron_core \(Megatron-Core, Megatron-LM, NeMo\) +24\.0[56]",
         r"windowed +22\.9",
     ):
         assert re.search(line, out), line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llmperf.cases.huggingface_types import configuration_types
 from llmperf.errors import unknown
 from llmperf.types.models import Mixture, Model, RopeScaling
 
@@ -16,7 +17,6 @@ MODEL_TYPES = {
 """`model_type` by family; GLM is ChatGLM3's architecture with gate and up projection in one matrix."""
 EXPERT_KEYS = {"gpt_oss": "num_local_experts", "mixtral": "num_local_experts"}
 """The key for the number of routed experts, `n_routed_experts` in latent families, else `num_experts`."""
-ACTIVATIONS = {"swiglu": "silu", "swiglu_clamped": "silu", "geglu": "gelu_pytorch_tanh"}
 WINDOWS = {"window": "sliding_attention", "full": "full_attention"}
 
 
@@ -35,7 +35,9 @@ def huggingface_config(model: Model) -> dict[str, Any]:
         "num_hidden_layers": model.layers,
         "num_attention_heads": model.attention_heads,
         "num_key_value_heads": model.kv_heads,
-        "hidden_activation" if model.family == "gemma3" else "hidden_act": ACTIVATIONS[model.activation],
+        "hidden_activation" if model.family == "gemma3" else "hidden_act": configuration_types().activations[
+            model.activation
+        ],
         "max_position_embeddings": model.max_positions,
         "rms_norm_eps": model.norm_eps,
         "initializer_range": model.initializer_std,

@@ -14,7 +14,7 @@ from typing import Any
 
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cases.fields import LARGEST_INTEGER, check_table
-from llmperf.cases.huggingface_types import IGNORED, NESTED_DEFAULTS, ROPE_KEYS, TYPES, WITHOUT_MEANING
+from llmperf.cases.huggingface_types import configuration_types
 from llmperf.cases.model_facts import check_model
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert, decode, read_bytes
@@ -96,12 +96,13 @@ class Configuration:
 
     def left(self) -> list[str]:
         """Keys that nothing has taken and that mean something, each with its value."""
+        known = configuration_types()
         return [
             f"{printable(str(key)[:SHOWN])} = {_shown(value)}"
             for key, value in self._values.items()
             if key not in self._taken
-            and key not in IGNORED
-            and value not in (None, False, [], {}, WITHOUT_MEANING.get(key))
+            and key not in known.ignored
+            and value not in (None, False, [], {}, known.without_meaning.get(key))
         ]
 
 
@@ -116,18 +117,18 @@ def import_config(path: Path, name: str) -> Imported:
 
 def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
     """The model of a configuration's values."""
-    kind = values.get("model_type")
+    kind, known = values.get("model_type"), configuration_types()
     notes: list[str] = []
     if kind in ("llava", "gemma3") and isinstance(values.get("text_config"), Mapping):
         whole, values = values, values["text_config"]
         kind = values.get("model_type", "llama") if kind == "llava" else "gemma3_text"
         notes = ["vision_config: only the language model is imported"] * ("vision_config" in whole)
-        missing = {key: value for key, value in NESTED_DEFAULTS.get(str(kind), {}).items() if key not in values}
+        missing = {key: value for key, value in known.nested_defaults.get(str(kind), {}).items() if key not in values}
         notes += [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
         tied = {key: whole[key] for key in ("tie_word_embeddings",) if key in whole}
         values = {**missing, **tied, **values}
-    if not isinstance(kind, str) or kind not in TYPES:
-        raise unknown(f"{where}: model_type", "type", str(kind)[:SHOWN], TYPES)
+    if not isinstance(kind, str) or kind not in known.types:
+        raise unknown(f"{where}: model_type", "type", str(kind)[:SHOWN], known.types)
     config = Configuration(values, where)
     table = _facts(config, kind, where)
     table |= {"name": name, "title": name, "source": f"{printable(Path(where).name)[:SHOWN]}, model_type {kind}"}
@@ -148,15 +149,15 @@ def _checked(table: Table, where: str) -> Model:
 
 
 def _rounded(count: int) -> int:
-    digits = max(0, len(str(count)) - 2)
-    return max(1, round(count / 10**digits)) * 10**digits
+    unit = int(10 ** max(0, len(str(count)) - 2))
+    return max(1, round(count / unit)) * unit
 
 
 def _facts(config: Configuration, kind: str, where: str) -> Table:
     config.take("model_type")
     heads, hidden = config.whole("num_attention_heads"), config.whole("hidden_size")
     table: Table = {
-        **TYPES[kind],
+        **configuration_types().types[kind],
         "nominal_parameters": 1,
         "vocab_size": config.whole("vocab_size", "padded_vocab_size"),
         "hidden_size": hidden,
@@ -175,7 +176,7 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
     else:
         table |= _positions(config, kind, where)
     activation = config.take("hidden_activation", "hidden_act")
-    expected = "gelu_pytorch_tanh" if table.get("activation") == "geglu" else "silu"
+    expected = configuration_types().activations[table.get("activation", "swiglu")]
     if activation not in (None, expected):
         raise UserError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {_shown(activation)}")
     table |= _attention(config, kind, table)
@@ -282,7 +283,7 @@ def _positions(config: Configuration, kind: str, where: str) -> Table:
         expected = "expected default, linear, llama3 or yarn"
         raise UserError(f"{where}: rope_scaling: rope_type: {expected}, found {_shown(method)}")
     scaling: Table = {"method": method, "factor": rope.number("factor", 1.0)}
-    for key, field in ROPE_KEYS[method].items():
+    for key, field in configuration_types().rope_keys[method].items():
         value = rope.take(key)
         if value is not None:
             scaling[field] = value

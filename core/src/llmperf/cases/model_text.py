@@ -16,11 +16,13 @@ LARGE = 10**7
 def model_text(model: Model) -> str:
     """The model file of a model; reading it gives the same model."""
     values = dict(_given(model))
-    plain = {key: value for key, value in values.items() if not _is_table(value)}
-    lines = [f"{key} = {_value(value)}" for key, value in plain.items()]
+    lines, tables = [], {}
     for key, value in values.items():
-        if key in plain:
-            continue
+        if dataclasses.is_dataclass(value[0] if isinstance(value, tuple) and value else value):
+            tables[key] = value
+        else:
+            lines.append(f"{key} = {_value(value)}")
+    for key, value in tables.items():
         many = isinstance(value, tuple)
         for table in value if many else (value,):
             lines += ["", f"[[{key}]]" if many else f"[{key}]"]
@@ -34,11 +36,6 @@ def _given(facts: Any) -> Iterator[tuple[str, Any]]:
         value = getattr(facts, field.name)
         if field.default is dataclasses.MISSING or value != field.default:
             yield field.name, value
-
-
-def _is_table(value: Any) -> bool:
-    first = value[0] if isinstance(value, tuple) and value else value
-    return dataclasses.is_dataclass(first)
 
 
 def _value(value: Any) -> str:

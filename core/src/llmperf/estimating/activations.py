@@ -25,7 +25,9 @@ def runs_fused(sizes: RankSizes, name: str) -> bool:
 
 def block_bytes(sizes: RankSizes) -> int:
     """Activations of a block that is not recomputed."""
-    common = _stream(sizes) + sizes.model.norms_per_block * norm_bytes(sizes) + _attention(sizes) + _routed(sizes)
+    norm_input = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    norms = sizes.model.norms_per_block * (norm_input + norm_bytes(sizes))
+    common = norms + _attention(sizes) + _routed(sizes)
     if sizes.frozen:
         return common + _frozen_feed_forward(sizes) + _adapters(sizes)
     return common + _projected(sizes) + _feed_forward(sizes)
@@ -38,11 +40,6 @@ def checkpoint_bytes(sizes: RankSizes) -> int:
         return kept
     products = sizes.attention_widths + 2 * sizes.inner + (1 + max(1, sizes.routed)) * sizes.hidden
     return kept + sizes.compute_bytes * products * sizes.tokens
-
-
-def _stream(sizes: RankSizes) -> int:
-    """The inputs of the norms."""
-    return sizes.model.norms_per_block * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
 
 def norm_bytes(sizes: RankSizes) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from llmperf.types.units import Count, NonNegative, Positive
 
-ConventionName = Literal["nominal", "exact", "palm", "full", "causal", "windowed", "hfu"]
+ConventionName = Literal["nominal", "exact", "palm", "causal", "hfu", "full", "windowed"]
 """The conventions that results have an MFU for; `data/conventions.toml` defines them."""
 
 
