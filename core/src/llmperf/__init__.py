@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
     from llmperf.cases.fields import read_options as read_options
+    from llmperf.cases.huggingface_export import huggingface_config as huggingface_config
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
     from llmperf.cli.output import json_option as json_option
@@ -74,6 +75,7 @@ _HOMES = {
     "open_encoder": "llmperf.tokens.encoders",
     "data_parallel_of": "llmperf.accounting.layout",
     "read_options": "llmperf.cases.fields",
+    "huggingface_config": "llmperf.cases.huggingface_export",
     "Library": "llmperf.cases.library",
     "library": "llmperf.cases.library",
     "json_option": "llmperf.cli.output",

@@ -84,6 +84,7 @@ def test_conventions_against_the_counter(name: str) -> None:
         "palm": 0,
         "causal": attention / 2,  # the eager kernel computes the masked half too
         "hfu": 0,
+        "full": 0,
     }
     added = {
         "nominal": looked_up + norms,
@@ -91,6 +92,7 @@ def test_conventions_against_the_counter(name: str) -> None:
         "palm": looked_up + norms,
         "causal": norms,
         "hfu": looked_up + norms,
+        "full": norms,
     }
     for entry in flops.per_token:
         comparable = entry.flops + left_out[entry.convention] - added[entry.convention]

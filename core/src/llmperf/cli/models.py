@@ -197,9 +197,7 @@ def _import(config: Path, output: Path | None, as_json: bool) -> None:
         return
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
     active = "" if found.model.mixture is None else f", of which a token passes {count.active:,}"
-    click.echo(
-        f"{count.total:,} parameters{active}; nominal figures are rounded counts, change them if its name says else",
-        err=True,
-    )
+    note = "nominal figures are counts to two digits: change them if its name says otherwise"
+    click.echo(f"{count.total:,} parameters{active}; {note}", err=True)
     for line in found.not_expressed:
         click.echo(f"not expressed: {line}", err=True)

@@ -1,0 +1,68 @@
+"""Frameworks refuse facts of a model that they do not build, however the model's family is called."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf import architecture_problems
+from llmperf.cases.library import library
+from llmperf.planning.build import plan_only
+from llmperf.planning.plugin_checks import ARCHITECTURE
+from llmperf.planning.states import Refused, Request
+from llmperf.types import Contract, Model, Optimizer, RunSpec, Tuning
+
+ON = "A100-SXM4-80GB:1x8"
+
+
+def spec(name: str) -> RunSpec:
+    contract = Contract(
+        model=name,
+        dataset="synthetic",
+        seq_len=8,
+        global_batch=1,
+        precision="bf16",
+        optimizer=Optimizer(lr=1e-3),
+        steps=1,
+        warmup_steps=0,
+    )
+    tuning = Tuning(framework="mine")
+    return RunSpec(case="mine", title="Mine", contract=contract, tuning=tuning, model=library().model(name))
+
+
+def test_a_model_as_llama_2_has_no_problem():
+    assert list(architecture_problems("mine", spec("llama2_7b"))) == []
+
+
+def test_each_fact_that_departs_is_named_with_what_is_built():
+    problems = list(architecture_problems("mine", spec("gpt_oss_20b"), ("head_width", "mixture", "rope_scaling")))
+    assert [(problem.code, problem.where) for problem in problems] == [
+        ("mine.architecture", "model.attention_bias"),
+        ("mine.architecture", "model.sinks"),
+        ("mine.architecture", "model.window"),
+        ("mine.architecture", "model.activation"),
+    ]
+    assert problems[0].message == ("mine builds only models with attention_bias none, found q, k, v, o (gpt_oss_20b)")
+    assert problems[2].message == "mine builds only models with window none, found 128 (gpt_oss_20b)"
+
+
+def test_every_fact_of_architecture_is_checked():
+    """New facts with a default are either checked or listed here as known to every framework."""
+    known = {"nominal_active_parameters", "rope_theta", "tied_embeddings", "normalized_head", "initializer_std"}
+    beside = {"window_pattern", "window_rope_theta", "stated_parts"}  # they say nothing without what is checked
+    given = {
+        name
+        for name, field in Model.__dataclass_fields__.items()
+        if field.default.__class__.__name__ != "_MISSING_TYPE"
+    }
+    assert given == set(ARCHITECTURE) | known | beside
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "zero", "lora", "megatron_deepspeed", "paddle"])
+@pytest.mark.parametrize(
+    ("model", "found"), [("llama3_1_8b", "rope_scaling"), ("qwen3_30b_a3b", "builds models of family")]
+)
+def test_the_frameworks_of_the_project_refuse_what_they_would_build_wrongly(framework, model, found):
+    settings = [f"model={model}"]
+    case = "llama2_7b_lora" if framework == "lora" else "default"
+    outcome = plan_only(Request(case=case, on=ON, framework=framework, settings=settings))
+    assert isinstance(outcome, Refused)
+    assert any(found in problem.message for problem in outcome.problems)
