@@ -194,7 +194,7 @@ def test_conventions_are_also_given_by_their_choices() -> None:
     [
         ("torchtitn", "unknown convention 'torchtitn'"),
         ("active+cuasal", "unknown choice of attention 'cuasal'"),
-        ("actve+causal", "unknown choice of weights 'actve'"),
+        ("nominl+causal", "unknown choice of weights 'nominl'"),
         ("active+causal+hfu", "expected WEIGHTS+ATTENTION"),
     ],
 )
