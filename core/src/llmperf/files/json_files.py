@@ -134,10 +134,15 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def writable(path: Path) -> None:
-    """UserError if a file cannot be written there: no such folder, or something else than a file is in its place."""
+def _not_another_kind(path: Path) -> None:
+    """UserError for a device, a pipe or a folder, which a file must not replace."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path}: cannot write: expected a regular file, found something else")
+
+
+def writable(path: Path) -> None:
+    """UserError if a file cannot be written there: no such folder, or something else than a file is in its place."""
+    _not_another_kind(path)
     if not path.parent.is_dir():
         raise UserError(f"{path}: cannot write: no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -149,8 +154,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     import tempfile  # takes 3 ms, which reading does not need
 
     try:
-        if path.exists() and not path.is_file():
-            raise UserError(f"{path}: cannot write: expected a regular file, found something else")
+        _not_another_kind(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
