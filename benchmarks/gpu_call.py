@@ -22,7 +22,11 @@ MAX_REASON = 400
 
 
 class StepFailed(Exception):
-    """A step did not show what it should; the message is the reason."""
+    """A step did not show what it should; the message is the reason. It may have figures all the same."""
+
+    def __init__(self, reason: str, figures: Mapping[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.figures = figures or {}
 
 
 class Skipped(Exception):
@@ -54,7 +58,7 @@ class Acceptance:
             status, reason = "passed", None
         except StepFailed as error:
             status, reason = "failed", str(error)
-            result["figures"] = getattr(error, "figures", {})
+            result["figures"] = error.figures
         except Skipped as error:
             status, reason = "skipped", str(error)
         except CallEnds:

@@ -47,9 +47,9 @@ def doctor(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     figures = {"exit code": done.returncode, "printed": lines[:60]}
     about = [line for line in lines if f"vendor {vendor}" in line]
     if not any(line.startswith("ok") for line in about):
-        raise failed(about[0] if about else last_line(done.stderr), figures)
+        raise StepFailed(about[0] if about else last_line(done.stderr), figures)
     if unusable := next((line for line in about if f"vendor {vendor}, torch" in line), None):
-        raise failed(unusable, figures)
+        raise StepFailed(unusable, figures)
     return figures
 
 
@@ -62,15 +62,8 @@ def tests(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     if done.returncode == 5 or ("passed" not in summary and "skipped" in summary):
         raise Skipped(summary)
     if done.returncode != 0:
-        raise failed(summary, {"failures": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:20]})
+        raise StepFailed(summary, {"failures": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:20]})
     return {"summary": summary}
-
-
-def failed(reason: str, figures: Mapping[str, Any]) -> StepFailed:
-    """A failure that has figures all the same."""
-    error = StepFailed(reason)
-    error.figures = figures  # type: ignore[attr-defined]
-    return error
 
 
 def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
@@ -82,15 +75,15 @@ def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     document = json.loads(done.stdout)
     figures = figures_of(document)
     if figures["status"] != "complete":
-        raise failed((document["result"]["failure"] or {}).get("message", "no reason"), figures)
+        raise StepFailed((document["result"]["failure"] or {}).get("message", "no reason"), figures)
     if done.returncode != 0:
-        raise failed("the result has findings that are errors", figures)
+        raise StepFailed("the result has findings that are errors", figures)
     compared = acceptance.results.get(step.of or "", {}).get("figures", {})
     if theirs := compared.get("first loss"):
         figures["speed against " + str(step.of)] = ratio(figures["tokens/s"], compared.get("tokens/s"))
         within = max(LOSS_TOLERANCE[figures["precision"]], LOSS_TOLERANCE[compared["precision"]])
         if abs(figures["first loss"] - theirs) > within * theirs and same_start(step, acceptance):
-            raise failed(f"first loss {figures['first loss']:.4f}, expected {theirs:.4f} as {step.of}", figures)
+            raise StepFailed(f"first loss {figures['first loss']:.4f}, expected {theirs:.4f} as {step.of}", figures)
     return figures
 
 
@@ -153,7 +146,8 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
         return figures  # the CPU's allocator counts otherwise, and its peak is of the whole process
     for name, most in (("memory ratio", HIGHEST_MEMORY_ERROR), ("time ratio", HIGHEST_TIME_ERROR)):
         if figures[name] is None or abs(figures[name] - 1) > most:
-            raise failed(f"{name} {figures[name] and round(figures[name], 3)}, expected 1 within {most:.0%}", figures)
+            value = figures[name] and round(figures[name], 3)
+            raise StepFailed(f"{name} {value}, expected 1 within {most:.0%}", figures)
     return figures
 
 
@@ -174,7 +168,7 @@ def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     found: dict[str, dict[str, int]] = json.loads(report.read_text())
     unexpected = [name for name, places in found.items() if places and not name.startswith("zero 3")]
     if unexpected:
-        raise failed(f"the host waits in {', '.join(unexpected)}", found)
+        raise StepFailed(f"the host waits in {', '.join(unexpected)}", found)
     return found
 
 
@@ -189,12 +183,12 @@ def out_of_memory(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
         figures["refused"] = last_line(refused.stderr)
         done = acceptance.call(step, [*words, "--no-preflight"])
     if not done.stdout.strip().startswith("{"):
-        raise failed(last_line(done.stderr), figures)
+        raise StepFailed(last_line(done.stderr), figures)
     result = json.loads(done.stdout)["result"]
     failure = result["failure"] or {}
     figures |= {"status": result["status"], "exception": failure.get("exception"), "message": failure.get("message")}
     if result["status"] == "complete" or "memory" not in f"{failure.get('exception')} {failure.get('message')}".lower():
-        raise failed("expected a failed run that names memory", figures)
+        raise StepFailed("expected a failed run that names memory", figures)
     return figures
 
 

@@ -23,7 +23,7 @@ def program(monkeypatch):
 
     def figures(acceptance, step):
         if step.name == "fails":
-            raise checks.failed("not as expected", {"seen": 1})
+            raise checks.StepFailed("not as expected", {"seen": 1})
         return {"fine": 1} if step.name == "passes" else {}["nothing"]
 
     steps = [
