@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
+    from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
     from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.huggingface_export import huggingface_config as huggingface_config
     from llmperf.cases.library import Library as Library
@@ -68,6 +69,7 @@ _HOMES = {
     "parallelism_problems": "llmperf.accounting.layout",
     "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.optimiser_step",
+    "rotary_frequencies": "llmperf.accounting.rotary",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "initial_normal": "llmperf.tokens.draws",

@@ -1,0 +1,77 @@
+"""Frequencies of rotary positions, stretched or not: the same numbers for every framework."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from llmperf.types.models import Model, RopeScaling
+
+DEFAULT_THETA = 10000.0
+"""RoFormer's base (arXiv:2104.09864, section 3.3)."""
+BETA_FAST, BETA_SLOW = 32.0, 1.0
+"""YaRN's turns for Llama (arXiv:2309.00071, section 3.2)."""
+
+
+def rotary_frequencies(model: Model, windowed: bool = False) -> tuple[NDArray[np.float32], float]:
+    """Radians per position of each rotated pair, float32 [rotated width / 2], and a scale for cosines and sines.
+
+    Pairs are in the order of the channels, fastest first. `windowed`: those of a layer with a window, which differ if
+    the model has a `window_rope_theta`. Computed in float64 and rounded once.
+    """
+    own_theta = model.window_rope_theta if windowed else None
+    theta = own_theta or model.rope_theta or DEFAULT_THETA
+    width = rotated_width(model)
+    frequencies = theta ** -(np.arange(0, width, 2, dtype=np.float64) / width)
+    scaling = model.rope_scaling if own_theta is None else None
+    attention_scale = 1.0
+    if scaling is not None and scaling.method == "linear":
+        frequencies = frequencies / scaling.factor
+    elif scaling is not None and scaling.method == "llama3":
+        frequencies = _llama3(frequencies, scaling)
+    elif scaling is not None:
+        frequencies = _yarn(frequencies, scaling, theta)
+        given = scaling.attention_scale
+        attention_scale = 0.1 * math.log(scaling.factor) + 1.0 if given is None else given
+    return frequencies.astype(np.float32), attention_scale
+
+
+def rotated_width(model: Model) -> int:
+    """Channels of a query or key that positions rotate: the first ones, or those of `Latent.rope_width`."""
+    if model.latent is not None:
+        return model.latent.rope_width
+    return int(model.query_width * model.rotated_share)
+
+
+def _llama3(frequencies: NDArray[np.float64], scaling: RopeScaling) -> NDArray[np.float64]:
+    """Divided by the factor below the low frequency, as they are above the high one, and mixed between."""
+    low, high = scaling.low_frequency, scaling.high_frequency
+    assert scaling.original_positions is not None  # as the next: checked in the file
+    assert low is not None
+    assert high is not None
+    turns = scaling.original_positions * frequencies / (2 * math.pi)
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return kept * frequencies + (1 - kept) * frequencies / scaling.factor
+
+
+def _yarn(frequencies: NDArray[np.float64], scaling: RopeScaling, theta: float) -> NDArray[np.float64]:
+    """Divided by the factor where few turns are in the original length, as they are where many are."""
+    assert scaling.original_positions is not None  # checked in the file
+    width = 2 * len(frequencies)
+
+    def channel(turns: float, positions: int) -> float:
+        return width * math.log(positions / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    low = channel(scaling.beta_fast or BETA_FAST, scaling.original_positions)
+    high = channel(scaling.beta_slow or BETA_SLOW, scaling.original_positions)
+    if scaling.truncated:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    places = np.arange(width // 2, dtype=np.float64)
+    divided = np.clip((places - low) / (high - low or 0.001), 0.0, 1.0)
+    return (1 - divided) * frequencies + divided * frequencies / scaling.factor
