@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
     from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
+    from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.huggingface_export import huggingface_config as huggingface_config
     from llmperf.cases.library import Library as Library
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.draws import is_norm as is_norm
     from llmperf.tokens.encoders import open_encoder as open_encoder
+    from llmperf.tokens.routing import routing_table as routing_table
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -75,6 +77,8 @@ _HOMES = {
     "initial_normal": "llmperf.tokens.draws",
     "is_norm": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",
+    "ROUTING_ROWS": "llmperf.accounting.routing",
+    "routing_table": "llmperf.tokens.routing",
     "data_parallel_of": "llmperf.accounting.layout",
     "read_options": "llmperf.cases.fields",
     "huggingface_config": "llmperf.cases.huggingface_export",

@@ -308,3 +308,29 @@ def test_a_changed_list_is_recorded_as_text():
     spec, _ = spec_of("default", 'fused_ops=["rms_norm", "rope"]')
     (change,) = spec.changes
     assert (change.path, change.case_value, change.value) == ("tuning.fused_ops", "auto", "rms_norm, rope")
+
+
+def test_routing_is_part_of_the_contract():
+    spec, problems = spec_of("default", "model=qwen3_moe_tiny", "routing=skewed", "routing_skew=1.5")
+    assert problems == []
+    changed = {change.path: change.value for change in spec.changes if change.contract}
+    assert changed == {"contract.model": "qwen3_moe_tiny", "contract.routing": "skewed", "contract.routing_skew": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("sets", "where", "message"),
+    [
+        (["routing=balanced"], "routing", "is dense: expected learned, found balanced; nearest: --set routing=learned"),
+        (["routing_skew=2"], "routing_skew", "expected 1.0 with learned routing, found 2.0"),
+        (["model=mixtral_tiny", "routing_skew=2"], "routing_skew", "routing_skew=1.0, or --set routing=skewed"),
+    ],
+)
+def test_routing_that_the_model_has_no_use_for_is_refused(sets, where, message):
+    _, (problem,) = spec_of("default", *sets)
+    assert problem.where == f"contract.{where}"
+    assert message in problem.message
+
+
+def test_an_exponent_out_of_bounds_is_refused():
+    with pytest.raises(UserError, match="routing_skew: expected at least 0 and below 10, found 10"):
+        spec_of("default", "routing_skew=10")

@@ -12,13 +12,13 @@ from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run, run_id, worker_env
 from llmperf.planning.launchers import find_launcher
-from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems
+from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems, routing_problems
 from llmperf.planning.states import Request
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import MAX_FILE_BYTES
-from llmperf.types import DeviceInfo, Layout, Needs, Offers, Probe, StepRecord, WorkerPlan
+from llmperf.types import DeviceInfo, Layout, Mixture, Needs, Offers, Probe, StepRecord, WorkerPlan
 from llmperf.validation.catalogue import forget_catalogues
 from llmperf.vendorkit.peaks import normalised
 
@@ -145,6 +145,19 @@ def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
     (problem,) = padding_problems(padded, worker)
     assert problem.where == "contract.packing"
     assert problem.message.endswith("trains on packed sequences only: expected packed, found padded")
+
+
+def test_routing_tables_are_refused_for_a_framework_that_does_not_use_them(stub_plan):
+    spec = stub_plan().spec
+    mixture = replace(spec.model, mixture=Mixture(experts=8, top_k=2, expert_width=8))
+    balanced = replace(spec, model=mixture, contract=replace(spec.contract, routing="balanced"))
+    layout = Layout(nodes=1, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=1)
+    worker = WorkerPlan(layout=layout, needs=Needs(precision="fp32", runtime="torch"), agent=())
+    assert routing_problems(replace(spec, model=mixture), worker) == []
+    assert routing_problems(balanced, replace(worker, routing_tables=True)) == []
+    (problem,) = routing_problems(balanced, worker)
+    assert problem.where == "contract.routing"
+    assert "expected learned, found balanced; nearest: --set routing=learned" in problem.message
 
 
 def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, capsys, monkeypatch):

@@ -8,10 +8,12 @@ from typing import Any
 
 from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.accounting.optimiser_step import settle
+from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
+from llmperf.types.models import Model
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 
@@ -45,7 +47,7 @@ def resolve(
         batch_problems = [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
         if all(problem.code != "ranks_not_divisible" for problem in problems):
             problems += batch_problems
-    problems += _contract_problems(contract, model.max_positions)
+    problems += _contract_problems(contract, model.max_positions) + _routing_problems(contract, model)
     spec = RunSpec(
         case=case.name,
         title=case.title,
@@ -113,6 +115,20 @@ def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
         message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
         problems.append(Problem(code="nothing_measured", where="contract.warmup_steps", message=message))
     return problems
+
+
+def _routing_problems(contract: Contract, model: Model) -> list[Problem]:
+    """Routing other than learned for a model without experts, or a skew that nothing uses."""
+    routing, experts = contract.routing, 0 if model.mixture is None else model.mixture.experts
+    if routing != "learned" and not 0 < experts <= MOST_EXPERTS:
+        has = f"has {experts} experts, more than the {MOST_EXPERTS} of routing tables" if experts else "is dense"
+        message = f"{model.name} {has}: expected learned, found {routing}; nearest: --set routing=learned"
+        return [Problem(code="routing_not_possible", where="contract.routing", message=message)]
+    if routing != "skewed" and contract.routing_skew != DEFAULT_SKEW:
+        message = f"expected {DEFAULT_SKEW} with {routing} routing, found {contract.routing_skew}"
+        message = f"{message}; nearest: --set routing_skew={DEFAULT_SKEW}" + ", or --set routing=skewed" * bool(experts)
+        return [Problem(code="skew_without_use", where="contract.routing_skew", message=message)]
+    return []
 
 
 def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:

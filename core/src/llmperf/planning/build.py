@@ -28,6 +28,7 @@ from llmperf.planning.problems import (
     memory_problems,
     need_problems,
     padding_problems,
+    routing_problems,
     setting_problems,
     size_problems,
     worker_problems,
@@ -259,6 +260,7 @@ def _framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Probl
     faults = worker_problems(spec, worker, plugins) if resolved.arithmetic is not None else []
     reported = {problem.where for problem in worker.problems}
     core = [*need_problems(worker.needs, probe, spec.tuning.framework), *padding_problems(spec, worker)]
+    core += routing_problems(spec, worker)
     core += setting_problems(spec, worker)
     return worker, [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
 

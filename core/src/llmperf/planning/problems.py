@@ -105,6 +105,15 @@ def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
     return [Problem(code="padding_not_supported", where="contract.packing", message=message)]
 
 
+def routing_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
+    """Balanced or skewed routing with a framework in which the router always chooses."""
+    if spec.contract.routing == "learned" or spec.model.mixture is None or worker.routing_tables:
+        return []
+    message = f"{spec.tuning.framework} routes by the router only: expected learned, found {spec.contract.routing}"
+    message = f"{message}; nearest: --set routing=learned"
+    return [Problem(code="routing_not_supported", where="contract.routing", message=message)]
+
+
 def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
     """One problem for each need that the vendor does not offer."""
     offers, device = probe.offers, probe.devices[0].model

@@ -63,6 +63,9 @@ class WorkerPlan:
     """The external script that the ranks run, if any; `llmperf_parse_log` then reads its output."""
     padding: bool = False
     """Whether the framework leaves padding out of losses and tokens. Otherwise a padded contract is refused."""
+    routing_tables: bool = False
+    """Whether the framework routes tokens by `llmperf.routing_table`. Otherwise balanced and skewed routing are
+    refused."""
     settings: tuple[str, ...] = ()
     """Which of the settings `llmperf.types.OPTIONAL_SETTINGS` the framework supports. Others are refused unless they
     have their defaults."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from llmperf.types.devices import Precision
 from llmperf.types.models import Model
-from llmperf.types.units import Count, Decay, NonNegative, Positive
+from llmperf.types.units import Count, Decay, NonNegative, Positive, Skew
 
 Scalar = bool | int | float | str
 
@@ -80,6 +80,13 @@ class Contract:
     """Fixes the initial weights and the order of the data."""
     lora: Lora | None = None
     """Adapters, when only these are trained; None when all weights are."""
+    routing: Literal["learned", "balanced", "skewed"] = "learned"
+    """Which experts of a mixture the tokens take: `learned`: those with the router's highest scores; `balanced`: all
+    equally often; `skewed`: some more often, by Zipf's law. The last two go by tables that the seed determines, and
+    the router still gives the weights of the chosen experts. Dense models have `learned`."""
+    routing_skew: Skew = 1.0
+    """Exponent of Zipf's law for `skewed` routing: the n-th most popular expert takes tokens in proportion to
+    n^-exponent, at most all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""How many tokens each expert of a mixture takes under balanced and skewed routing.
+
+Tokens take experts by a table of ROUTING_ROWS rows (`llmperf.tokens.routing`); the loads here are those of the whole
+table. They are integers computed by integers and correctly rounded decimals, so they are the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal
+
+from llmperf.types.models import Mixture
+
+Routing = Literal["learned", "balanced", "skewed"]
+
+ROUTING_ROWS = 4096
+"""Rows of a routing table: the token at place p of its sequence takes the experts of row p mod ROUTING_ROWS."""
+MOST_EXPERTS = 4096
+"""Models with more experts have no routing tables; the largest published ones have some hundred experts."""
+DEFAULT_SKEW = 1.0
+"""Of `Contract.routing_skew`."""
+SCALE = 2**160
+"""Weights of Zipf's law are rounded to 1/SCALE: the smallest, MOST_EXPERTS^-10, is 2^-120."""
+DIGITS = 80
+
+
+@lru_cache(maxsize=64)
+def routing_loads(mixture: Mixture, routing: Routing, skew: float) -> tuple[int, ...]:
+    """Rows of a routing table that take each expert, highest load first; the sum is ROUTING_ROWS x top_k.
+
+    `learned` routing has no table: its loads are taken to be balanced. Skewed loads follow Zipf's law, except that no
+    expert takes more than all rows: what is above that goes to the others.
+    """
+    if routing == "skewed":
+        return _zipf(mixture.experts, mixture.top_k, skew)
+    each, rest = divmod(ROUTING_ROWS * mixture.top_k, mixture.experts)
+    return (each + 1,) * rest + (each,) * (mixture.experts - rest)
+
+
+def _zipf(experts: int, top_k: int, skew: float) -> tuple[int, ...]:
+    from decimal import Context, Decimal, localcontext
+
+    with localcontext(Context(prec=DIGITS)):
+        weights = [round((-Decimal(skew) * Decimal(place).ln()).exp() * SCALE) for place in range(1, experts + 1)]
+    rest, left, full = sum(weights), ROUTING_ROWS * top_k, 0
+    while full < experts and weights[full] * left > ROUTING_ROWS * rest:
+        rest, left, full = rest - weights[full], left - ROUTING_ROWS, full + 1
+    return (ROUTING_ROWS,) * full + _divided(left, weights[full:])
+
+
+def _divided(total: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """A total divided in proportion to falling weights, in whole numbers: the largest remainders are rounded up."""
+    if not weights:
+        return ()
+    whole = sum(weights)
+    shares = [divmod(total * weight, whole) for weight in weights]
+    missing = total - sum(share for share, _ in shares)
+    up = set(sorted(range(len(shares)), key=lambda place: (-shares[place][1], place))[:missing])
+    return tuple(sorted((share + (place in up) for place, (share, _) in enumerate(shares)), reverse=True))
