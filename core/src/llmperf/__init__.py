@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
+    from llmperf.tokens.draws import decays as decays
+    from llmperf.tokens.draws import initial_constant as initial_constant
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.draws import is_norm as is_norm
     from llmperf.tokens.encoders import open_encoder as open_encoder
@@ -74,6 +76,8 @@ _HOMES = {
     "rotary_frequencies": "llmperf.accounting.rotary",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
+    "decays": "llmperf.tokens.draws",
+    "initial_constant": "llmperf.tokens.draws",
     "initial_normal": "llmperf.tokens.draws",
     "is_norm": "llmperf.tokens.draws",
     "open_encoder": "llmperf.tokens.encoders",

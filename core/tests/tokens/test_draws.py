@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.tokens.draws import initial_normal, raw_uint64
+from llmperf import library
+from llmperf.tokens.draws import decays, initial_constant, initial_normal, raw_uint64
 
 NAMES = st.sampled_from(["lm_head.weight", "model.layers.3.mlp.up_proj.weight", "ü"])
 
@@ -62,3 +63,26 @@ def test_names_seeds_and_neighbours_are_unrelated():
 def test_a_slice_past_the_end_is_refused():
     with pytest.raises(ValueError, match="has 12 elements"):
         initial_normal(0, "w", (3, 4), 1.0, 0, 13)
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [
+        ("model.norm.weight", 1.0),
+        ("model.layers.0.self_attn.q_norm.weight", 1.0),
+        ("model.layers.0.self_attn.q_proj.bias", 0.0),
+        ("model.layers.0.mlp.experts.gate_proj_bias", 0.0),
+        ("model.layers.0.self_attn.sinks", 0.0),
+        ("model.layers.0.mlp.router.weight", None),
+        ("model.layers.0.mlp.experts.gate_proj", None),
+        ("lm_head.weight", None),
+    ],
+)
+def test_norms_biases_and_sinks_begin_at_a_constant_and_do_not_decay(name, constant):
+    model = library().model("gpt_oss_tiny")
+    assert initial_constant(name, model) == constant
+    assert decays(name) == (constant is None)
+
+
+def test_norms_that_add_1_begin_at_0():
+    assert initial_constant("model.norm.weight", library().model("gemma3_tiny")) == 0.0

@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from llmperf.types import Batch
+    from llmperf.types import Batch, Model
 
 WORDS_PER_COUNTER = 4
 BLOCK = 1 << 16
@@ -67,9 +67,26 @@ def initial_normal(
 
 
 def is_norm(name: str) -> bool:
-    """Whether a parameter, by its name in published checkpoints, is the weight of a norm: it begins at 1 and does not
-    decay."""
+    """Whether a parameter, by its name in published checkpoints, is the weight of a norm."""
     return name.endswith("norm.weight")
+
+
+def decays(name: str) -> bool:
+    """Whether weight decay applies to a parameter, by its name in published checkpoints.
+
+    Not to weights of norms, biases and sinks of attention.
+    """
+    return not (is_norm(name) or name.endswith(("bias", ".sinks")))
+
+
+def initial_constant(name: str, model: Model) -> float | None:
+    """The value that all elements of a parameter begin at: those that do not decay. None: `initial_normal` draws it.
+
+    Weights of norms begin at 1, or at 0 where the model adds 1 to them (`norm_offset`); biases and sinks begin at 0.
+    """
+    if is_norm(name):
+        return 0.0 if model.norm_offset else 1.0
+    return None if decays(name) else 0.0
 
 
 def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[np.float32]:

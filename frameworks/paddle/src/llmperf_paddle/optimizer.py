@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import paddle
-from llmperf import is_norm
+from llmperf import decays
 from paddle.nn import ClipGradByGlobalNorm
 from paddle.nn.clip import _squared_l2_norm
 
@@ -83,8 +83,8 @@ SLICE = "slice@"
 
 
 def adamw(model: nn.Layer, settings: Optimizer, clip: WholeNormClip | None, *, master: bool) -> paddle.optimizer.AdamW:
-    """Paddle's AdamW. Matrices decay, norm weights do not; `master`: float32 copies of 16-bit weights."""
-    matrices = {parameter.name for name, parameter in named(model) if not is_norm(name)}
+    """Paddle's AdamW. What `llmperf.decays` leaves out does not decay; `master`: float32 copies of 16-bit weights."""
+    matrices = {parameter.name for name, parameter in named(model) if decays(name)}
     return paddle.optimizer.AdamW(
         learning_rate=settings.lr,
         beta1=settings.beta1,

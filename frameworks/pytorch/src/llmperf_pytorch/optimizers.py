@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from llmperf import is_norm
+from llmperf import decays
 
 if TYPE_CHECKING:
     from llmperf.types import Optimizer
@@ -19,16 +19,16 @@ Named = Iterable[tuple[str, torch.Tensor]]
 
 
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Matrices decay, norm weights do not; frozen parameters are in no group, and no group is empty."""
+    """What `llmperf.decays` leaves out does not decay; frozen parameters are in no group, and no group is empty."""
     return groups_of(model.named_parameters(), weight_decay)
 
 
 def groups_of(named: Named, weight_decay: float) -> list[dict[str, Any]]:
     """The same of parameters, or of the parts of them that a rank holds."""
     trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
-    matrices = [parameter for name, parameter in trained if not is_norm(name)]
-    norms = [parameter for name, parameter in trained if is_norm(name)]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
+    matrices = [parameter for name, parameter in trained if decays(name)]
+    others = [parameter for name, parameter in trained if not decays(name)]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 

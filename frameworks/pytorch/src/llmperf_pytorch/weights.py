@@ -27,9 +27,9 @@ def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
 
 @torch.no_grad()
 def fill_parameter(name: str, parameter: torch.Tensor, facts: Model, seed: int) -> None:
-    """Norm weights are 1; all others are drawn with the model's standard deviation."""
-    if llmperf.is_norm(name):
-        parameter.fill_(1.0)
+    """Norms, biases and sinks begin at a constant; all others are drawn with the model's standard deviation."""
+    if (constant := llmperf.initial_constant(name, facts)) is not None:
+        parameter.fill_(constant)
         return
     flat, shape = parameter.view(-1), tuple(parameter.shape)
     for start in range(0, flat.numel(), CHUNK):

@@ -57,8 +57,8 @@ def count_whole(module: torch.nn.Module, *, first_stage: bool) -> int:
 def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
     """Set a rank's part to the initial value of the whole, drawing no more than it must."""
     shard: Shard = parameter.shard
-    if llmperf.is_norm(shard.name):
-        parameter.fill_(1.0)
+    if (constant := llmperf.initial_constant(shard.name, facts)) is not None:
+        parameter.fill_(constant)
     elif shard.dim == 1:
         _fill_columns(parameter, shard, facts.initializer_std, seed)
     else:

@@ -65,8 +65,8 @@ class Shard:
     @torch.no_grad()
     def fill(self, facts: Model, seed: int) -> None:
         """Set this rank's part to its initial values: no more rows are drawn than it needs."""
-        if llmperf.is_norm(self.name):
-            self.local.fill_(1.0)
+        if (constant := llmperf.initial_constant(self.name, facts)) is not None:
+            self.local.fill_(constant)
             return
         rows, columns = self.ranges()
         shape = tuple(self.parameter.shape)
