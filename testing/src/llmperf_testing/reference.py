@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llmperf import initial_normal, is_norm, learning_rate, open_batches
+from llmperf import architecture_problems, initial_normal, is_norm, learning_rate, open_batches
 
 if TYPE_CHECKING:
-    from llmperf.types import Model, Optimizer, Plan
+    from llmperf.types import Model, Optimizer, Plan, RunSpec
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_THETA = 10000.0
 
 
-def unknown(model: Model, packing: str) -> str | None:
-    """Why the reference does not cover a model; None if it does."""
-    if model.family != "llama" or model.position_encoding != "rope" or model.normalized_head:
-        return f"llmperf knows the first losses of a Llama with rotary positions only, not of {model.name}"
-    if packing != "packed":
-        return f"llmperf knows the first losses of packed sequences only, not of {packing} ones"
-    return None
+def covers(spec: RunSpec) -> bool:
+    """Whether the model is a Llama without any of the facts that later families added."""
+    model = spec.model
+    plain = model.family == "llama" and model.position_encoding == "rope" and not model.normalized_head
+    return plain and not any(architecture_problems("reference", spec))
 
 
 def first_losses(plan: Plan, steps: int) -> list[float]:

@@ -9,7 +9,7 @@ from llmperf.errors import unknown
 from llmperf.types.models import Mixture, Model, RopeScaling
 
 MODEL_TYPES = {
-    **{name: name for name in ("llama", "qwen3", "qwen3_moe", "qwen2_moe", "gpt_oss", "mixtral")},
+    **{name: name for name in ("llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "gpt_oss", "mixtral")},
     **{name: name for name in ("deepseek_v2", "deepseek_v3")},
     "gemma3": "gemma3_text",
     "chatglm": "glm",
@@ -63,7 +63,7 @@ def _attention(model: Model) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if model.family == "qwen2_moe":
         config["qkv_bias"] = bool(model.attention_bias)
-    elif model.family != "mixtral":
+    elif model.family not in ("mixtral", "qwen2"):
         config["attention_bias"] = bool(model.attention_bias)
     if model.window is not None:
         pattern = model.window_pattern or ("window",)

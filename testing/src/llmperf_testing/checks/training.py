@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from llmperf.types import Plan, RunSpec
 from llmperf.types.result import Failure
 
 from llmperf_testing import reference
@@ -119,15 +121,31 @@ def first_losses_are_the_contracts(subject: FrameworkSubject) -> None:
     subject.rests_on(first_loss_is_chance, training_lowers_the_loss)
     subject.rests_on(same_losses_twice)
     spec = subject.trained.plan.spec
-    if (reason := reference.unknown(spec.model, spec.contract.packing)) is not None:
-        raise Skip(f"{reason}; --reference FRAMEWORK compares with another framework")
+    first_losses = _reference(spec)
     # adapters begin at 0 and are drawn as the framework likes, lower precisions drift: their first loss is the same
     steps = SAME_STEPS if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
-    expected, found = reference.first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
+    expected, found = first_losses(subject.trained.plan, steps), list(subject.losses().values())[:steps]
     for step, (ours, theirs) in enumerate(zip(expected, found, strict=True), start=1):
         cause = "another optimiser or other gradients" if step > 1 else "other weights, other tokens or another model"
         same = abs(ours - theirs) < _nats(subject)
         require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}")
+
+
+def _reference(spec: RunSpec) -> Callable[[Plan, int], list[float]]:
+    """What computes the first losses of a spec's model; Skip if nothing here does."""
+    other = "--reference FRAMEWORK compares with another framework"
+    if (packing := spec.contract.packing) != "packed":
+        raise Skip(f"the kit knows the first losses of packed sequences only, not of {packing} ones; {other}")
+    if reference.covers(spec):
+        return reference.first_losses
+    try:
+        from llmperf_testing import transformers_reference
+    except ImportError as error:
+        missing = f"the first losses of {spec.model.name} need torch and transformers 5 in this environment"
+        raise Skip(f"{missing} ({error}); {other}") from None
+    if (reason := transformers_reference.uncovered(spec)) is not None:
+        raise Skip(f"{reason}; {other}")
+    return transformers_reference.first_losses
 
 
 def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:

@@ -1,0 +1,144 @@
+"""The first losses of any family that transformers has a class for: that class on the CPU, its weights in float64.
+
+Norms and softmaxes are in float32, as transformers computes them whatever the dtype. Needs torch and transformers 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from llmperf import (
+    decays,
+    huggingface_config,
+    initial_constant,
+    initial_normal,
+    learning_rate,
+    open_batches,
+)
+from llmperf.accounting.parameters import count_parameters
+from llmperf.errors import UserError
+from torch.nn import functional
+from transformers import AutoConfig, AutoModelForCausalLM
+
+if TYPE_CHECKING:
+    from llmperf.types import Model, Plan, RunSpec
+    from numpy.typing import NDArray
+
+    Draw = Callable[[str, tuple[int, ...]], NDArray[np.float32]]
+    """An initial weight by its name and shape."""
+
+RENAMED = {
+    ".mlp.gate.weight": ".mlp.router.weight",
+    ".mlp.shared_experts.": ".mlp.shared_expert.",
+}
+"""Parts of transformers' names that differ between its classes, and llmperf's name of them."""
+GATE_AND_UP = ("gate_proj", "up_proj")
+
+
+def uncovered(spec: RunSpec) -> str | None:
+    """Why the losses of a spec are not those of a class of transformers; None if they are."""
+    model = spec.model
+    try:
+        config = _configuration(model)
+    except UserError as error:
+        return str(error)
+    with torch.device("meta"):
+        theirs = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
+    ours = count_parameters(model).total
+    if theirs != ours:
+        return f"transformers' class of family {model.family} has {theirs:,} parameters, {model.name} {ours:,}"
+    return None
+
+
+def first_losses(plan: Plan, steps: int) -> list[float]:
+    """Mean cross entropy per token over all ranks, in nats, of as many steps, all weights trained.
+
+    UserError for a family that transformers has no class for.
+    """
+    contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
+    adam = contract.optimizer
+    network = reference_network(plan.spec.model, contract.seed)
+    named = list(network.named_parameters())
+    groups = [
+        {"params": [weight for name, weight in named if decays(name)], "weight_decay": adam.weight_decay},
+        {"params": [weight for name, weight in named if not decays(name)], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(adam.beta1, adam.beta2), eps=adam.eps)
+    ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
+    losses = []
+    for step in range(1, steps + 1):
+        rows = [batches.next_micro_batch() for batches in ranks for _ in range(micro_steps)]
+        losses.append(float(np.mean([_learn(network, micro_batch, 1 / len(rows)) for micro_batch in rows])))
+        if adam.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), adam.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(adam, step, contract.steps)
+        optimizer.step()
+        optimizer.zero_grad()
+    for batches in ranks:
+        batches.close()
+    return losses
+
+
+def reference_network(model: Model, seed: int) -> torch.nn.Module:
+    """transformers' class of a model with its initial weights, in float64, with eager attention."""
+    network: torch.nn.Module = AutoModelForCausalLM.from_config(_configuration(model), attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(torch.from_numpy(initial_weight(name, tuple(parameter.shape), model, seed)))
+    return network.double().train()
+
+
+def _configuration(model: Model) -> Any:
+    values = huggingface_config(model)
+    return AutoConfig.for_model(values.pop("model_type"), **values, experts_implementation="eager")
+
+
+def initial_weight(name: str, shape: tuple[int, ...], model: Model, seed: int) -> NDArray[np.float32]:
+    """The initial values of a parameter by its name and shape in transformers, assembled from llmperf's draws."""
+    if (constant := initial_constant(name, model)) is not None:
+        return np.full(shape, constant, dtype=np.float32)
+    for theirs, ours in RENAMED.items():
+        name = name.replace(theirs, ours)
+
+    def draw(name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        return initial_normal(seed, name, shape, model.initializer_std)
+
+    if ".experts." in name:
+        return _experts(name, shape, model, draw)
+    if name.endswith(".gate_up_proj.weight"):
+        return _gate_and_up(name.removesuffix("gate_up_proj.weight"), (shape[0] // 2, shape[1]), draw)
+    return draw(name, shape)
+
+
+def _experts(name: str, shape: tuple[int, ...], model: Model, draw: Draw) -> NDArray[np.float32]:
+    """All experts [experts, out, in]; GPT-OSS has [experts, in, out], and gate and up rows by turns."""
+    turned = model.family == "gpt_oss"
+    experts, rows, columns = (shape[0], shape[2], shape[1]) if turned else shape
+    layer, projection = name.rsplit(".", 1)
+    matrices = []
+    for expert in range(experts):
+        if projection == "gate_up_proj":
+            matrix = _gate_and_up(f"{layer}.{expert}.", (rows // 2, columns), draw)
+            if turned:
+                matrix = matrix.reshape(2, rows // 2, columns).swapaxes(0, 1).reshape(rows, columns)
+        else:
+            matrix = draw(f"{layer}.{expert}.{projection}.weight", (rows, columns))
+        matrices.append(matrix.T if turned else matrix)
+    return np.stack(matrices)
+
+
+def _gate_and_up(prefix: str, shape: tuple[int, int], draw: Draw) -> NDArray[np.float32]:
+    return np.concatenate([draw(f"{prefix}{projection}.weight", shape) for projection in GATE_AND_UP])
+
+
+def _learn(network: torch.nn.Module, rows: NDArray[np.int64], share: float) -> float:
+    """The mean loss of a micro batch [rows, seq_len + 1]; its share of the gradients is added."""
+    tokens = torch.from_numpy(rows)
+    logits = network(input_ids=tokens[:, :-1], use_cache=False).logits
+    loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    (loss * share).backward()
+    return float(loss.detach())
