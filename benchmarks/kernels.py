@@ -16,13 +16,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
+from llmperf.types import Model
+from llmperf_pytorch.decoder.model import LanguageModel
+from llmperf_pytorch.decoder.positions import Rotary
 from llmperf_pytorch.kernel_limits import FUSED_OPS
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import DTYPES
-from llmperf_pytorch.rotary import Rotary
 
 HEAD_WIDTH = 64
 Work = Callable[[], torch.Tensor]
@@ -93,7 +95,7 @@ def main() -> None:
     report("swiglu", seconds(products, [gate, up], options.repetitions))
     heads = drawn(1, tokens, width // HEAD_WIDTH, HEAD_WIDTH)
     with torch.device(options.device):
-        cosines, sines = Rotary(HEAD_WIDTH, 10000.0)(tokens, dtype)
+        cosines, sines = Rotary(block_facts(tokens, width, inner), windowed=False)(tokens, dtype)
     turns = {name: lambda k=k: k.rotate(heads.transpose(1, 2), cosines, sines) for name, k in ways.items()}
     report("rope", seconds(turns, [heads], options.repetitions))
     states, weight = drawn(1, tokens, width), drawn(options.vocabulary, width)
@@ -107,29 +109,31 @@ def main() -> None:
         report("block", block_seconds(drawn(1, tokens, width), width, inner, options.repetitions))
 
 
-def block_seconds(states: torch.Tensor, width: int, inner: int, repetitions: int) -> dict[str, float]:
-    """A Llama block with separate operations, with fused ones, and compiled."""
-    from llmperf.types import Model
-    from llmperf_pytorch.kernels.blocks import compile_blocks
-    from llmperf_pytorch.llama import Llama
-
-    facts = Model(
+def block_facts(seq_len: int, width: int, inner: int) -> Model:
+    """A Llama of one block."""
+    return Model(
         name="block", title="One block", family="llama", nominal_parameters=1, vocab_size=64, hidden_size=width,
         intermediate_size=inner, layers=1, attention_heads=width // HEAD_WIDTH, kv_heads=width // HEAD_WIDTH,
-        max_positions=states.shape[1], norm_eps=1e-5, position_encoding="rope", rope_theta=10000.0, source="benchmark",
+        max_positions=seq_len, norm_eps=1e-5, position_encoding="rope", rope_theta=10000.0, source="benchmark",
     )  # fmt: skip
+
+
+def block_seconds(states: torch.Tensor, width: int, inner: int, repetitions: int) -> dict[str, float]:
+    """A Llama block with separate operations, with fused ones, and compiled."""
+    from llmperf_pytorch.kernels.blocks import compile_blocks
+
+    facts = block_facts(states.shape[1], width, inner)
     works: dict[str, Work] = {}
     for name, kernels in {**variants(compiled=False), "compiled": Kernels()}.items():
         with states.device:
-            model = Llama(facts, "sdpa", kernels).to(states.dtype).train()
+            model = LanguageModel(facts, "sdpa", kernels).to(states.dtype).train()
             for parameter in model.parameters():
                 torch.nn.init.normal_(parameter, std=0.02)
-            positions = torch.arange(states.shape[1])[None]
         block = model.model.layers[0]
         if name == "compiled":
             compile_blocks([block])
-        turns = model.model.rotary_emb(states, positions)
-        works[name] = lambda block=block, turns=turns: block(states, position_embeddings=turns)
+        positions = model.model.positions(states, states.shape[1])["full"]
+        works[name] = lambda block=block, positions=positions: block(states, positions)
     return seconds(works, [states], repetitions)
 
 

@@ -18,12 +18,11 @@ def main() -> None:
 
         sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     import torch
-    from llmperf import open_batches
+    from llmperf import huggingface_config, open_batches
     from llmperf.files.json_files import load
     from llmperf.types import Plan
-    from llmperf_pytorch.llama import llama_config
     from llmperf_pytorch.weights import fill_weights
-    from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
     plan = load(folder / "plan.json", Plan)
     contract = plan.spec.contract
@@ -74,8 +73,7 @@ def main() -> None:
         dataloader_pin_memory=False,
     )
     watch = Stopwatch()
-    config = llama_config(plan.spec.model, "sdpa")
-    config._attn_implementation = "sdpa"  # transformers' own, as its users have it
+    config = LlamaConfig(**huggingface_config(plan.spec.model), attn_implementation="sdpa")
     model = LlamaForCausalLM(config)
     fill_weights(model, plan.spec.model, contract.seed)
     if contract.lora is not None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.interfaces import interface_variables as interface_variables
+    from llmperf.planning.plugin_checks import ARCHITECTURE as ARCHITECTURE
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
     from llmperf.planning.plugin_checks import architecture_problems as architecture_problems
     from llmperf.planning.plugin_checks import expanded_fused_ops as expanded_fused_ops
@@ -61,6 +62,7 @@ _HOMES = {
     "agent_argv": "llmperf.launching.agent",
     "interface_variables": "llmperf.planning.interfaces",
     "OptionCheck": "llmperf.planning.plugin_checks",
+    "ARCHITECTURE": "llmperf.planning.plugin_checks",
     "architecture_problems": "llmperf.planning.plugin_checks",
     "expanded_fused_ops": "llmperf.planning.plugin_checks",
     "family_problem": "llmperf.planning.plugin_checks",

@@ -38,14 +38,12 @@ def facts(name: str) -> Model:
 
 
 def on_meta(model: Model, checkpointing: bool = False) -> torch.nn.Module:
-    from llmperf_pytorch.baichuan import Baichuan
+    from llmperf_pytorch.decoder.model import LanguageModel
     from llmperf_pytorch.kernels.choice import Kernels
-    from llmperf_pytorch.llama import Llama
     from llmperf_pytorch.recompute import recompute_blocks
 
     with torch.device("meta"):
-        kind = Baichuan if model.family == "baichuan" else Llama
-        module = kind(model, "eager", Kernels()).train()
+        module = LanguageModel(model, "eager", Kernels()).train()
     recompute_blocks(module.model.layers, Tuning(framework="pytorch", gradient_checkpointing=checkpointing))
     return module
 

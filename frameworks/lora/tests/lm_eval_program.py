@@ -6,7 +6,6 @@ files in the place of its data set.
 
 from __future__ import annotations
 
-import copy
 import csv
 import json
 import os
@@ -18,16 +17,17 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 import lm_eval
 import torch
 import yaml
+from llmperf import huggingface_config
 from llmperf.files.json_files import convert
 from llmperf.types import Model
 from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu.scoring import Ranks, answers, figures
 from llmperf_lora.options import Options
+from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.llama import Llama
 from llmperf_pytorch.weights import fill_weights
 from lm_eval.models.huggingface import HFLM
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TASKS = Path(lm_eval.__file__).parent / "tasks" / "mmlu" / "default"
 LETTERS = "ABCD"
@@ -53,11 +53,9 @@ def harness_task(folder, subject, scratch):
 
 def models(facts):
     """Ours and transformers' own class with the same weights, large enough for answers to differ."""
-    ours = Llama(facts, "sdpa", Kernels())
+    ours = LanguageModel(facts, "sdpa", Kernels())
     fill_weights(ours, facts, seed=3)
-    config = copy.deepcopy(ours.config)
-    config._attn_implementation = "sdpa"  # transformers' own
-    theirs = LlamaForCausalLM(config)
+    theirs = LlamaForCausalLM(LlamaConfig(**huggingface_config(facts), attn_implementation="sdpa"))
     theirs.load_state_dict(ours.state_dict())
     return ours.eval(), theirs.eval()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from llmperf.cases.library import whole_library
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +28,8 @@ def gradients(torch, function, *inputs):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_swiglu_and_rope_are_the_separate_operations(torch, dtype):
+    from llmperf_pytorch.decoder.positions import Rotary
     from llmperf_pytorch.kernels.choice import Kernels
-    from llmperf_pytorch.rotary import Rotary
 
     dtype = getattr(torch, dtype)
     fused, separate = Kernels(fused=("rope", "swiglu")), Kernels()
@@ -34,7 +37,8 @@ def test_swiglu_and_rope_are_the_separate_operations(torch, dtype):
     gate, up = torch.randn(2, 2, 9, 24, dtype=dtype)
     expected = gradients(torch, separate.swiglu, gate, up)
     torch.testing.assert_close(gradients(torch, fused.swiglu, gate, up), expected, **close)
-    cosines, sines = Rotary(8, 1e4)(9, dtype)
+    facts = replace(whole_library().model("llama_tiny"), head_width=8)
+    cosines, sines = Rotary(facts, windowed=False)(9, dtype)
     heads = torch.randn(2, 9, 3, 8, dtype=dtype).transpose(1, 2)  # as projections give them
     expected = gradients(torch, lambda states: separate.rotate(states, cosines, sines), heads)
     turned = gradients(torch, lambda states: fused.rotate(states, cosines, sines), heads)

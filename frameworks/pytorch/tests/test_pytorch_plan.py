@@ -61,12 +61,12 @@ def test_all_that_does_not_fit_is_told_at_once(program):
 @pytest.mark.parametrize(
     ("model", "where"),
     [
-        ({"position_encoding": "alibi"}, "model.family"),
-        ({"normalized_head": True}, "model.family"),
+        ({"multi_token_layers": 1}, "model.multi_token_layers"),
+        ({"family": "baichuan", "kv_heads": 4, "qk_norm": "head"}, "model.qk_norm"),
         ({"family": "baichuan", "kv_heads": 2}, "model.kv_heads"),
     ],
 )
-def test_models_that_the_definitions_do_not_cover(program, model, where):
+def test_facts_that_no_block_has(program, model, where):
     assert list(problems(program, {"model": model})) == [where]
 
 
@@ -77,7 +77,7 @@ def test_models_that_the_definitions_do_not_cover(program, model, where):
             {"family": "baichuan", "kv_heads": 4},
             {},
             "tuning.tensor_parallel",
-            "pytorch divides models of family llama only, found 'baichuan'; the nearest is 1",
+            "pytorch does not divide a packed projection among ranks (tiny); the nearest is 1",
         ),
         (
             {"vocab_size": 510},
@@ -210,9 +210,6 @@ def test_attention_kernels_say_what_they_cannot_compute(program):
 @pytest.mark.parametrize(
     ("framework", "builds"),
     [
-        ("pytorch", "pytorch builds models of family llama and baichuan"),
-        ("zero", "zero builds models of family llama and baichuan"),
-        ("lora", "lora builds models of family llama and baichuan"),
         ("megatron_deepspeed", "megatron_deepspeed builds models of family llama"),
         ("paddle", "paddle builds models of family llama"),
     ],
@@ -231,10 +228,10 @@ def test_a_family_without_a_definition_is_refused(program, framework, builds):
     assert problem.message.startswith(f"{builds}, found 'qwen3_moe' (qwen3_30b)")
 
 
-def test_a_family_without_a_definition_is_never_built_as_another():
-    models = pytest.importorskip("llmperf_pytorch.models")
-    with pytest.raises(ValueError, match="qwen3_moe"):
-        models.model_definition("qwen3_moe")
+def test_a_family_of_ones_own_is_composed_from_its_facts(program):
+    """Such as an outsider's, of blocks that are known."""
+    facts = {"family": "mine", "position_encoding": "alibi", "normalized_head": True, "qk_norm": "head", "window": 9}
+    assert problems(program, {"model": facts}) == {}
 
 
 def test_flash_attention_is_asked_of_accelerators(program):

@@ -89,16 +89,14 @@ def test_tied_models_share_one_matrix(torch, program):
 
 
 def test_the_loss_is_the_one_transformers_computes(torch, program):
-    from llmperf_pytorch.llama import llama_config
     from llmperf_pytorch.losses import mean_cross_entropy
     from llmperf_pytorch.models import build_model
-    from transformers.models.llama.modeling_llama import LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     spec = program.make_spec(task(rope_theta=500.0, tied_embeddings=True))
     ours = build_model(spec, torch.device("cpu"))
-    config = llama_config(spec.model)
-    config._attn_implementation = "eager"
-    theirs = LlamaForCausalLM(config)
+    config = llmperf.huggingface_config(spec.model)
+    theirs = LlamaForCausalLM(LlamaConfig(**config, attn_implementation="eager"))
     theirs.load_state_dict(ours.state_dict())
     tokens = torch.randint(0, 512, (2, 65))
     loss = mean_cross_entropy(ours(tokens[:, :-1]), tokens[:, 1:])
@@ -126,7 +124,8 @@ def test_attention_is_the_same_in_every_way(torch, program):
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
     """Forward only: on a CPU torch has no backward pass of it."""
-    from llmperf_pytorch.attention import alibi_slopes, causal_alibi, eager_attention, flex_attention
+    from llmperf_pytorch.attention import eager_attention, flex_attention
+    from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
 
     slopes, places = alibi_slopes(8), torch.arange(200)
     distance = places[:, None] - places[None, :]
@@ -190,7 +189,7 @@ def test_no_position_sees_what_is_ahead(torch, program):
 
 
 def test_alibi_slopes_are_the_published_ones(torch):
-    from llmperf_pytorch.attention import alibi_slopes, causal_alibi
+    from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
 
     assert alibi_slopes(8).tolist() == [2.0**-k for k in range(1, 9)]
     forty = alibi_slopes(40).tolist()

@@ -14,13 +14,13 @@ import pytest
 import torch
 from llmperf.cases.library import whole_library
 from llmperf.types import Model, Optimizer
-from llmperf_pytorch.baichuan import Baichuan
+from llmperf_pytorch.decoder.model import LanguageModel
+from llmperf_pytorch.decoder.positions import Rotary
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.llama import Llama as TorchLlama
+from llmperf_pytorch.kernels.rope import rotate
 from llmperf_pytorch.losses import StepSums, mean_cross_entropy
 from llmperf_pytorch.norms import rms_norm
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
-from llmperf_pytorch.rotary import Rotary, rotate
 from llmperf_pytorch.weights import count_parameters, fill_weights
 from llmperf_testing import reference
 
@@ -36,7 +36,7 @@ def tiny() -> Model:
 @pytest.mark.parametrize("tied", [False, True])
 def test_names_shapes_and_values_of_initial_weights_are_the_references(tiny, tied):
     model = replace(tiny, tied_embeddings=tied)
-    built = TorchLlama(model, "eager", Kernels())
+    built = LanguageModel(model, "eager", Kernels())
     fill_weights(built, model, 7)
     expected = reference.Llama(model, seed=7).weights
     found = dict(built.named_parameters())
@@ -49,7 +49,7 @@ def test_names_shapes_and_values_of_initial_weights_are_the_references(tiny, tie
 
 def test_a_fused_weight_of_the_checkpoint_is_drawn_whole_under_its_name(tiny):
     model = replace(tiny, family="baichuan", kv_heads=tiny.attention_heads)
-    built = Baichuan(model, "eager", Kernels())
+    built = LanguageModel(model, "eager", Kernels())
     fill_weights(built, model, 7)
     name, width = "model.layers.0.self_attn.W_pack.weight", model.hidden_size
     drawn = llmperf.initial_normal(7, name, (3 * width, width), model.initializer_std)
@@ -65,7 +65,7 @@ def test_the_example_of_a_fused_weight_runs_and_is_made_of_the_parts():
 
 
 def test_a_step_clips_decays_and_updates_as_the_reference(tiny):
-    built = TorchLlama(tiny, "eager", Kernels())
+    built = LanguageModel(tiny, "eager", Kernels())
     fill_weights(built, tiny, 7)
     weights = reference.Llama(tiny, seed=7).weights
     ours, theirs = adamw(built, ADAM, torch.device("cpu")), reference.AdamW(weights, ADAM, steps=20)
@@ -104,9 +104,10 @@ def test_clipping_adds_an_epsilon_to_the_norm():
     assert weights["w"][0] == pytest.approx(-ADAM.lr * 0.5e-6, rel=1e-3)
 
 
-def test_rope_rotates_halves_as_the_reference():
+def test_rope_rotates_halves_as_the_reference(tiny):
+    facts = replace(tiny, head_width=8, rope_theta=10000.0)
     states = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
-    turned = rotate(states, *Rotary(8, 10000.0)(5, torch.float32))
+    turned = rotate(states, *Rotary(facts, windowed=False)(5, torch.float32))
     np.testing.assert_allclose(turned.numpy(), reference._turned(states.double().numpy(), 10000.0, 1), atol=1e-6)
     angle = 4 * 10000.0 ** (-2 * 1 / 8)
     low, high = float(states[0, 0, 4, 1]), float(states[0, 0, 4, 5])

@@ -43,6 +43,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=True,
         settings=("accumulation_dtype", *TORCH_SETTINGS),
+        routing_tables=True,
         fused_ops=used_fused_ops("lora", spec),
         notes=() if found else tuple(notes(spec)),
         problems=found,

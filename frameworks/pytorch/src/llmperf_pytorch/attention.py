@@ -1,7 +1,7 @@
-"""Causal attention: as separate operations, by torch's choice of kernel, or by a kernel of its by name; ALiBi's bias.
+"""Causal attention: as separate operations, by torch's choice of kernel, or by a kernel of its by name.
 
 All give the same values. None reads values from the device, so that the host never waits.
-ALiBi: Press et al., ICLR 2022. FlexAttention: Dong et al. 2024, arXiv 2412.05496.
+FlexAttention: Dong et al. 2024, arXiv 2412.05496.
 """
 
 from __future__ import annotations
@@ -18,49 +18,120 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor]
-"""Queries [batch, heads, seq_len, width], keys and values (their heads may be fewer), bias or None, to the same.
+Attention = Callable[..., torch.Tensor]
+"""Queries [batch, heads, seq_len, width], keys and values (their heads may be fewer), a bias or None, a scale or None,
+to [batch, heads, seq_len, width of values].
 
-The bias is what `position_bias` makes for the kernel.
+A bias is added to the scores or, of booleans, says which keys a query sees; without one attention is causal. Scores are
+multiplied by the scale, by default 1 / sqrt(width).
 """
+SINK_CHANNELS = 8
+"""Channels that queries and keys have more with a sink: flash kernels take multiples of 8."""
+
+
+def attend(
+    kernel: str,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
+    window: int | None = None,
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Attention by the kernel of a `tuning.attention`.
+
+    `bias` is what the kernel takes for positions and windows (`decoder.positions`). `sinks` [heads] are scores that
+    take a share of attention and add nothing; a bias of booleans then begins with their row and column.
+    """
+    if kernel == "flex":
+        return flex_attention(query, key, value, bias, window, scale, sinks)
+    if sinks is None:
+        return ATTENTION[kernel](query, key, value, bias, scale)
+    width, value_width = query.shape[-1], value.shape[-1]
+    scale = width**-0.5 if scale is None else scale
+    with_sink = _with_sink(query, key, value, sinks / scale)
+    return ATTENTION[kernel](*with_sink, bias, scale)[..., 1:, :value_width]
+
+
+def _with_sink(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scores: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A first token whose value is 0, and whose score, before it is scaled, is that of its query's head.
+
+    One more channel holds the score in queries and 1 in the sink's key. So every causal kernel has sinks, and their
+    gradient.
+    """
+    width, total = query.shape[-1], query.shape[-1] + SINK_CHANNELS
+    channel = scores.to(query.dtype).view(1, -1, 1, 1).expand(*query.shape[:-1], 1)
+    queries = functional.pad(torch.cat([query, channel], -1), (0, SINK_CHANNELS - 1, 1, 0))
+    places = torch.arange(key.shape[-2] + 1, device=key.device).view(-1, 1)
+    channels = torch.arange(total, device=key.device)
+    sink = ((places == 0) & (channels == width)).to(key.dtype)
+    keys = functional.pad(key, (0, SINK_CHANNELS, 1, 0)) + sink
+    return queries, keys, functional.pad(value, (0, total - value.shape[-1], 1, 0))
 
 
 def sdpa_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """`scaled_dot_product_attention`; causal by the bias if there is one."""
     return functional.scaled_dot_product_attention(
         query,
         key,
         value,
-        attn_mask=None if bias is None else bias.to(query.dtype),
+        attn_mask=bias if bias is None or bias.dtype is torch.bool else bias.to(query.dtype),
         is_causal=bias is None,
+        scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )
 
 
 def flash_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
-    """The same with torch's own FlashAttention-2 kernel and no other; RuntimeError where it cannot be used."""
+    """The same with torch's own FlashAttention-2 kernel and no other; RuntimeError where it cannot be used.
+
+    The kernel wants values as wide as keys: narrower ones are padded.
+    """
+    missing = key.shape[-1] - value.shape[-1]
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return sdpa_attention(query, key, value, bias)
+        if not missing:
+            return sdpa_attention(query, key, value, bias, scale)
+        return sdpa_attention(query, key, functional.pad(value, (0, missing)), bias, scale)[..., :-missing]
 
 
 def cudnn_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """The same with cuDNN's kernel and no other; RuntimeError where it cannot be used."""
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return sdpa_attention(query, key, value, bias)
+        return sdpa_attention(query, key, value, bias, scale)
 
 
 def efficient_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """The same with torch's memory-efficient kernel and no other, which has 32 bits and biases but no grouped keys."""
     with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-        return sdpa_attention(query, *_repeated(query, key, value), bias)
+        return sdpa_attention(query, *_repeated(query, key, value), bias, scale)
 
 
 def flex_attention(
@@ -69,11 +140,13 @@ def flex_attention(
     value: torch.Tensor,
     slopes: torch.Tensor | None = None,
     window: int | None = None,
+    scale: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The same with a kernel that torch compiles: ALiBi from its slopes [heads], without a bias in memory.
 
     Each position sees itself and the `window` - 1 before it; all before it if `window` is None. Blocks that the mask
-    leaves out are not computed.
+    leaves out are not computed. With sinks [heads], the share of a row's scores that is not the sink's.
     """
     from torch.nn.attention import flex_attention as flex
 
@@ -82,22 +155,29 @@ def flex_attention(
         return score - slopes[head] * (row - column)
 
     # torch runs it without a compiler only on CPUs, where there is no backward pass
-    attend: Callable[..., torch.Tensor] = flex.flex_attention if query.device.type == "cpu" else _compiled_flex()
-    return attend(
+    run: Callable[..., Any] = flex.flex_attention if query.device.type == "cpu" else _compiled_flex()
+    result = run(
         query,
         key,
         value,
         score_mod=None if slopes is None else alibi,
         block_mask=_block_mask(query.shape[-2], window, query.device),
+        scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
+        return_lse=sinks is not None,
     )
+    if sinks is None:
+        attended: torch.Tensor = result
+        return attended
+    values, log_sums = result
+    return values * torch.sigmoid(log_sums - sinks.float().view(1, -1, 1)).unsqueeze(-1).to(values.dtype)
 
 
 @lru_cache(maxsize=1)
-def _compiled_flex() -> Callable[..., torch.Tensor]:
+def _compiled_flex() -> Callable[..., Any]:
     from torch.nn.attention import flex_attention as flex
 
-    compiled: Callable[..., torch.Tensor] = torch.compile(flex.flex_attention, dynamic=False)
+    compiled: Callable[..., Any] = torch.compile(flex.flex_attention, dynamic=False)
     return compiled
 
 
@@ -113,16 +193,18 @@ def _block_mask(seq_len: int, window: int | None, device: torch.device) -> Block
 
 
 def eager_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """The same as separate operations: all scores are kept for the backward pass."""
     key, value = _repeated(query, key, value)
-    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-1, -2) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if bias is None:
-        ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(ahead, float("-inf"))
-    else:
-        scores = scores + bias
+        bias = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    scores = scores.masked_fill(~bias, float("-inf")) if bias.dtype is torch.bool else scores + bias
     return scores.softmax(-1, dtype=torch.float32).to(value.dtype) @ value
 
 
@@ -140,32 +222,6 @@ ATTENTION: dict[str, Attention] = {
     "flash": flash_attention,
     "efficient": efficient_attention,
     "cudnn": cudnn_attention,
-    "flex": flex_attention,
     "eager": eager_attention,
 }
-"""By `tuning.attention`."""
-
-
-def alibi_slopes(heads: int) -> torch.Tensor:
-    """One slope a head, float32 [heads]: 2^(-8/n), 2^(-16/n), ... with n the power of two at or below `heads`.
-
-    The other heads take every second slope of 2n. Made from integers, since `deepspeed.zero.Init` rounds new
-    floating-point tensors to the weights' precision.
-    """
-    below = 2 ** math.floor(math.log2(heads))
-    eighths = [8 * (head + 1) for head in range(below)]
-    eighths += [4 * (2 * head + 1) for head in range(heads - below)]
-    return torch.exp2(-torch.tensor(eighths).float() / below)
-
-
-def position_bias(attention: str, slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:
-    """What a kernel takes for ALiBi: the slopes themselves, or the whole bias of the scores."""
-    return slopes if attention == "flex" else causal_alibi(slopes, seq_len, dtype)
-
-
-def causal_alibi(slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to the scores, [1, heads, seq_len, seq_len]: -slope x distance, minus infinity ahead."""
-    places = torch.arange(seq_len, device=slopes.device)
-    distance = places[:, None] - places[None, :]
-    bias = -slopes.float()[:, None, None] * distance
-    return bias.masked_fill(distance < 0, float("-inf")).to(dtype)[None]
+"""By `tuning.attention`; `flex` takes its windows and positions in another form."""

@@ -11,6 +11,7 @@ from llmperf import learning_rate
 from llmperf.types import StepOutput
 from torch.nn.parallel import DistributedDataParallel
 
+from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import StepSums, deferred, to_come
@@ -147,6 +148,10 @@ class DdpTrainer(TorchTrainer):
         if not self._scaler.is_enabled():
             return []
         return list(self._scaler._found_inf_per_device(self._optimizer).values())  # public calls wait for the device
+
+    def expert_tokens(self) -> list[list[int]] | None:
+        """Tokens of each expert of each mixture on this rank; None for a dense model."""
+        return expert_tokens(self._model)
 
     def close(self) -> None:
         """Let the data go, and leave the process group if it was made here."""

@@ -23,7 +23,7 @@ NAMES = {
 FUSED_OPS = ("rms_norm", "rope", "swiglu", "cross_entropy")
 """The last one is not there where DTensor or a pipeline of torch's divides head and loss."""
 WITHOUT_BIAS = ("flash", "cudnn")
-"""Those that take no ALiBi."""
+"""Those that take neither ALiBi nor windows."""
 
 
 def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -32,14 +32,22 @@ def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[
     if probe.on_cpu and attention in NAMES:
         message = f"{NAMES[attention]} needs an accelerator: expected auto, eager or sdpa on a CPU; the nearest is sdpa"
         yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
-    elif spec.model.position_encoding == "alibi" and attention in WITHOUT_BIAS:
+    elif attention in WITHOUT_BIAS and (bias := _bias(spec)) is not None:
         message = (
-            f"torch's {attention} kernel takes no ALiBi: expected auto, eager, sdpa, efficient or flex; the nearest is"
+            f"torch's {attention} kernel takes no {bias}: expected auto, eager, sdpa, efficient or flex; the nearest is"
             " sdpa"
         )
         yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
     else:
         yield from precision_problems(framework, spec)
+
+
+def _bias(spec: RunSpec) -> str | None:
+    """What some kernels cannot express; None if the model's attention is plainly causal."""
+    if spec.model.position_encoding == "alibi":
+        return "ALiBi"
+    windowed = spec.model.window is not None and spec.model.window < spec.contract.seq_len
+    return f"window of {spec.model.window} tokens" if windowed else None
 
 
 def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iterator[Problem]:
@@ -69,7 +77,7 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
     return llmperf.expanded_fused_ops(spec, possible)
 
 
-def compiled_block_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
+def compiled_block_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """Where a block cannot be compiled as a whole."""
     tuning = spec.tuning
     if not tuning.compile:
@@ -82,6 +90,8 @@ def compiled_block_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
         reasons.append("ranks that share a block communicate inside it, which is not compiled")
     if tuning.pipeline_parallel > 1 and framework == "pytorch":
         reasons.append("pipeline stages of torch.distributed are not compiled")
+    if spec.model.mixture is not None and probe.on_cpu:
+        reasons.append("on a CPU each expert has a product of its own, as many rows as it gets tokens")
     if tuning.gradient_checkpointing and tuning.recompute == "operations":
         reasons.append("in a compiled block the compiler chooses what is kept: expected recompute block")
     if spec.contract.warmup_steps == 0:

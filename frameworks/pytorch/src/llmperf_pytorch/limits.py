@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf import architecture_problems, family_problem, parallelism_problems
+from llmperf import architecture_problems, parallelism_problems
 from llmperf.types import Problem
 
 from llmperf_pytorch.compilers import compile_problems
@@ -15,8 +15,10 @@ from llmperf_pytorch.kernel_limits import attention_problems, compiled_block_pro
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
 
-FAMILIES = ("llama", "baichuan")
-"""Model families that `models.py` builds."""
+SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name != "multi_token_layers")
+"""Facts of a model from which `decoder` is composed, whatever its family."""
+PACKED_SUPPORTED = ("activation", "embedding_scale", "feed_forward_bias", "mixture", "norm_offset", "norms_per_block")
+"""Those that are possible with Baichuan's one projection of queries, keys and values."""
 TORCH_SETTINGS = ("recompute", "recompute_every", "compile")
 """Optional settings of every framework that builds its blocks by `models.py`."""
 ENCODINGS = ("rope", "alibi")
@@ -42,21 +44,20 @@ def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Itera
     yield from device_and_model_problems(framework, spec, probe)
 
 
-def device_and_model_problems(
-    framework: str, spec: RunSpec, probe: Probe, families: Sequence[str] = FAMILIES
-) -> Iterator[Problem]:
-    """What no torch framework can run, however its ranks share the model; `families` are those that it builds."""
+def device_and_model_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """What no torch framework that builds its models by `decoder` can run, however its ranks share them."""
+    yield from device_problems(framework, spec, probe)
+    yield from _model_problems(framework, spec)
+
+
+def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """What no torch framework can run on these devices."""
     yield from llmperf.fused_op_problems(framework, spec, possible_fused_ops(framework, spec))
     yield from attention_problems(framework, spec, probe)
     yield from compile_problems(framework, spec, probe)
-    yield from compiled_block_problems(framework, spec)
+    yield from compiled_block_problems(framework, spec, probe)
     if probe.on_cpu:
         yield from _cpu_problems(framework, spec, probe)
-    if spec.model.family in families:
-        yield from _model_problems(framework, spec)
-    else:
-        elsewhere = "--framework zero builds it" if spec.model.family in FAMILIES else ""
-        yield family_problem(framework, spec, families, elsewhere)
 
 
 def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -67,13 +68,11 @@ def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Probl
 
 def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     model = spec.model
-    yield from architecture_problems(framework, spec)
-    if model.family == "llama" and (model.position_encoding != "rope" or model.normalized_head):
-        message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
-        yield Problem(code=f"{framework}.family", where="model.family", message=message)
+    packed = model.family == "baichuan"
+    yield from architecture_problems(framework, spec, PACKED_SUPPORTED if packed else SUPPORTED)
     if model.position_encoding not in ENCODINGS:
         message = f"expected one of {', '.join(ENCODINGS)}, found {model.position_encoding!r} ({model.name})"
         yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
-    if model.family == "baichuan" and model.kv_heads != model.attention_heads:
+    if packed and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)

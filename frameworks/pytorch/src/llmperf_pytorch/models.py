@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
+from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.blocks import compile_blocks
 from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
 from llmperf_pytorch.recompute import recompute_blocks
@@ -27,27 +28,13 @@ class HasBuffers(Protocol):
         ...
 
 
-def model_definition(family: str) -> type[torch.nn.Module]:
-    """The class of a model family; only its own libraries are imported. ValueError for one without a definition."""
-    if family == "baichuan":
-        from llmperf_pytorch.baichuan import Baichuan
-
-        return Baichuan
-    if family == "llama":
-        from llmperf_pytorch.llama import Llama
-
-        return Llama
-    raise ValueError(f"no definition of model family {family!r}")
-
-
 def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:
     """The model without meaningful weights, on the default device, in float32.
 
     `forward(ids)` gives logits [batch, seq_len, vocab_size] of int64 ids [batch, seq_len]; `forward(ids, labels)` gives
     the mean cross entropy.
     """
-    definition = model_definition(spec.model.family)
-    model = definition(spec.model, spec.tuning.attention, kernels)
+    model = LanguageModel(spec.model, spec.tuning.attention, kernels, spec.contract)
     if kernels.compiles_blocks:
         compile_blocks(blocks_of(model))
     recompute_blocks(blocks_of(model), spec.tuning)

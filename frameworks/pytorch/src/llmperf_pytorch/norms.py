@@ -16,6 +16,8 @@ from torch.nn import functional
 from llmperf_pytorch.autocast import without_autocast
 
 if TYPE_CHECKING:
+    from llmperf.types import Model
+
     from llmperf_pytorch.kernels.choice import Kernels
 
 
@@ -35,14 +37,20 @@ def separate_rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) ->
     return weight * scaled.to(hidden.dtype)
 
 
-class RmsNorm(nn.RMSNorm):
-    """RMSNorm with a weight of its own."""
+class RmsNorm(nn.Module):
+    """RMSNorm with a weight of its own; with an offset it multiplies by 1 + its weight."""
 
-    def __init__(self, width: int, eps: float, kernels: Kernels) -> None:
-        super().__init__(width, eps)
-        self.kernels = kernels
+    def __init__(self, width: int, eps: float, kernels: Kernels, *, offset: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self._eps, self._kernels, self._offset = eps, kernels, offset
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Any shape [..., width] to the same."""
-        assert self.eps is not None
-        return self.kernels.rms_norm(hidden, self.weight, self.eps)
+        gain = 1.0 + self.weight if self._offset else self.weight
+        return self._kernels.rms_norm(hidden, gain, self._eps)
+
+
+def norm_of(facts: Model, width: int, kernels: Kernels) -> RmsNorm:
+    """A norm as a model has it."""
+    return RmsNorm(width, facts.norm_eps, kernels, offset=facts.norm_offset)

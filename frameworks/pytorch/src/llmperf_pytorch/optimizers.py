@@ -19,7 +19,7 @@ Named = Iterable[tuple[str, torch.Tensor]]
 
 
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """What `llmperf.decays` leaves out does not decay; frozen parameters are in no group, and no group is empty."""
+    """Matrices decay, norms, biases and sinks do not; frozen parameters are in no group, and no group is empty."""
     return groups_of(model.named_parameters(), weight_decay)
 
 

@@ -55,6 +55,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=layout.pipeline_parallel == 1,
         weights_in_fp32=layout.pipeline_parallel > 1 or not shares_model(layout),
+        routing_tables=True,
         fused_ops=used_fused_ops("pytorch", spec),
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         settings=SETTINGS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import llmperf
@@ -27,12 +28,33 @@ def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
 
 @torch.no_grad()
 def fill_parameter(name: str, parameter: torch.Tensor, facts: Model, seed: int) -> None:
-    """Norms, biases and sinks begin at a constant; all others are drawn with the model's standard deviation."""
-    if (constant := llmperf.initial_constant(name, facts)) is not None:
-        parameter.fill_(constant)
+    """Set a whole parameter, or the first experts of one that stacks experts."""
+    fill_part(name, tuple(parameter.shape), parameter, tuple(map(range, parameter.shape)), facts, seed)
+
+
+@torch.no_grad()
+def fill_part(
+    name: str, shape: tuple[int, ...], part: torch.Tensor, ranges: Sequence[range], facts: Model, seed: int
+) -> None:
+    """Set a part of a parameter of a shape: the part with the indexes `ranges` of each dimension.
+
+    What is not constant is drawn with the model's standard deviation, no more rows than are needed. Expert 3 of
+    `experts.gate_proj` is drawn as `experts.3.gate_proj.weight`.
+    """
+    constant = llmperf.initial_constant(name, facts)
+    if constant is not None:
+        part.fill_(constant)
         return
-    flat, shape = parameter.view(-1), tuple(parameter.shape)
-    for start in range(0, flat.numel(), CHUNK):
-        stop = min(start + CHUNK, flat.numel())
-        drawn = llmperf.initial_normal(seed, name, shape, facts.initializer_std, start, stop)
-        flat[start:stop].copy_(torch.from_numpy(drawn))
+    if len(shape) == 3:
+        layer, projection = name.rsplit(".", 1)
+        for place, expert in enumerate(ranges[0]):
+            fill_part(f"{layer}.{expert}.{projection}.weight", shape[1:], part[place], ranges[1:], facts, seed)
+        return
+    rows, columns = ranges
+    each = max(1, CHUNK // shape[1])
+    for start in range(0, len(rows), each):
+        drawn_rows = rows[start : start + each]
+        ends = drawn_rows[0] * shape[1], (drawn_rows[-1] + 1) * shape[1]
+        drawn = llmperf.initial_normal(seed, name, shape, facts.initializer_std, *ends)
+        values = torch.from_numpy(drawn).view(len(drawn_rows), shape[1])
+        part[start : start + len(drawn_rows)].copy_(values[:, columns.start : columns.stop])

@@ -49,6 +49,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         padding=True,
         settings=("accumulation_dtype", *TORCH_SETTINGS),
+        routing_tables=True,
         fused_ops=used_fused_ops("zero", spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from llmperf import learning_rate
 from llmperf.types import StepOutput
+from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import StepSums, deferred
-from llmperf_pytorch.models import construct_model, default_dtype, model_definition, set_matmul_precision
+from llmperf_pytorch.models import construct_model, default_dtype, set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
@@ -54,7 +55,6 @@ class ZeroTrainer(TorchTrainer):
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
-        model_definition(self._spec.model.family)  # its imports fail under zero.Init, which replaces torch.Tensor
         # zero.Init takes the dtype from the config; given float32, it rounds to 16 bits (deepspeed 0.19.8)
         making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
         with self._device, making:
@@ -106,6 +106,10 @@ class ZeroTrainer(TorchTrainer):
         self._engine.backward(loss if weight == 1.0 else loss * weight)
         self._engine.step()
         sums.add(loss, self._feed.learnt, weight)
+
+    def expert_tokens(self) -> list[list[int]] | None:
+        """Tokens of each expert of each mixture on this rank; None for a dense model."""
+        return expert_tokens(self._engine.module)
 
     def close(self) -> None:
         """Take the engine apart, let the data go, and leave the process group if it was made here."""

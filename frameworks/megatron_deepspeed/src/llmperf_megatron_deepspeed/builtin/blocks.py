@@ -8,7 +8,6 @@ import torch
 from llmperf.types import Model
 from llmperf_pytorch.attention import ATTENTION
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.rotary import inverse_frequencies
 from torch import nn
 
 from llmperf_megatron_deepspeed.builtin.layers import ColumnParallel, RmsNorm, RowParallel
@@ -26,7 +25,8 @@ def turns(
     No buffers of a module: DeepSpeed rounds those to the weights' precision.
     """
     with torch.no_grad():
-        angles = torch.arange(seq_len).float()[:, None] * inverse_frequencies(width, theta)
+        frequencies = 1.0 / theta ** (torch.arange(0, width, 2).float() / width)
+        angles = torch.arange(seq_len).float()[:, None] * frequencies
         both = torch.cat([angles, angles], dim=-1)
         return both.cos().to(device, dtype), both.sin().to(device, dtype)
 

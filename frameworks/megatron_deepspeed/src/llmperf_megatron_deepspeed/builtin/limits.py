@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from llmperf import option_problems, parallelism_problems, whole_number
+from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems, whole_number
 from llmperf.types import Problem
-from llmperf_pytorch.limits import device_and_model_problems
+from llmperf_pytorch.limits import device_problems
 from llmperf_zero.plugin import degree_problems
 
 if TYPE_CHECKING:
@@ -42,8 +42,20 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
     )
     yield from _division_problems(spec)
     yield from _sequence_problems(spec)
-    yield from device_and_model_problems("megatron_deepspeed", spec, probe, FAMILIES)
+    yield from device_problems("megatron_deepspeed", spec, probe)
+    yield from _model_problems(spec)
     yield from _own_option_problems(spec)
+
+
+def _model_problems(spec: RunSpec) -> Iterator[Problem]:
+    model = spec.model
+    if model.family not in FAMILIES:
+        yield family_problem("megatron_deepspeed", spec, FAMILIES, "--framework zero builds it")
+        return
+    yield from architecture_problems("megatron_deepspeed", spec)
+    if model.position_encoding != "rope" or model.normalized_head:
+        message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
+        yield Problem(code="megatron_deepspeed.family", where="model.family", message=message)
 
 
 def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems
 from llmperf.types import Problem
 from llmperf_pytorch.kernel_limits import precision_problems
-from llmperf_pytorch.limits import FAMILIES
 
 from llmperf_megatron_deepspeed.checkout.command import uses_apex
 from llmperf_megatron_deepspeed.checkout.defects import defect_problems
@@ -63,8 +62,7 @@ def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Pr
 def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     model, tensor = spec.model, layout.tensor_parallel
     if model.family != "llama":
-        elsewhere = "--framework zero builds it" if model.family in FAMILIES else ""
-        yield family_problem(NAME, spec, ("llama",), elsewhere)
+        yield family_problem(NAME, spec, ("llama",), "--framework zero builds it")
     elif model.position_encoding != "rope" or model.normalized_head:
         message = f"pretrain_gpt.py trains models with rotary positions and a plain head, found {model.name}"
         yield Problem(code="megatron_deepspeed.model", where="contract.model", message=message)

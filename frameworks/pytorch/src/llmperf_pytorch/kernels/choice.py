@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from llmperf_pytorch.compilers import host_compiler
 from llmperf_pytorch.kernels.compiled import FAILED
+from llmperf_pytorch.kernels.rope import rope, rotate
 from llmperf_pytorch.norms import rms_norm, separate_rms_norm
-from llmperf_pytorch.rotary import rotate
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -55,8 +55,6 @@ class Kernels:
         """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle, [seq_len, width]."""
         if "rope" not in self.fused:
             return rotate(states, cosines, sines)
-        from llmperf_pytorch.kernels.rope import rope
-
         return rope(states, cosines, sines, False, self.by_compiler)
 
     def swiglu(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:

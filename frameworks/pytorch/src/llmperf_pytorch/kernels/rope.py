@@ -1,4 +1,5 @@
-"""Rotary positions as one operation that keeps only the angles for the backward pass, which is the turn back."""
+"""Rotary positions (RoFormer, arXiv 2104.09864), halves rotated as in LLaMA checkpoints: as separate operations, or as
+one that keeps only the angles for the backward pass, which is the turn back."""
 
 from __future__ import annotations
 
@@ -7,6 +8,12 @@ from typing import Any
 import torch
 
 from llmperf_pytorch.kernels.compiled import compiled
+
+
+def rotate(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle."""
+    low, high = states.chunk(2, dim=-1)
+    return states * cosines + torch.cat([-high, low], dim=-1) * sines
 
 
 def _turned(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, back: bool) -> torch.Tensor:

@@ -11,7 +11,7 @@ from llmperf.types import Problem
 from llmperf_pytorch.limits import TORCH_SETTINGS
 
 if TYPE_CHECKING:
-    from llmperf.types import Layout, RunSpec
+    from llmperf.types import Layout, Model, RunSpec
 
 
 OPTIONS = {"prefetch": (0, 1, 2, 3)}
@@ -43,8 +43,9 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
 def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     """Every reason why ranks cannot share the model like this."""
     yield from parallelism_problems("pytorch", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel"))
-    if layout.tensor_parallel > 1 and spec.model.family != "llama":
-        message = f"pytorch divides models of family llama only, found {spec.model.family!r}; the nearest is 1"
+    undivided = _undivided(spec.model)
+    if layout.tensor_parallel > 1 and undivided is not None:
+        message = f"pytorch does not divide {undivided} among ranks ({spec.model.name}); the nearest is 1"
         yield Problem(code="pytorch.tensor_parallel", where="tuning.tensor_parallel", message=message)
     if spec.tuning.sequence_parallel and spec.contract.seq_len % layout.tensor_parallel:
         message = f"tensor parallel {layout.tensor_parallel} does not divide seq_len {spec.contract.seq_len}"
@@ -62,6 +63,22 @@ def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     if "prefetch" in spec.framework and not shares_model(layout):
         message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
         yield Problem(code="pytorch.prefetch", where="framework.prefetch", message=message)
+
+
+def _undivided(model: Model) -> str | None:
+    """A part of the model that tensor-parallel ranks cannot share; None without any."""
+    parts = {
+        "a packed projection": model.family == "baichuan",
+        "ALiBi": model.position_encoding != "rope",
+        "latent attention": model.latent is not None,
+        "sinks": model.sinks,
+        "experts": model.mixture is not None,
+        "biases": bool(model.attention_bias) or model.feed_forward_bias,
+        "norms of queries and keys": model.qk_norm != "none",
+        "a block of four norms": model.norms_per_block == 4,
+        "an embedding that is scaled": model.embedding_scale != 1,
+    }
+    return next((part for part, present in parts.items() if present), None)
 
 
 def _pipeline_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import llmperf
 import torch
 from torch.distributed.tensor import DTensor
 
-from llmperf_pytorch.weights import CHUNK
+from llmperf_pytorch.weights import fill_part
 
 if TYPE_CHECKING:
     from llmperf.types import Model
@@ -62,21 +61,9 @@ class Shard:
                     ranges[dimension] = whole[first : first + part]
         return ranges
 
-    @torch.no_grad()
     def fill(self, facts: Model, seed: int) -> None:
-        """Set this rank's part to its initial values: no more rows are drawn than it needs."""
-        if (constant := llmperf.initial_constant(self.name, facts)) is not None:
-            self.local.fill_(constant)
-            return
-        rows, columns = self.ranges()
-        shape = tuple(self.parameter.shape)
-        each = max(1, CHUNK // shape[1])
-        for start in range(0, len(rows), each):
-            part = rows[start : start + each]
-            ends = part[0] * shape[1], (part[-1] + 1) * shape[1]
-            drawn = llmperf.initial_normal(seed, self.name, shape, facts.initializer_std, *ends)
-            values = torch.from_numpy(drawn).view(len(part), shape[1])
-            self.local[start : start + len(part)].copy_(values[:, columns.start : columns.stop])
+        """Set this rank's part to its initial values."""
+        fill_part(self.name, tuple(self.parameter.shape), self.local, self.ranges(), facts, seed)
 
 
 def shards_of(model: torch.nn.Module) -> list[Shard]:

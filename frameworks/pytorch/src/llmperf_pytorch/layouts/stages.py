@@ -34,7 +34,6 @@ class Stage(nn.Module):
             self.model.embed_tokens = None
         if not self.last:
             self.model.norm = None
-        self._run = RUN[spec.model.family]
         self._autocast = autocast
         self._seq_len = spec.contract.seq_len  # of a whole sequence: sequence parallelism divides hidden states
         recompute_blocks(self.model.layers.children(), spec.tuning)
@@ -42,8 +41,8 @@ class Stage(nn.Module):
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
         """Labels [batch, seq_len] are for the last stage only."""
         with self._autocast():
-            hidden = self.model.embed_tokens(inputs) if self.first else inputs
-            hidden = self._run(self.model, hidden, self._seq_len)
+            hidden = self.model.embed(inputs) if self.first else inputs
+            hidden = self.model.run(hidden, self._seq_len)
             if not self.last:
                 return hidden
             assert self.lm_head is not None
@@ -62,22 +61,3 @@ def part_of(decoder: nn.Module, places: Sequence[int]) -> Any:
     blocks = list(decoder.get_submodule("layers").children())
     part.layers = nn.ModuleDict({str(place): blocks[place] for place in places})
     return part
-
-
-def _run_llama(decoder: Any, hidden: torch.Tensor, seq_len: int) -> torch.Tensor:
-    places = torch.arange(seq_len, device=hidden.device).unsqueeze(0)
-    turns = decoder.rotary_emb(hidden, position_ids=places)
-    for block in decoder.layers.children():
-        hidden = block(hidden, position_embeddings=turns)
-    return hidden
-
-
-def _run_baichuan(decoder: Any, hidden: torch.Tensor, _: int) -> torch.Tensor:
-    positions = decoder.positions(hidden)
-    for block in decoder.layers.children():
-        hidden = block(hidden, positions)
-    return hidden
-
-
-RUN = {"llama": _run_llama, "baichuan": _run_baichuan}
-"""The blocks of a family's decoder, one after the other."""

@@ -48,9 +48,7 @@ def divide_model(model: torch.nn.Module, spec: RunSpec, ranks: DeviceMesh) -> No
 def _block_styles(residual: Shard | Replicate, sequence: bool) -> dict[str, ParallelStyle]:
     """Inputs of a block's halves are made whole once, for all projections of them."""
     styles: dict[str, ParallelStyle] = {
-        "self_attn": PrepareModuleInput(
-            input_kwarg_layouts={"hidden_states": residual}, desired_input_kwarg_layouts={"hidden_states": Replicate()}
-        ),
+        "self_attn": PrepareModuleInput(input_layouts=(residual, None), desired_input_layouts=(Replicate(), None)),
         "mlp": PrepareModuleInput(input_layouts=(residual,), desired_input_layouts=(Replicate(),)),
         "self_attn.o_proj": RowwiseParallel(output_layouts=residual),
         "mlp.down_proj": RowwiseParallel(output_layouts=residual),

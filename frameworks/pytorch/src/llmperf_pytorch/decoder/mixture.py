@@ -1,0 +1,183 @@
+"""A mixture of experts: which experts a token takes, their products, and how many tokens each has got.
+
+No operation depends on how many tokens an expert gets, except on a CPU: the host never waits for an accelerator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import llmperf
+import torch
+from torch import nn
+
+from llmperf_pytorch.autocast import compute_dtype
+from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection, gated_activation
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.kernels.grouped import grouped_product
+
+if TYPE_CHECKING:
+    from llmperf.types import Contract, Model
+    from llmperf.types.models import Mixture
+
+SMALLEST_SUM = 1e-20
+"""Added to the sum of sigmoid scores before they are divided by it (DeepSeek-V3's published code)."""
+COUNTED_TOGETHER = 2
+"""Experts whose scores make that of their group (DeepSeek-V3, arXiv:2412.19437, section 2.1.2)."""
+
+
+class Router(Projection):
+    """Scores of experts, and those that each token takes."""
+
+    def __init__(self, width: int, mixture: Mixture) -> None:
+        super().__init__(width, mixture.experts, bias=mixture.router_bias)
+        self._mixture = mixture
+
+    def choose(self, hidden: torch.Tensor, forced: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of tokens [tokens, width]: weights, float32, and indexes of their experts, both [tokens, top_k].
+
+        `forced` [tokens, top_k] takes the place of the experts with the highest scores.
+        """
+        mixture = self._mixture
+        products = self(hidden).float()
+        scores = products.sigmoid() if mixture.router_score == "sigmoid" else products.softmax(-1)
+        experts = self._best(scores) if forced is None else forced
+        weights = scores.gather(-1, experts)
+        if mixture.normalized_scores:
+            weights = weights / (weights.sum(-1, keepdim=True) + SMALLEST_SUM)
+        return weights * mixture.score_scale, experts
+
+    def _best(self, scores: torch.Tensor) -> torch.Tensor:
+        """The experts with the highest scores, in the best groups where there are groups."""
+        mixture = self._mixture
+        scores = scores.detach()
+        if mixture.groups > mixture.top_groups:
+            grouped = scores.unflatten(-1, (mixture.groups, -1))
+            together = COUNTED_TOGETHER if mixture.router_score == "sigmoid" else 1
+            best = grouped.topk(together, -1).values.sum(-1).topk(mixture.top_groups, -1).indices
+            allowed = torch.zeros_like(grouped[..., 0]).scatter(-1, best, 1.0)
+            scores = (grouped + (allowed.unsqueeze(-1) - 1.0) * 2.0).flatten(-2)  # scores are between 0 and 1
+        return scores.topk(mixture.top_k, -1).indices
+
+
+class Experts(nn.Module):
+    """The gated feed-forward layers of all experts, whose weights are one tensor for each projection.
+
+    Expert e of `gate_proj` [experts, expert_width, width] has the initial weights of the name `e.gate_proj.weight`.
+    """
+
+    def __init__(self, facts: Model, mixture: Mixture, kernels: Kernels) -> None:
+        super().__init__()
+        experts, inner, width = mixture.experts, mixture.expert_width, facts.hidden_size
+        self.gate_proj = nn.Parameter(torch.empty(experts, inner, width))
+        self.up_proj = nn.Parameter(torch.empty(experts, inner, width))
+        self.down_proj = nn.Parameter(torch.empty(experts, width, inner))
+        biased = mixture.expert_bias
+        self.gate_proj_bias = nn.Parameter(torch.zeros(experts, inner)) if biased else None
+        self.up_proj_bias = nn.Parameter(torch.zeros(experts, inner)) if biased else None
+        self.down_proj_bias = nn.Parameter(torch.zeros(experts, width)) if biased else None
+        self._activate = gated_activation(facts, kernels)
+
+    def forward(self, rows: torch.Tensor, experts: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        """Rows [rows, width] in the order of their `experts` [rows], of which each has `counts` [experts], to the same
+        shape."""
+        ends = counts.cumsum(0)
+        gate = _biased(grouped_product(rows, self.gate_proj, ends), self.gate_proj_bias, experts)
+        up = _biased(grouped_product(rows, self.up_proj, ends), self.up_proj_bias, experts)
+        return _biased(grouped_product(self._activate(gate, up), self.down_proj, ends), self.down_proj_bias, experts)
+
+
+def _biased(rows: torch.Tensor, bias: torch.Tensor | None, experts: torch.Tensor) -> torch.Tensor:
+    return rows if bias is None else rows + bias.to(rows.dtype).index_select(0, experts)
+
+
+class MixtureLayer(nn.Module):
+    """Router, routed experts and shared experts of one layer."""
+
+    table: torch.Tensor
+    load: torch.Tensor
+
+    def __init__(self, place: int, facts: Model, kernels: Kernels, contract: Contract | None) -> None:
+        super().__init__()
+        mixture = facts.mixture
+        assert mixture is not None
+        self._place, self._facts = place, facts
+        self._contract = None if contract is None or contract.routing == "learned" else contract
+        self._experts, self._top_k = mixture.experts, mixture.top_k
+        self.router = Router(facts.hidden_size, mixture)
+        self.experts = Experts(facts, mixture, kernels)
+        width = mixture.shared_width or mixture.shared_experts * mixture.expert_width
+        self.shared_expert = FeedForward(width, facts, kernels) if mixture.shared_experts else None
+        self.shared_expert_gate = Projection(facts.hidden_size, 1, bias=False) if mixture.shared_gate else None
+        self._latest: torch.Tensor | None = None
+        self.set_buffers()
+
+    def set_buffers(self) -> None:
+        """Make the load, and the experts of each place of a sequence where the contract has them, on the default
+        device."""
+        device, contract = torch.get_default_device(), self._contract
+        self.register_buffer("load", torch.zeros(self._experts, dtype=torch.int64, device=device), persistent=False)
+        if contract is not None:
+            table = llmperf.routing_table(
+                contract.seed, self._facts, self._place, contract.routing, contract.routing_skew
+            )
+            self.register_buffer("table", torch.from_numpy(table).to(device), persistent=False)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[batch, seq_len, width] to the same."""
+        tokens = hidden.flatten(0, 1)
+        weights, experts = self.router.choose(tokens, self._forced(hidden))
+        with torch.no_grad():
+            flat = experts.flatten()
+            order = flat.argsort(stable=True)
+            back = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
+            counts = torch.zeros_like(self.load).scatter_add_(0, flat, torch.ones_like(flat))
+            self._latest = counts
+        copies = tokens.to(compute_dtype(tokens)).unsqueeze(1).expand(-1, self._top_k, -1).flatten(0, 1)
+        rows = _Reordered.apply(copies, order, back)
+        results = _Reordered.apply(self.experts(rows, flat.index_select(0, order), counts), back, order)
+        routed = (results.unflatten(0, (-1, self._top_k)) * weights.to(results.dtype).unsqueeze(-1)).sum(1)
+        return self._with_shared(hidden, routed.view(hidden.shape))
+
+    def _forced(self, hidden: torch.Tensor) -> torch.Tensor | None:
+        """The experts of each token [tokens, top_k] where the contract has them."""
+        if self._contract is None:
+            return None
+        batch, seq_len, _ = hidden.shape
+        places = torch.arange(seq_len, device=hidden.device) % self.table.shape[0]
+        return self.table.index_select(0, places).repeat(batch, 1)
+
+    def _with_shared(self, hidden: torch.Tensor, routed: torch.Tensor) -> torch.Tensor:
+        if self.shared_expert is None:
+            return routed
+        shared: torch.Tensor = self.shared_expert(hidden)
+        if self.shared_expert_gate is not None:
+            shared = shared * torch.sigmoid(self.shared_expert_gate(hidden))
+        return routed + shared
+
+    @torch.no_grad()
+    def count(self) -> None:
+        """Add the tokens of the latest forward pass to the load; once for each, also where it is repeated."""
+        if self._latest is not None:
+            self.load += self._latest
+
+
+class _Reordered(torch.autograd.Function):
+    """Rows in another order, and their gradients in the order before: neither adds up, unlike a general index."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, order: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(back)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (back,) = ctx.saved_tensors
+        return gradient.index_select(0, back), None, None
+
+
+def expert_tokens(model: nn.Module) -> list[list[int]] | None:
+    """For each mixture of a model, in order, the tokens that each expert has got; None without any. Waits for the
+    device."""
+    loads = [module.load for module in model.modules() if isinstance(module, MixtureLayer)]
+    return torch.stack(loads).tolist() if loads else None

@@ -1,0 +1,65 @@
+"""Small models of each kind train, alone and shared among ranks: one start of ranks for all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+KINDS = (
+    "llama3_tiny",
+    "qwen3_tiny",
+    "gemma3_tiny",
+    "mixtral_tiny",
+    "qwen3_moe_tiny",
+    "gpt_oss_tiny",
+    "deepseek_v3_tiny",
+)
+MIXTURES = KINDS[3:]
+STEPS, SEQ_LEN = 4, 48
+
+
+def task(name, framework="pytorch", tuning=None, **contract):
+    from llmperf import library
+    from llmperf.files.json_files import builtins
+
+    optimizer = {"lr": 1e-3, "clip_norm": 0.5}
+    contract = {"steps": STEPS, "model": name, "seq_len": SEQ_LEN, "optimizer": optimizer, **contract}
+    tuning = {"micro_batch": 1, **(tuning or {})}
+    model = builtins(library().model(name))
+    return {"framework": framework, "model": model, "contract": contract, "tuning": tuning}
+
+
+def test_first_losses_are_those_of_transformers_in_float64(program, train):
+    from llmperf_testing import transformers_reference
+
+    tasks = {(name, framework): task(name, framework) for name in KINDS for framework in ("pytorch", "zero")}
+    results = train(list(tasks.values()), ranks=1)
+    expected = {name: transformers_reference.first_losses(program.make_plan(task(name)), STEPS) for name in KINDS}
+    for (name, framework), result in zip(tasks, results, strict=True):
+        assert result["losses"] == pytest.approx(expected[name], abs=1e-5), (name, framework)
+        assert result["losses"][-1] < result["losses"][0]
+
+
+def test_mixtures_shared_among_ranks_train_as_one_process_does(program, train):
+    alone = {name: {**task(name), "ranks": 1} for name in MIXTURES}
+    forced = {**task("gpt_oss_tiny", routing="skewed"), "ranks": 1}
+    stage_3, recomputed = {"sharding_stage": 3}, {"sharding_stage": 3, "gradient_checkpointing": True}
+    shared = {
+        ("mixtral_tiny", "replicas"): task("mixtral_tiny"),
+        ("qwen3_moe_tiny", "FSDP2"): task("qwen3_moe_tiny", tuning=recomputed),
+        ("deepseek_v3_tiny", "ZeRO-3"): task("deepseek_v3_tiny", "zero", tuning=recomputed),
+        ("gpt_oss_tiny", "ZeRO-3"): task("gpt_oss_tiny", "zero", tuning=stage_3),
+        ("gpt_oss_tiny", "pipeline"): task("gpt_oss_tiny", tuning={"pipeline_parallel": 2}),
+        ("skewed", "FSDP2"): task("gpt_oss_tiny", tuning=stage_3, routing="skewed"),
+    }
+    results = train([*alone.values(), forced, *shared.values()], ranks=2)
+    expected = dict(zip([*alone, "skewed"], results, strict=False))
+    for (name, layout), result in zip(shared, results[len(expected) :], strict=True):
+        assert result["losses"] == pytest.approx(expected[name]["losses"], abs=1e-5), (name, layout)
+        assert result["norms"] == pytest.approx(expected[name]["norms"], abs=3e-5), (name, layout)
+    assert expected["skewed"]["losses"] != expected["gpt_oss_tiny"]["losses"]
+    tokens, top_k, layers = STEPS * 4 * SEQ_LEN, 2, 4
+    assert sum(map(sum, expected["mixtral_tiny"]["expert_tokens"])) == tokens * top_k * layers
+    recomputed_load = results[len(expected) + 1]["expert_tokens"]  # of one of two ranks
+    assert [sum(layer) for layer in recomputed_load] == [tokens // 2 * top_k] * layers
