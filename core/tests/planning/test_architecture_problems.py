@@ -61,3 +61,14 @@ def test_frameworks_refuse_what_they_would_build_wrongly(framework):
     outcome = plan_only(Request(case="default", on=ON, framework=framework, settings=["model=qwen3_30b_a3b"]))
     assert isinstance(outcome, Refused)
     assert any("builds models of family" in problem.message for problem in outcome.problems)
+
+
+def test_paddle_builds_known_blocks_of_any_family_and_lists_its_families_for_others():
+    def messages(model: str) -> list[str]:
+        settings = [f"model={model}", "global_batch=16"]
+        outcome = plan_only(Request(case="default", on=ON, framework="paddle", settings=settings))
+        return [problem.message for problem in outcome.problems]
+
+    assert messages("qwen3_8b") == []
+    families = "paddle builds models of family llama, qwen2, qwen3, gemma3, found 'qwen3_moe'"
+    assert any(message.startswith(families) for message in messages("qwen3_30b_a3b"))

@@ -43,7 +43,7 @@ def test_a_model_file_may_not_have_the_name_of_a_shipped_model(own, capsys):
     assert "'llama2_7b' is the name of a shipped model; rename the file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("framework", ["megatron_deepspeed", "paddle"])
+@pytest.mark.parametrize("framework", ["megatron_deepspeed"])
 def test_a_family_that_a_framework_does_not_build_is_refused_with_those_that_it_does(own, capsys, framework):
     arguments = [framework if word == "pytorch" else word for word in ARGUMENTS]
     assert call([*arguments, "--set", f"model={own(family=MIXTURE)}"]) == 2

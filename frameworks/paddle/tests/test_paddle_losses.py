@@ -16,6 +16,30 @@ DECAY = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5, 
 """Strong enough for a norm weight that decays to show."""
 SLICED = {"segment_size": 1024}
 TIED = {"tied_embeddings": True}
+LLAMA_3 = {
+    "rope_scaling": {
+        "method": "llama3",
+        "factor": 8.0,
+        "original_positions": 32,
+        "low_frequency": 1.0,
+        "high_frequency": 4.0,
+    }
+}
+QWEN_2 = {"family": "qwen2", "attention_bias": ["q", "k", "v"]}
+QWEN_3 = {"family": "qwen3", "head_width": 32, "qk_norm": "head"}
+GEMMA_3 = {
+    "family": "gemma3",
+    "qk_norm": "head",
+    "window": 16,
+    "window_pattern": ["window", "full"],
+    "query_scale_width": 24,
+    "activation": "geglu",
+    "norms_per_block": 4,
+    "norm_offset": True,
+    "window_rope_theta": 1000.0,
+    "rope_scaling": {"method": "linear", "factor": 8.0},
+    "embedding_scale": 8.0,
+}
 
 
 def task(model=None, options=None, **tuning):
@@ -34,7 +58,13 @@ ONE = {
     "eager": task(micro_batch=4, attention="eager"),
     "unfused": task(micro_batch=4, fused_ops=[]),
     "tied": task(TIED, micro_batch=4),
+    "Llama 3": task(LLAMA_3, micro_batch=4),
+    "Qwen2": task(QWEN_2, micro_batch=4),
+    "Qwen3": task(QWEN_3, micro_batch=4),
+    "Gemma 3": task(GEMMA_3, micro_batch=4),
+    "Gemma 3 eager": task(GEMMA_3, micro_batch=2, attention="eager", gradient_checkpointing=True),
 }
+KINDS = {"Llama 3": LLAMA_3, "Qwen2": QWEN_2, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3}
 TWO = {
     "TP2": task(micro_batch=4, tensor_parallel=2),
     "TP2 recomputed": task(micro_batch=2, tensor_parallel=2, gradient_checkpointing=True),
@@ -53,6 +83,11 @@ TWO = {
     "stage 3": task(options=SLICED, sharding_stage=3),
     "stage 3 recomputed": task(options=SLICED, sharding_stage=3, gradient_checkpointing=True),
     "stage 3 whole": task(sharding_stage=3),
+    "TP2 Qwen2": task(QWEN_2, micro_batch=2, tensor_parallel=2),
+    "TP2 Qwen3": task(QWEN_3, micro_batch=2, tensor_parallel=2),
+    "TP2 Gemma 3": task(GEMMA_3, micro_batch=4, tensor_parallel=2, gradient_checkpointing=True),
+    "PP2 Gemma 3": task(GEMMA_3, micro_batch=2, pipeline_parallel=2),
+    "stage 3 Gemma 3": task(GEMMA_3, SLICED, sharding_stage=3),
 }
 FOUR = {
     "TP2 PP2": task(micro_batch=2, tensor_parallel=2, pipeline_parallel=2),
@@ -87,9 +122,10 @@ def total(ranks, figure):
     return sum(one[figure] for one in ranks)
 
 
-@pytest.mark.parametrize("name", [name for name in (*ONE, *TWO, *FOUR) if name not in ("whole", "tied")])
+@pytest.mark.parametrize("name", [name for name in (*ONE, *TWO, *FOUR) if name not in ("whole", "tied", *KINDS)])
 def test_every_layout_equals_one_process(results, name):
-    found, whole = results[name], results["tied" if "tied" in name else "whole"]
+    kind = next((kind for kind in KINDS if kind in name), "tied" if "tied" in name else "whole")
+    found, whole = results[name], results[kind]
     assert losses(found) == pytest.approx(losses(whole), abs=1e-5)
     for rank in found:
         assert rank["norms"] == pytest.approx(whole[0]["norms"], rel=1e-4)
@@ -152,6 +188,14 @@ def test_one_process_equals_pytorch(results, train_torch):
         assert ours[0] == pytest.approx(theirs["losses"][0], abs=1e-5)
         assert ours == pytest.approx(theirs["losses"], abs=1e-4)
         assert results[name][0]["norms"] == pytest.approx(theirs["norms"], rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_losses_of_each_kind_are_those_of_transformers(results, program, kind):
+    from llmperf_testing.transformers_reference import first_losses
+
+    plan = program.make_plan({"framework": "paddle", **task(KINDS[kind], micro_batch=4)})
+    assert losses(results[kind])[:4] == pytest.approx(first_losses(plan, 4), abs=1e-5)
 
 
 def test_a_loss_scaler_tells_which_updates_it_left_out():

@@ -165,6 +165,8 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
         ({"tuning": {"tensor_parallel": 4}, "model": {"vocab_size": 510}}, "tuning.tensor_parallel", "vocabulary"),
         ({"model": {"family": "baichuan", "kv_heads": 4}}, "model.family", "paddle builds models of family llama"),
         ({"model": {"tied_embeddings": True}, "tuning": {"sharding_stage": 3}}, "contract.model", "ties"),
+        ({"model": {"sinks": True}}, "model.sinks", "paddle builds only models with sinks false, found true"),
+        ({"model": {"activation": "swiglu_clamped"}}, "model.activation", "found 'swiglu_clamped'"),
         ({"options": {"amp_level": "O1"}}, "framework.amp_level", "amp_level is for bf16 and fp16, found fp32"),
         ({"options": {"segment_size": 10}}, "framework.segment_size", "for sharding stage 3, found 0"),
         (
@@ -176,6 +178,24 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
 )
 def test_the_reason_and_the_nearest_that_works(program, task, where, message):
     assert message in told(program, world=4, **task)[where]
+
+
+@pytest.mark.parametrize("name", ["llama3_1_8b", "llama3_1_70b", "qwen3_8b", "qwen3_32b"])
+def test_todays_dense_models_plan(name):
+    request = Request(
+        case="llama1_7b_pretrain_paddle",
+        on="A100-SXM4-80GB:8x8",
+        settings=(f"model={name}", "tensor_parallel=8", "micro_batch=1"),
+    )
+    assert plan_run(request).problems == ()
+
+
+def test_flash_attention_has_no_windows(program):
+    model = {"window": 16, "norms_per_block": 4, "activation": "geglu"}
+    settings = {"probe": GPU, "model": model, "contract": {"precision": "bf16"}}
+    assert "has one of 16 tokens" in told(program, tuning={"attention": "flash"}, **settings)["tuning.attention"]
+    assert told(program, tuning={"attention": "sdpa"}, **settings) == {}
+    assert told(program, tuning={"attention": "flash"}, **settings | {"model": model | {"window": 64}}) == {}
 
 
 def test_another_version_is_refused_where_the_adapter_is_needed(program, monkeypatch):

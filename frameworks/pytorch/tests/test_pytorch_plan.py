@@ -211,7 +211,6 @@ def test_attention_kernels_say_what_they_cannot_compute(program):
     ("framework", "builds"),
     [
         ("megatron_deepspeed", "megatron_deepspeed builds models of family llama"),
-        ("paddle", "paddle builds models of family llama"),
     ],
 )
 def test_a_family_without_a_definition_is_refused(program, framework, builds):

@@ -105,7 +105,7 @@ def fused_op_problems(framework: str, spec: RunSpec, offered: Sequence[str]) -> 
 
 def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint: str = "") -> Problem:
     """The problem of a framework that does not build the model's family; `hint` says what does."""
-    message = f"{framework} builds models of family {' and '.join(families)}, found {spec.model.family!r}"
+    message = f"{framework} builds models of family {', '.join(families)}, found {spec.model.family!r}"
     end = f"; {hint}" if hint else ""
     return Problem(code=f"{framework}.family", where="model.family", message=f"{message} ({spec.model.name}){end}")
 

@@ -10,8 +10,9 @@ from paddle.distributed import fleet, sharding
 
 from llmperf_paddle import gloo
 from llmperf_paddle.cpu_fleet import group_sharded
+from llmperf_paddle.decoder import Decoder, pipelined
+from llmperf_paddle.design import Design
 from llmperf_paddle.fleets import layers_of
-from llmperf_paddle.llama import Design, Llama, pipelined
 from llmperf_paddle.optimizer import WholeNormClip, adamw
 from llmperf_paddle.options import SEGMENT_SIZE
 from llmperf_paddle.weights import count_parameters, fill_weights
@@ -49,7 +50,7 @@ def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:
     design = Design.of(spec, plan.worker.fused_ops, layers)
     with mixing.making():
         pipeline = plan.layout.pipeline_parallel > 1
-        model = pipelined(design, groups.topology()) if pipeline else Llama(design)
+        model = pipelined(design, groups.topology()) if pipeline else Decoder(design)
     fill_weights(model, spec.model, layers, spec.contract.seed)
     parameters = count_parameters(model, layers, None if groups is None else groups.get_pipe_parallel_group())
     model.train()

@@ -23,16 +23,20 @@ class Layers(ABC):
     part: int
 
     @abstractmethod
-    def column(self, inputs: int, outputs: int) -> nn.Layer:
-        """A product without bias whose outputs are divided; weight [inputs, outputs / parts]."""
+    def column(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
+        """A product whose outputs are divided; weight [inputs, outputs / parts]."""
 
     @abstractmethod
-    def row(self, inputs: int, outputs: int) -> nn.Layer:
-        """A product without bias whose inputs are divided; weight [inputs / parts, outputs]."""
+    def row(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
+        """A product whose inputs are divided; weight [inputs / parts, outputs]. Every rank has the whole bias."""
 
     @abstractmethod
     def embedding(self, rows: int, width: int) -> nn.Layer:
         """An embedding whose rows are divided; weight [rows / parts, width]."""
+
+    @abstractmethod
+    def of_all_ranks(self, weight: paddle.Tensor) -> paddle.Tensor:
+        """A weight that every rank has whole, for use in a divided part: its gradient is the sum over the ranks."""
 
     @abstractmethod
     def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
@@ -48,17 +52,21 @@ class PlainLayers(Layers):
 
     parts, part = 1, 0
 
-    def column(self, inputs: int, outputs: int) -> nn.Layer:
+    def column(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
         """`paddle.nn.Linear`."""
-        return nn.Linear(inputs, outputs, weight_attr=_blank(), bias_attr=False)
+        return nn.Linear(inputs, outputs, weight_attr=_blank(), bias_attr=_blank() if bias else False)
 
-    def row(self, inputs: int, outputs: int) -> nn.Layer:
+    def row(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
         """`paddle.nn.Linear`."""
-        return self.column(inputs, outputs)
+        return self.column(inputs, outputs, bias=bias)
 
     def embedding(self, rows: int, width: int) -> nn.Layer:
         """`paddle.nn.Embedding`."""
         return nn.Embedding(rows, width, weight_attr=_blank())
+
+    def of_all_ranks(self, weight: paddle.Tensor) -> paddle.Tensor:
+        """Itself."""
+        return weight
 
     def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
         """The product with the transposed embedding."""
@@ -76,23 +84,29 @@ class DividedLayers(Layers):
     def __init__(self, parts: int, part: int, group: paddle.distributed.collective.Group) -> None:
         self.parts, self.part, self._group = parts, part, group
 
-    def column(self, inputs: int, outputs: int) -> nn.Layer:
+    def column(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
         """`ColumnParallelLinear`, its outputs left divided."""
         from paddle.distributed.fleet.meta_parallel import ColumnParallelLinear
 
-        return ColumnParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=False, gather_output=False)
+        return ColumnParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=bias, gather_output=False)
 
-    def row(self, inputs: int, outputs: int) -> nn.Layer:
+    def row(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
         """`RowParallelLinear`, from divided inputs."""
         from paddle.distributed.fleet.meta_parallel import RowParallelLinear
 
-        return RowParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=False, input_is_parallel=True)
+        return RowParallelLinear(inputs, outputs, weight_attr=_blank(), has_bias=bias, input_is_parallel=True)
 
     def embedding(self, rows: int, width: int) -> nn.Layer:
         """`VocabParallelEmbedding`."""
         from paddle.distributed.fleet.meta_parallel import VocabParallelEmbedding
 
         return VocabParallelEmbedding(rows, width, weight_attr=_blank())
+
+    def of_all_ranks(self, weight: paddle.Tensor) -> paddle.Tensor:
+        """Fleet's identity, whose backward pass sums over the group."""
+        from paddle.distributed.fleet.layers.mpu import mp_ops
+
+        return mp_ops._c_identity(weight, group=self._group)
 
     def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
         """The product with these rows; the gradient of `states` is summed over the group."""

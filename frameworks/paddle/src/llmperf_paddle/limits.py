@@ -28,6 +28,17 @@ ATTENTION = ("auto", "eager", "sdpa", "flash")
 """What `tuning.attention` may be."""
 ADAPTED = "3.3.1"
 """The version of Paddle whose gaps on a CPU `gloo.py` fills."""
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
+"""Families that are built. So are others whose facts are all built."""
+PACKED = ("baichuan",)
+"""Families whose checkpoints have queries, keys and values in one matrix, which is not built."""
+SUPPORTED = (
+    *("head_width", "qk_norm", "attention_bias", "window", "query_scale_width", "feed_forward_bias"),
+    *("norms_per_block", "norm_offset", "rope_scaling", "embedding_scale"),
+)
+"""Facts of a model that are built, whatever its family."""
+ACTIVATIONS = ("swiglu", "geglu")
+"""Values of `Model.activation` that are built."""
 GLOO_SECONDS = 30
 """How long a rank waits for another in Paddle's gloo; fixed there."""
 
@@ -71,17 +82,24 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model, tensor = spec.model, spec.tuning.tensor_parallel
-    if model.family != "llama":
-        yield family_problem("paddle", spec, ("llama",), "the nearest is --set model=llama2_7b")
+    activation = ("activation",) if model.activation in ACTIVATIONS else ()
+    unbuilt = list(architecture_problems("paddle", spec, (*SUPPORTED, *activation)))
+    if model.family in PACKED or (unbuilt and model.family not in FAMILIES):
+        yield family_problem("paddle", spec, FAMILIES, "the nearest is --framework zero, or --set model=llama2_7b")
     elif model.position_encoding != "rope" or model.normalized_head:
-        message = f"paddle trains family 'llama' with rotary positions and a plain head; {model.name} is another"
+        message = f"paddle trains models with rotary positions and a plain head; {model.name} is another"
         yield Problem(
             code="paddle.model",
             where="contract.model",
             message=f"{message}; the nearest is llama2_7b, or --framework zero",
         )
     else:
-        yield from architecture_problems("paddle", spec)
+        yield from unbuilt
+    if model.window is not None and model.window < spec.contract.seq_len and spec.tuning.attention == "flash":
+        message = f"Paddle's flash attention has no windows, {model.name} has one of {model.window} tokens"
+        yield Problem(
+            code="paddle.attention", where="tuning.attention", message=f"{message}; nearest: --set attention=sdpa"
+        )
     if spec.contract.lora is not None:
         message = "paddle trains all weights; framework 'lora' trains adapters"
         yield Problem(code="paddle.lora", where="contract.lora", message=message)

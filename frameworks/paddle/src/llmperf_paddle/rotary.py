@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import llmperf
 import numpy as np
 import paddle
 
-DEFAULT_THETA = 10000.0
+if TYPE_CHECKING:
+    from llmperf.types import Model
+    from numpy.typing import NDArray
 
 
 class Rotary:
     """Cosines and sines of a sequence, made in float32 when first used. No layer: amp must not round its tables."""
 
-    def __init__(self, width: int, theta: float | None, *, fused: bool) -> None:
-        self._width = width
-        self._theta = theta or DEFAULT_THETA
-        self._fused = fused
+    def __init__(self, frequencies: NDArray[np.float32], scale: float, *, fused: bool) -> None:
+        self._frequencies, self._scale, self._fused = frequencies, scale, fused
         self._tables: dict[tuple[int, str], tuple[paddle.Tensor, paddle.Tensor]] = {}
 
     def turn(self, query: paddle.Tensor, key: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -28,22 +31,25 @@ class Rotary:
         return _rotate(query, cosines, sines), _rotate(key, cosines, sines)
 
     def _of(self, seq_len: int, dtype: paddle.dtype) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Two of [1, seq_len, 1, width]."""
+        """Two of [1, seq_len, 1, width]; both halves are the same."""
         key = (seq_len, str(dtype))
         if key not in self._tables:
-            pair = angles(self._width, self._theta, seq_len)
-            cosines, sines = (paddle.to_tensor(one)[None, :, None].astype(dtype) for one in pair)
+            angles = np.tile(np.arange(seq_len, dtype=np.float32)[:, None] * self._frequencies, 2)
+            pair = (np.cos(angles) * np.float32(self._scale), np.sin(angles) * np.float32(self._scale))
+            cosines, sines = (paddle.to_tensor(table)[None, :, None].astype(dtype) for table in pair)
             self._tables[key] = cosines, sines
         return self._tables[key]
 
 
-def angles(width: int, theta: float, seq_len: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines of all positions, float32 [seq_len, width]; both halves are the same."""
-    channels = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-    frequencies = np.float32(1.0) / np.float32(theta) ** channels
-    turns = np.arange(seq_len, dtype=np.float32)[:, None] * frequencies
-    both = np.concatenate([turns, turns], axis=-1)
-    return np.cos(both), np.sin(both)
+class Rotaries:
+    """The rotary encodings that all blocks of a model share."""
+
+    def __init__(self, facts: Model, *, fused: bool) -> None:
+        self.full = Rotary(*llmperf.rotary_frequencies(facts), fused=fused)
+        """Of blocks that see all tokens before."""
+        own = Rotary(*llmperf.rotary_frequencies(facts, windowed=True), fused=fused)
+        self.windowed = self.full if facts.window_rope_theta is None else own
+        """Of blocks with a window."""
 
 
 def _rotate(states: paddle.Tensor, cosines: paddle.Tensor, sines: paddle.Tensor) -> paddle.Tensor:

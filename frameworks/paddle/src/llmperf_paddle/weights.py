@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from llmperf import is_norm
 
-from llmperf_paddle.llama import Unit
+from llmperf_paddle.decoder import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmperf_paddle.layers import Layers
 
 INPUTS_DIVIDED = ("o_proj.weight", "down_proj.weight")
+WHOLE_BIASES = ("o_proj.bias", "down_proj.bias")
 ROWS_DIVIDED = ("embed_tokens.weight",)
 
 
@@ -35,7 +36,7 @@ def named(model: nn.Layer) -> Iterator[tuple[str, paddle.Tensor]]:
 
 def count_parameters(model: nn.Layer, layers: Layers, pipeline: Group | None) -> int:
     """Parameters of the whole model: this rank's with their whole sizes, added up over the stages of a pipeline."""
-    sizes = (math.prod(parameter.shape) * (1 if is_norm(name) else layers.parts) for name, parameter in named(model))
+    sizes = (math.prod(parameter.shape) * (1 if _is_whole(name) else layers.parts) for name, parameter in named(model))
     own = sum(sizes)
     if pipeline is None or pipeline.nranks == 1:
         return own
@@ -45,11 +46,16 @@ def count_parameters(model: nn.Layer, layers: Layers, pipeline: Group | None) ->
 
 
 def fill_weights(model: nn.Layer, facts: Model, layers: Layers, seed: int) -> None:
-    """Set every parameter that this rank has. Norm weights are 1 already."""
+    """Set every parameter that this rank has."""
     for name, parameter in named(model):
-        if not is_norm(name):
-            drawn = _part(name, tuple(parameter.shape), facts, layers, seed)
-            parameter.set_value(paddle.to_tensor(drawn).astype(parameter.dtype))
+        shape, constant = tuple(parameter.shape), llmperf.initial_constant(name, facts)
+        values = _part(name, shape, facts, layers, seed) if constant is None else np.full(shape, constant, np.float32)
+        parameter.set_value(paddle.to_tensor(values).astype(parameter.dtype))
+
+
+def _is_whole(name: str) -> bool:
+    """Whether every tensor-parallel rank has all of a parameter: norms, and biases of products with divided inputs."""
+    return is_norm(name) or name.endswith(WHOLE_BIASES)
 
 
 def _part(name: str, shape: tuple[int, ...], facts: Model, layers: Layers, seed: int) -> np.ndarray:
