@@ -207,6 +207,17 @@ def costly(result):
     waiting(cost_seconds=0.5 * result["metrics"]["window_seconds"])(result)
 
 
+def balanced(result):
+    """A layer whose experts took other tokens than those of their table."""
+    put(
+        ("/contract/routing", "balanced"),
+        ("/model/mixture", {"experts": 4, "top_k": 1, "expert_width": 8}),
+        ("/expert_load", [LOAD]),
+    )(result)
+
+
+LOAD = {"layer": 0, "tokens": [1, 2, 3, 4], "imbalance": 1.0}
+
 FAULTS = {
     "LP101": put(("/parallelism/tensor_parallel", times(2))),
     "LP102": put(("/batch/global_batch", times(2))),
@@ -223,6 +234,9 @@ FAULTS = {
     "LP207": put(("/finished", "2020-01-01T00:00:00+00:00")),
     "LP208": put(("/metrics/energy_joules", 1e6), ("/metrics/joules_per_token", 1e6)),
     "LP209": put(("/metrics/step_seconds/median", times(0.3)), ("/metrics/step_seconds/p5", times(0.3))),
+    "LP230": put(("/expert_load", [LOAD])),
+    "LP231": put(("/expert_load", [LOAD])),
+    "LP232": balanced,
     "LP220": put(("/nodes", [NODE])),
     "LP221": waiting(share=0.9),
     "LP222": costly,

@@ -1,4 +1,4 @@
-"""How many tokens each expert of a mixture takes under balanced and skewed routing.
+"""Which layers have experts, and how many tokens each expert takes under balanced and skewed routing.
 
 Tokens take experts by a table of ROUTING_ROWS rows (`llmperf.tokens.routing`); the loads here are those of the whole
 table. They are integers computed by integers and correctly rounded decimals, so they are the same on every machine.
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
-from llmperf.types.models import Mixture
+from llmperf.types.layout import Layout
+from llmperf.types.models import Mixture, Model
 
 Routing = Literal["learned", "balanced", "skewed"]
 
@@ -58,3 +59,23 @@ def _divided(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     missing = total - sum(share for share, _ in shares)
     up = set(sorted(range(len(shares)), key=lambda place: (-shares[place][1], place))[:missing])
     return tuple(sorted((share + (place in up) for place, (share, _) in enumerate(shares)), reverse=True))
+
+
+def mixture_layers(model: Model, chunks: int = 1, chunk: int = 0) -> range:
+    """The layers with experts in one of the parts of equally many layers that pipeline stages are made of.
+
+    Layers count from 0; multi-token layers are in the last part and follow the others.
+    """
+    if model.mixture is None:
+        return range(0)
+    first, last = (place * model.layers // chunks for place in (chunk, chunk + 1))
+    extra = model.multi_token_layers if chunk == chunks - 1 else 0
+    return range(max(first, model.dense_layers), last + extra)
+
+
+def mixture_layers_of(model: Model, layout: Layout, virtual_stages: int, rank: int) -> tuple[int, ...]:
+    """The layers with experts that a rank holds or shares, in the order of its virtual stages."""
+    stages = layout.pipeline_parallel
+    stage = layout.coordinate(rank, "pipeline")
+    chunks = range(stage, stages * virtual_stages, stages)
+    return tuple(layer for chunk in chunks for layer in mixture_layers(model, stages * virtual_stages, chunk))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
+from llmperf.measuring.expert_counts import Counts, ExpertCounts
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
@@ -41,6 +42,8 @@ class Window:
     seconds: float
     communication_seconds: float | None = None
     """Time in it in which computation waited for communication; None if the trainer does not know."""
+    expert_tokens: Counts | None = None
+    """Tokens that experts took in it; None without a mixture, or if the trainer does not count them."""
 
 
 class _Pending(NamedTuple):
@@ -55,11 +58,14 @@ class _Pending(NamedTuple):
 class MeasuredLoop:
     """Runs a trainer's steps on one rank and records each of them as soon as it is known."""
 
-    def __init__(self, trainer: Trainer, device: Device, recorder: Recorder, rank: int) -> None:
+    def __init__(
+        self, trainer: Trainer, device: Device, recorder: Recorder, rank: int, experts: ExpertCounts | None = None
+    ) -> None:
         self._trainer = trainer
         self._device = device
         self._recorder = recorder
         self._rank = rank
+        self._experts = experts or ExpertCounts(trainer, 0, 0)
         self._pending: deque[_Pending] = deque()
         self._tokens = 0
         """Tokens of the measured steps that are recorded, without skipped steps."""
@@ -72,6 +78,7 @@ class MeasuredLoop:
         self._steps(1, warmup_steps, measured=False)
         self._device.synchronize()
         before = waited(self._trainer)
+        self._experts.begin()
         begin = Moment.now()
         enter("measuring", begin)
         self._steps(warmup_steps + 1, steps, measured=True)
@@ -82,7 +89,11 @@ class MeasuredLoop:
         after, seconds = waited(self._trainer), end.monotonic - begin.monotonic
         communication = None if before is None or after is None else min(seconds, max(0.0, after - before))
         return Window(
-            steps=steps - warmup_steps, tokens=self._tokens, seconds=seconds, communication_seconds=communication
+            steps=steps - warmup_steps,
+            tokens=self._tokens,
+            seconds=seconds,
+            communication_seconds=communication,
+            expert_tokens=self._experts.taken(),
         )
 
     def _steps(self, first: int, last: int, *, measured: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
+from llmperf.measuring.expert_counts import expert_counts
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, profile_steps
 from llmperf.measuring.rank_process import begin, fail, leave
@@ -24,7 +25,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
-from llmperf.types.records import Phase, PhaseRecord, RankRecord, Trainer
+from llmperf.types.records import ExpertsRecord, Phase, PhaseRecord, RankRecord, Trainer
 
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80
@@ -84,11 +85,14 @@ class Worker:
                     self._enter("done")
                     return
                 contract = plan.spec.contract
-                loop = MeasuredLoop(trainer, device, self._recorder, self._rank)
+                experts = expert_counts(trainer, plan, self._rank)
+                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, experts)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
                 kernels, compiling = kernels_of(trainer), compile_seconds_of(trainer)
                 figures = self._evaluate(trainer)
+                if window.expert_tokens is not None:
+                    self._recorder.write(ExpertsRecord(rank=self._rank, layers=window.expert_tokens))
                 self._recorder.write(
                     RankRecord(
                         rank=self._rank,

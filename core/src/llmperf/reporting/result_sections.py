@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, significant, text_row
+from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section
@@ -26,6 +27,7 @@ def document_sections(result: Result, figures: Mapping[str, Row], setup: Setup) 
     yield _performance(result, figures)
     yield from _evaluation(result)
     yield _utilisation(result)
+    yield from _expert_load(result)
     yield setup.changes
     yield from node_sections(result)
     yield from _rank_memory(result)
@@ -81,6 +83,12 @@ def _utilisation(result: Result) -> Section:
         for mfu in result.mfu
     )
     return Section(key="mfu", title="MFU under every convention", records=records)
+
+
+def _expert_load(result: Result) -> Iterator[Section]:
+    if rows := tuple(expert_rows(result)):
+        listed = "result.json has the tokens of each expert"
+        yield Section(key="expert_load", title="Expert load", rows=(*routing_rows(result), *rows), lines=(listed,))
 
 
 def _rank_memory(result: Result) -> Iterator[Section]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
+from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
@@ -157,6 +158,7 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
     yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
               parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance))  # fmt: skip
     yield from node_rows(result)
+    yield from (*routing_rows(result), *expert_rows(result))
     yield _loss(figures)
     rank = figures["rank_peak_bytes"]
     yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,))

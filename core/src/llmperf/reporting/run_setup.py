@@ -14,9 +14,10 @@ from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
+from llmperf.reporting.expert_rows import routing_rows
 from llmperf.reporting.overview import model_text
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Tuning
-from llmperf.types.result import Software
+from llmperf.types.hardware import Software
 
 DESCRIPTIONS = ("title", "source")
 """Fields of a model that only describe it."""
@@ -259,6 +260,7 @@ def _general(result: Result) -> Section:
         Row(key="steps", label="steps", value=contract.steps,
             text=f"{contract.steps}, {contract.warmup_steps} of them warm-up"),
         Row(key="seed", label="seed", value=contract.seed),
+        *routing_rows(result),
     ))  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
 from llmperf.errors import UserError
+from llmperf.results.expert_load import expert_load
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
@@ -17,7 +18,8 @@ from llmperf.results.roofline import measured_peak, roofline
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
 from llmperf.runfolder.contents import RunRecords, read_run
-from llmperf.types.result import Hardware, Result, Software
+from llmperf.types.hardware import Hardware, Software
+from llmperf.types.result import Result
 
 
 def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
@@ -69,6 +71,7 @@ def result_of(records: RunRecords) -> Result:
         roofline=roofline(plan, steps.median) if status == "complete" and steps is not None else None,
         nodes=node_results(records),
         waiting=waiting(records),
+        expert_load=expert_load(records),
         loss_curve=records.steps.curve.points(),
         loss_curve_every=records.steps.curve.every,
         plugins=plan.plugins,

@@ -24,7 +24,14 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     missing = sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None})
     if missing:
         known.append(f"the evaluation gave no number for {', '.join(missing)}")
-    return (*known, *_skipped(records), *_fewer_tokens(records), *_thinned_curve(records), *_partly_read(records))
+    return (
+        *known,
+        *_uncounted_experts(records),
+        *_skipped(records),
+        *_fewer_tokens(records),
+        *_thinned_curve(records),
+        *_partly_read(records),
+    )
 
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
@@ -41,6 +48,13 @@ def _partly_read(records: RunRecords) -> Iterator[str]:
             f"the devices were read over {100 * (1 - missing / window):.0f} % of the measured window only: their"
             " memory, utilisation and power are of that part"
         )
+
+
+def _uncounted_experts(records: RunRecords) -> Iterator[str]:
+    """A mixture whose framework does not count the tokens of its experts."""
+    plan = records.plan
+    if plan.spec.model.mixture is not None and records.ranks and not records.experts.layers:
+        yield f"{plan.spec.tuning.framework} does not count the tokens of experts: their load is unknown"
 
 
 def _skipped(records: RunRecords) -> Iterator[str]:

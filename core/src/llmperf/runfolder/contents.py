@@ -20,13 +20,22 @@ from llmperf.runfolder.endings import (
     read_nodes,
     read_reports,
 )
+from llmperf.runfolder.expert_totals import ExpertTotals
 from llmperf.runfolder.merging import merged
 from llmperf.runfolder.node_readings import DeviceReadings, NodeReadings, Span, measured_windows
 from llmperf.runfolder.rank_totals import RankTotals
 from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.step_totals import StepTotals
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, MemorySample, PhaseRecord, RankRecord, Record, StepRecord
+from llmperf.types.records import (
+    ExpertsRecord,
+    FailureRecord,
+    MemorySample,
+    PhaseRecord,
+    RankRecord,
+    Record,
+    StepRecord,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class RunRecords:
     by_rank: dict[int, RankTotals]
     """The totals of each rank that has recorded a step, in rank order."""
     ranks: list[RankRecord]
+    experts: ExpertTotals
     failures: list[FailureRecord]
     windows: dict[int, Span]
     """When every rank of a node was in its measured window, by node."""
@@ -77,7 +87,7 @@ def read_run(run: Path) -> RunRecords:
     plan = json_files.load(run / filenames.PLAN, Plan)
     steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
     by_rank: dict[int, RankTotals] = {}
-    others = _OtherRecords()
+    others = _OtherRecords(ExpertTotals(plan))
     nodes, paths = plan.layout.nodes, filenames.record_files(run)
     for part in merged(paths, others.add):
         for path, records in zip(paths, part, strict=True):
@@ -92,6 +102,7 @@ def read_run(run: Path) -> RunRecords:
         steps=steps,
         by_rank=dict(sorted(by_rank.items())),
         ranks=sorted(others.ranks, key=_rank),
+        experts=others.experts,
         failures=sorted(others.failures, key=_rank),
         windows=windows,
         readings=_readings(run, nodes, windows),
@@ -146,7 +157,8 @@ def _add_to_rank(path: Path, records: Sequence[StepRecord], by_rank: dict[int, R
 class _OtherRecords:
     """The records that are no steps; of the marks of a long evaluation, only the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, experts: ExpertTotals) -> None:
+        self.experts = experts
         self.phases: list[PhaseRecord] = []
         self.ranks: list[RankRecord] = []
         self.failures: list[FailureRecord] = []
@@ -159,6 +171,8 @@ class _OtherRecords:
             self._phase[record.rank] = record.phase
         elif isinstance(record, RankRecord):
             self.ranks.append(record)
+        elif isinstance(record, ExpertsRecord):
+            self.experts.add(record)
         elif isinstance(record, FailureRecord):
             self.failures.append(record)
 

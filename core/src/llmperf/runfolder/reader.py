@@ -12,6 +12,7 @@ import msgspec
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.types.records import (
+    ExpertsRecord,
     FailureRecord,
     LimitsRecord,
     MemorySample,
@@ -32,6 +33,7 @@ _KINDS: dict[str, type[Record]] = {
     "phase": PhaseRecord,
     "step": StepRecord,
     "rank": RankRecord,
+    "experts": ExpertsRecord,
     "failure": FailureRecord,
     "memory": MemorySample,
     "limits": LimitsRecord,

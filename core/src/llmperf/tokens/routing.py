@@ -43,5 +43,14 @@ def routing_table(seed: int, model: Model, layer: int, routing: Routing, skew: f
     return np.ascontiguousarray(columns.T[_permutation(seed, f"routing/{layer}/rows", ROUTING_ROWS)])
 
 
+def table_loads(seed: int, model: Model, layer: int, routing: Routing, skew: float, seq_len: int) -> tuple[int, ...]:
+    """Tokens of one sequence that each expert of a layer takes by its table; errors as those of `routing_table`."""
+    table = routing_table(seed, model, layer, routing, skew)
+    whole, rest = divmod(seq_len, ROUTING_ROWS)
+    experts = model.mixture.experts if model.mixture is not None else 0
+    counts = whole * np.bincount(table.ravel(), minlength=experts)
+    return tuple((counts + np.bincount(table[:rest].ravel(), minlength=experts)).tolist())
+
+
 def _permutation(seed: int, name: str, size: int) -> NDArray[np.int64]:
     return np.argsort(raw_uint64(seed, name, 0, size), kind="stable").astype(np.int64)

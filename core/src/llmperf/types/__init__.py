@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
     from llmperf.types.rates import MatmulRate as MatmulRate
+    from llmperf.types.records import ExpertsRecord as ExpertsRecord
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LimitsRecord as LimitsRecord
     from llmperf.types.records import LoggedFacts as LoggedFacts
@@ -122,8 +123,8 @@ _NAMES = {
     "problems": "Problem",
     "profile": "ProfiledOperation StepProfile",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
-    "records": "FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord ProfileRecord"
-    " RankRecord StepOutput StepRecord Trainer",
+    "records": "ExpertsRecord FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord"
+    " ProfileRecord RankRecord StepOutput StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",
     "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",

@@ -52,6 +52,11 @@ class Trainer(Protocol):
     `{"attention": "flash", "rms_norm": "torch.nn.functional.rms_norm", "optimizer": "AdamW, fused"}`; and a method
     `compile_seconds() -> float | None`: the seconds in which a compiler has worked for this rank so far. Both are read
     after the last step.
+
+    A trainer of a mixture may have a method `expert_tokens() -> Sequence[Sequence[int]] | None`: for each layer with
+    experts that this rank holds, in their order, the tokens that each expert of the model has taken of this rank's data
+    in all steps so far, wherever that expert is; a pass that recomputes activations counts nothing. None if it does not
+    count them. It is called at both edges of the measured window and may wait for the device, which has done its work.
     """
 
     @property
@@ -219,6 +224,21 @@ class RankRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsRecord:
+    """The tokens that experts took of a rank's data in the measured window, written at its end.
+
+    Only ranks that are the first of their tensor-parallel group write it: the others have the same data.
+    """
+
+    kind: Literal["experts"] = "experts"
+    """Which record this is."""
+    rank: Count
+    """The rank."""
+    layers: tuple[tuple[Count, ...], ...]
+    """For each layer with experts of the rank's pipeline stage, the tokens that each expert took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
     """An exception that ended a rank."""
 
@@ -296,4 +316,6 @@ class ProfileRecord:
     """What it showed."""
 
 
-Record = PhaseRecord | StepRecord | RankRecord | FailureRecord | MemorySample | LimitsRecord | ProfileRecord
+Record = (
+    PhaseRecord | StepRecord | RankRecord | ExpertsRecord | FailureRecord | MemorySample | LimitsRecord | ProfileRecord
+)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llmperf.types.devices import Confidence
+from llmperf.types.expert_load import LayerLoad
 from llmperf.types.flops import ConventionName
+from llmperf.types.hardware import Hardware, Software
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.node_results import NodeResult, Waiting
@@ -48,59 +50,6 @@ class Failure:
     """One line."""
     log_tail: tuple[str, ...]
     """Last lines of that rank's log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """The machine, as probed."""
-
-    vendor: str
-    """Name of the vendor plugin."""
-    device_model: str
-    """As the vendor's management library names it."""
-    nodes: Positive
-    """Machines."""
-    devices_per_node: Positive
-    """Ranks on each node."""
-    device_share: NonNegative
-    """Part of one physical device that one rank had."""
-    device_memory_bytes: Positive | None
-    """Of one whole device; None if unknown."""
-    driver: str | None
-    """Version; None if unknown."""
-    interconnect: str | None
-    """Between devices; None if unknown."""
-    host_cpu: str | None
-    """Model of the host's processor, on most nodes; None if unknown."""
-    host_memory_bytes: Positive | None
-    """Of one node, on most nodes; None if unknown."""
-    simulated: bool
-    """True when the devices are a stand-in."""
-
-    @property
-    def divided(self) -> bool:
-        """Whether ranks share a device."""
-        return self.device_share != 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Software:
-    """What it ran on: what most nodes have. `Result.nodes` lists what is different on the others."""
-
-    os: str
-    """Name and version."""
-    kernel: str
-    """Release."""
-    python: str
-    """Version the ranks ran with."""
-    worker_environment: str | None = None
-    """The Python of the ranks, if it was not llmperf's own: the name of its environment, or its path."""
-    packages: Mapping[str, str]
-    """Versions of the packages that the ranks imported, by import name."""
-    notable_packages: tuple[str, ...] = ()
-    """Those whose version affects the training speed, as the run's plugins say; reports name these."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables the ranks saw: those that the run's plugins name or set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +281,8 @@ class Result:
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     waiting: Waiting | None = None
     """Time that ranks waited for communication, and stragglers; None unless the framework shows it of every rank."""
+    expert_load: tuple[LayerLoad, ...] = ()
+    """One entry for each layer with experts; empty unless the framework counts their tokens on every rank."""
     loss_curve: tuple[LossPoint, ...]
     """One point for each step of a run of at most 10,000 steps; otherwise every 2nd, 4th, 8th ... step, the last one,
     and those whose loss is no number (the first 1,000 of them)."""

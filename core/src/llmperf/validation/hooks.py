@@ -18,6 +18,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         return []
     from llmperf.validation.rules import (
         devices,
+        experts,
         identity,
         loss,
         memory,
@@ -32,7 +33,8 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     from llmperf.validation.violations import rules_in
 
     return rules_in(
-        devices, identity, loss, memory, nodes, parallelism, provenance, reading, roofline, throughput, utilisation
+        *(devices, experts, identity, loss, memory, nodes, parallelism, provenance, reading, roofline, throughput),
+        utilisation,
     )
 
 

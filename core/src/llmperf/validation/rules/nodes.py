@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.types import Result
 from llmperf.types.documents import Violation
-from llmperf.types.result import Hardware
+from llmperf.types.hardware import Hardware
 from llmperf.validation.violations import figure, rule
 
 COSTLY_SHARE = 0.05

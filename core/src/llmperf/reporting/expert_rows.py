@@ -1,0 +1,44 @@
+"""Routing of a mixture and the load of its experts, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from llmperf.reporting import cells
+from llmperf.reporting.cells import shown
+from llmperf.types import Contract, Result, Row
+
+
+def routing_text(contract: Contract) -> str:
+    """Such as `balanced`, or `skewed, exponent 1.2`."""
+    return contract.routing + (f", exponent {contract.routing_skew:g}" if contract.routing == "skewed" else "")
+
+
+def routing_rows(result: Result) -> tuple[Row, ...]:
+    """How tokens were routed; no row for a dense model."""
+    if result.model.mixture is None:
+        return ()
+    return (Row(key="routing", label="routing", value=result.contract.routing, text=routing_text(result.contract)),)
+
+
+def expert_rows(result: Result) -> Iterator[Row]:
+    """The largest imbalance of a layer and where it is; none unless the framework counted tokens."""
+    known = {load.layer: load.imbalance for load in result.expert_load if load.imbalance is not None}
+    if not known:
+        return
+    layer = max(known, key=lambda place: known[place])
+    idle = sum(count == 0 for load in result.expert_load for count in load.tokens)
+    largest, middle = (
+        Row(key=f"expert_imbalance_{name}", label="expert load, most / mean", value=value, rounding=cells.SIGNIFICANT)
+        for name, value in (("largest", known[layer]), ("median", median(known.values())))
+    )
+    parts = (
+        largest,
+        Row(key="expert_imbalance_layer", label="layer", value=layer),
+        middle,
+        Row(key="idle_experts", label="experts without tokens", value=idle),
+    )
+    text = f"{shown(largest)} in layer {layer}, {shown(middle)} in the median of {cells.counted(len(known), 'layer')}"
+    text += f"; {cells.counted(idle, 'expert')} without tokens" * bool(idle)
+    yield Row(key="expert_imbalance", label=largest.label, value=largest.value, text=text, parts=parts)

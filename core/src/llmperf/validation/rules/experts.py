@@ -1,0 +1,74 @@
+"""The load of experts: it adds up, and balanced and skewed routing went by their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.accounting.routing import MOST_EXPERTS, mixture_layers
+from llmperf.types import Result
+from llmperf.types.documents import Violation
+from llmperf.validation.violations import deviates, differs, figure, rule
+
+MOST_LAYERS = 256
+"""Layers of which the tables are computed; published models have at most 126."""
+MOST_CHOICES = 32
+"""Experts of a token for which the tables are computed; published models have at most 10."""
+
+
+@rule("LP230", "error", "The tokens of a layer's experts add up to tokens x top-k")
+def expert_tokens(result: Result) -> Iterator[Violation]:
+    """Every token takes top-k experts in every layer with experts, in skipped steps too."""
+    mixture, batch = result.model.mixture, result.batch
+    if not result.expert_load:
+        return
+    if mixture is None:
+        yield "/expert_load", f"expected none for the dense model {result.model.name}, found {len(result.expert_load)}"
+        return
+    layers, loads = mixture_layers(result.model), result.expert_load
+    if len(loads) != len(layers) or any(load.layer != layer for load, layer in zip(loads, layers, strict=True)):
+        yield "/expert_load", f"expected each of {len(layers)} layers with experts, in order; found {len(loads)} layers"
+    expected = result.metrics.measured_steps * batch.tokens_per_step * mixture.top_k
+    because = f"{result.metrics.measured_steps} steps x {batch.tokens_per_step} tokens x top-k {mixture.top_k}"
+    for index, load in enumerate(result.expert_load):
+        path = f"/expert_load/{index}/tokens"
+        yield from differs(path, len(load.tokens), mixture.experts, "experts of a layer")
+        if result.contract.packing == "packed":
+            yield from differs(path, sum(load.tokens), expected, because)
+        elif sum(load.tokens) > expected:
+            yield path, f"expected at most {expected} ({because}), found {sum(load.tokens)}"
+
+
+@rule("LP231", "error", "The imbalance of a layer is the most tokens of an expert / the mean")
+def imbalance(result: Result) -> Iterator[Violation]:
+    """It follows from the tokens of the layer's experts."""
+    for index, load in enumerate(result.expert_load):
+        if load.imbalance is not None and any(load.tokens):
+            most, mean = max(load.tokens), sum(load.tokens) / len(load.tokens)
+            because = f"{most} / mean {figure(mean)}"
+            yield from deviates(f"/expert_load/{index}/imbalance", load.imbalance, most / mean, because)
+
+
+@rule("LP232", "error", "Balanced and skewed routing take the experts of their tables")
+def routed_by_table(result: Result) -> Iterator[Violation]:
+    """Each sequence takes the same experts, which the seed determines, so that all counts are known."""
+    contract, model = result.contract, result.model
+    mixture = model.mixture
+    if contract.routing == "learned" or contract.packing != "packed" or mixture is None:
+        return
+    if mixture.experts > MOST_EXPERTS or mixture.top_k > MOST_CHOICES:
+        return
+    sequences = result.metrics.measured_steps * result.batch.global_batch
+    known = mixture_layers(model)
+    for index, load in enumerate(result.expert_load[:MOST_LAYERS]):
+        if load.layer not in known or len(load.tokens) != mixture.experts:
+            continue
+        from llmperf.tokens.routing import table_loads
+
+        sequence = table_loads(
+            contract.seed, model, load.layer, contract.routing, contract.routing_skew, result.batch.seq_len
+        )
+        wrong = [expert for expert, count in enumerate(sequence) if load.tokens[expert] != count * sequences]
+        if wrong:
+            expert, because = wrong[0], f"{sequences} sequences by the table of {contract.routing} routing"
+            expected, found = sequence[expert] * sequences, load.tokens[expert]
+            yield f"/expert_load/{index}/tokens/{expert}", f"expected {expected} ({because}), found {found}"
