@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
+    from llmperf.accounting.precisions import precision_recipe as precision_recipe
     from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options
@@ -76,6 +77,7 @@ _HOMES = {
     "open_regular": "llmperf.files.json_files",
     "learning_rate": "llmperf.accounting.optimiser_step",
     "rotary_frequencies": "llmperf.accounting.rotary",
+    "precision_recipe": "llmperf.accounting.precisions",
     "TokenBatches": "llmperf.tokens.batches",
     "open_batches": "llmperf.tokens.batches",
     "decays": "llmperf.tokens.draws",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DeviceRates,
         DeviceSample,
         DocumentKind,
+        Dtype,
         Facts,
         FlopCount,
         Launcher,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         Observer,
         PeakFlops,
         Plan,
-        Precision,
         Probe,
         Reporter,
         Rule,
@@ -136,7 +136,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookspec(firstresult=True)
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
 
     The vendor owns it. None means unknown, and MFU is then null. A figure that is derived, such as from a similar

@@ -112,7 +112,7 @@ def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
         ("beta2=-0.1", "--set: contract.optimizer.beta2: expected at least 0 and below 1, found -0.1"),
         (
             "precision=fp8",
-            "--set: contract.precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'",
+            "--set: contract.precision: expected one of fp32, tf32, bf16, bf16_pure, fp16, fp8_tensorwise, fp8_rowwise",
         ),
         ("seed=9007199254740992", "--set: contract.seed: expected at most 9007199254740991, found 9007199254740992"),
         (f"seed={'9' * 400}", "--set: contract.seed: expected at most 9007199254740991, found a longer one"),

@@ -285,6 +285,8 @@ FAULTS = {
     "LP316": put(("/mfu/0/counted_by", "acme_moe")),
     "LP318": put(("/mfu/0/peak_date", "soon")),
     "LP319": put(("/mfu/0/of_measured_peak", 0.5)),
+    "LP321": put(("/emulated", True)),
+    "LP322": put(("/mfu/0/of_weighted_peak", 0.5)),
     "LP320": put(("/roofline/flops_per_byte", times(2))),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),

@@ -93,9 +93,9 @@ def test_a_figure_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
 
 
 def test_a_precision_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
-    table = read(ENTRY + 'precisions = ["fp8", "bf16"]\n')
+    table = read(ENTRY + 'precisions = ["fp4", "bf16"]\n')
     (problem,) = table.problems
-    assert "device[0] (Acme A1): precisions: unknown dtype 'fp8'" in problem
+    assert "device[0] (Acme A1): precisions: unknown dtype 'fp4'" in problem
     assert table.find("A1").precisions == ("bf16",)
 
 

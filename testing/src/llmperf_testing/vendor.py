@@ -14,7 +14,7 @@ from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run, worker_env
 from llmperf.planning.states import Request
-from llmperf.types import DeviceInfo, Plan, Precision, Probe
+from llmperf.types import DeviceInfo, Dtype, Plan, Probe
 from llmperf.vendorkit.peaks import device_names
 
 from llmperf_testing.check import Skip
@@ -22,7 +22,7 @@ from llmperf_testing.children import observe
 from llmperf_testing.observations import Bound
 from llmperf_testing.subject import Subject, answered
 
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+PRECISIONS: tuple[Dtype, ...] = get_args(Dtype)
 TINY = ("model=llama_tiny", "seq_len=64")
 DEVICE_SECONDS = 180.0
 
@@ -62,12 +62,12 @@ class VendorSubject(Subject):
         """Every model and alias that it has."""
         return [name for one in self.known_devices() for name in device_names(one)]
 
-    def peak(self, model: str, dtype: Precision) -> Any:
+    def peak(self, model: str, dtype: Dtype) -> Any:
         """Its answer for a device and a precision; None where it gives a reason instead."""
         found = answered(self, (model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
         return None if isinstance(found, str) else found
 
-    def peaks(self) -> Iterator[tuple[str, Precision, Any]]:
+    def peaks(self) -> Iterator[tuple[str, Dtype, Any]]:
         """Every peak that it gives: model, precision, answer."""
         for model in self.known_models():
             for dtype in PRECISIONS:

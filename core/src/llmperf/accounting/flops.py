@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, get_args
 
 from llmperf.accounting.conventions import conventions
@@ -11,7 +13,7 @@ from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.hookspecs import hookimpl
 from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
 from llmperf.types.flops import ConventionName
-from llmperf.types.result import Mfu
+from llmperf.types.utilisation import Mfu, WeightedPeak
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
@@ -86,14 +88,16 @@ def utilisation(
     peak: PeakFlops | None,
     share: float,
     measured: float | None = None,
+    weighted: Mapping[str, WeightedPeak] = MappingProxyType({}),
 ) -> tuple[Mfu, ...]:
     """MFU under every convention: token/p/s x FLOPs per token / (peak x share).
 
-    `share` is the part of one probed device that one rank has; `tokens_per_second_per_device` and the `measured` peak
-    are of a rank. The value is None without a peak or a throughput: there is no default for either. Chowdhery et al.
-    2022, appendix B.
+    `share` is the part of one probed device that one rank has; `tokens_per_second_per_device`, the `measured` peak and
+    `weighted` peaks, by convention, are of a rank. The value is None without a
+    peak or a throughput: there is no default for either. Chowdhery et al. 2022, appendix B.
     """
     available = None if peak is None else peak.flops_per_second * share
+    weighted_flops = {convention: peak.flops_per_second for convention, peak in weighted.items()}
     return tuple(
         Mfu(
             convention=entry.convention,
@@ -109,6 +113,8 @@ def utilisation(
             counted_by=flops.counted_by,
             value=_value(entry.flops, tokens_per_second_per_device, available),
             of_measured_peak=_value(entry.flops, tokens_per_second_per_device, measured),
+            weighted_peak=weighted.get(entry.convention),
+            of_weighted_peak=_value(entry.flops, tokens_per_second_per_device, weighted_flops.get(entry.convention)),
         )
         for entry in flops.per_token
     )

@@ -3,7 +3,7 @@
 The most that one rank holds, without activations: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training
 Trillion Parameter Models", section 3.1 and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of
 gradients and 12 of optimiser states (fp32 weights, momentum, variance); each stage divides one of them by the sharding
-degree. In fp32 there is no second copy: 4, 4, 8. All experts of a mixture are counted.
+degree. In fp32 there is no second copy: 4, 4, 8; nor in pure bf16: 2, 2, 4. All experts of a mixture are counted.
 
 A framework may hold more for a while, such as float32 copies of 16-bit gradients during the update, or keep states in
 the memory of the host: it reports that in `WorkerPlan`, here `Transient`.
@@ -15,12 +15,8 @@ import math
 from dataclasses import dataclass
 
 from llmperf.accounting.parameters import stage_parameters
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.types import Layout, Model, ModelState, Precision
-
-MIXED = (2, 2, 12)
-"""Bytes per parameter of weights, gradients and optimiser states in 16-bit training."""
-SINGLE = (4, 4, 8)
-"""Bytes per parameter of weights, gradients and optimiser states in fp32, also with tf32 matrix products."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +67,13 @@ def state_bytes(
     optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
     Buffers of communication are free again when the update begins.
     """
-    weights, gradients, states = MIXED if precision in ("bf16", "fp16") else SINGLE
+    recipe = precision_recipe(precision)
     trained = parameters if trainable is None else trainable
     stage, ways = layout.sharding_stage, layout.tensor_parallel
     parts: tuple[tuple[ModelState, int, int, int], ...] = (
-        ("parameters", weights, parameters, 3),
-        ("gradients", 4 if transient.sums_in_fp32 else gradients, trained, 2),
-        ("optimizer", states, trained, 1),
+        ("parameters", recipe.weight_bytes, parameters, 3),
+        ("gradients", 4 if transient.sums_in_fp32 else recipe.gradient_bytes, trained, 2),
+        ("optimizer", recipe.optimizer_bytes, trained, 1),
     )
     held = sum(
         _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))

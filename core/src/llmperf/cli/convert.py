@@ -104,7 +104,7 @@ def _peak(text: str, where: str) -> float:
         if not float(text):
             raise UserError(f"{where}: expected TFLOP/s above 0, found {text}")
         return float(text) * FLOPS_PER_TERA
-    from llmperf.types import Precision
+    from llmperf.types import Dtype
     from llmperf.validation.installed import installed_vendors, vendor_catalogue
 
     name, _, dtype = text.rpartition(":")
@@ -118,7 +118,7 @@ def _peak(text: str, where: str) -> float:
         devices += [device.model for device, _ in catalogue.devices]
         device = catalogue.exact(name)
         if device is not None:
-            known = next((name for name in get_args(Precision) if name == dtype), None)
+            known = next((name for name in get_args(Dtype) if name == dtype), None)
             peak = None if known is None else catalogue.peak(device, known)
             if peak is None:
                 offered = ", ".join(catalogue.precisions(device))

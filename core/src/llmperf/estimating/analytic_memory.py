@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.estimating.activations import SINGLE, backward_bytes, block_bytes, checkpoint_bytes, norm_bytes, runs_fused
 from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.types.precision import DTYPE_BYTES
 from llmperf.types.tracing import MemoryKind, Phase, TracedMemory
 
 Held = Mapping[MemoryKind, int]
@@ -48,8 +50,11 @@ def states(sizes: RankSizes) -> dict[MemoryKind, int]:
     """Weights and optimiser states, which are held all the time; shards of gradients too at stage 3."""
     sharded, offloaded = sizes.plan.layout.sharding_stage == 3, sizes.plan.worker.offloaded
     weights = sizes.parameters * sizes.weight_bytes
-    masters = SINGLE if sizes.weight_bytes < SINGLE else 0
-    optimizer = math.ceil(sizes.trained * (2 * SINGLE + masters) / sizes.sharding)
+    recipe = precision_recipe(sizes.plan.spec.contract.precision)
+    in_fp32 = sizes.weight_bytes == SINGLE  # then there is no second copy
+    masters = SINGLE if recipe.master_weights and not in_fp32 else 0
+    moments = 2 * DTYPE_BYTES[recipe.optimizer_states]
+    optimizer = math.ceil(sizes.trained * (moments + masters) / sizes.sharding)
     weights = math.ceil(weights / sizes.sharding) if sharded else weights
     return {
         "parameters": 0 if "parameters" in offloaded else weights,

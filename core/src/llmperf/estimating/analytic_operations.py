@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from llmperf.accounting.parameters import shared_width
+from llmperf.accounting.precisions import precision_recipe, products_dtype
 from llmperf.estimating.activations import SINGLE, attention_is_fused, runs_fused, scores
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
@@ -27,21 +28,26 @@ def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
 
 
 def compute_dtype(sizes: RankSizes) -> str:
-    """Of matrix products."""
-    return sizes.plan.spec.contract.precision
+    """Of activations, and of products outside the projections of the blocks."""
+    return precision_recipe(sizes.plan.spec.contract.precision).rest
+
+
+def projection_dtype(sizes: RankSizes) -> str:
+    """Of the projections of the blocks."""
+    return products_dtype(sizes.plan.spec.contract)
 
 
 def _product(
-    sizes: RankSizes, phase: Phase, shape: tuple[int, int, int, int], times: int, name: str = "matmul"
+    sizes: RankSizes, phase: Phase, shape: tuple[int, int, int, int], times: int, name: str = "matmul", dtype: str = ""
 ) -> TracedOperation:
-    """Matrix products of (batch, rows, columns, inner)."""
+    """Matrix products of (batch, rows, columns, inner); in `compute_dtype` unless `dtype` says otherwise."""
     batch, rows, columns, inner = shape
     elements = batch * (rows * inner + inner * columns + rows * columns)
     return TracedOperation(
         name=name,
         kind="matmul",
         phase=phase,
-        dtype=compute_dtype(sizes),
+        dtype=dtype or compute_dtype(sizes),
         flops=2.0 * batch * rows * columns * inner,
         bytes=sizes.compute_bytes * elements,
         shape=shape,
@@ -65,15 +71,18 @@ def _moved(
     )
 
 
-def _linear(sizes: RankSizes, outputs: int, inputs: int, times: int, repeated: int) -> Iterator[TracedOperation]:
+def _linear(
+    sizes: RankSizes, outputs: int, inputs: int, times: int, repeated: int, *, of_block: bool = True
+) -> Iterator[TracedOperation]:
     """A projection `times` times in a forward pass: its product, what is repeated of it, and its gradients."""
-    tokens = sizes.tokens
-    yield _product(sizes, "forward", (1, tokens, outputs, inputs), times)
+    tokens, dtype = sizes.tokens, projection_dtype(sizes) if of_block else compute_dtype(sizes)
+    yield _product(sizes, "forward", (1, tokens, outputs, inputs), times, dtype=dtype)
     if repeated:
-        yield _product(sizes, "backward", (1, tokens, outputs, inputs), repeated)
-    yield _product(sizes, "backward", (1, tokens, inputs, outputs), times, "matmul, gradient of the input")
+        yield _product(sizes, "backward", (1, tokens, outputs, inputs), repeated, dtype=dtype)
+    yield _product(sizes, "backward", (1, tokens, inputs, outputs), times, "matmul, gradient of the input", dtype)
     if not sizes.frozen:
-        yield _product(sizes, "backward", (1, outputs, inputs, tokens), times, "matmul, gradient of the weights")
+        name = "matmul, gradient of the weights"
+        yield _product(sizes, "backward", (1, outputs, inputs, tokens), times, name, dtype)
 
 
 def _blocks(sizes: RankSizes) -> Iterator[TracedOperation]:
@@ -114,19 +123,19 @@ def _mixture(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperat
     """Router, routed experts as grouped products with equal loads, shared experts, and moves of tokens to experts."""
     mixture, ways = sizes.model.mixture, sizes.plan.layout.tensor_parallel
     assert mixture is not None
-    hidden, tokens = sizes.hidden, sizes.tokens
-    yield from _linear(sizes, mixture.experts, hidden, blocks, again)
+    hidden, tokens, dtype = sizes.hidden, sizes.tokens, projection_dtype(sizes)
+    yield from _linear(sizes, mixture.experts, hidden, blocks, again, of_block=False)
     used = min(mixture.experts, max(1, tokens * mixture.top_k))
     rows, columns = -(-tokens * mixture.top_k // used), -(-mixture.expert_width // ways)
     for outputs, inputs, times in ((columns, hidden, 2), (hidden, columns, 1)):
-        yield _product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul")
+        yield _product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul", dtype)
         if again:
-            yield _product(sizes, "backward", (used, rows, outputs, inputs), times * again, "grouped matmul")
+            yield _product(sizes, "backward", (used, rows, outputs, inputs), times * again, "grouped matmul", dtype)
         name = "grouped matmul, gradient of the input"
-        yield _product(sizes, "backward", (used, rows, inputs, outputs), times * blocks, name)
+        yield _product(sizes, "backward", (used, rows, inputs, outputs), times * blocks, name, dtype)
         if not sizes.frozen:
             name = "grouped matmul, gradient of the weights"
-            yield _product(sizes, "backward", (used, outputs, inputs, rows), times * blocks, name)
+            yield _product(sizes, "backward", (used, outputs, inputs, rows), times * blocks, name, dtype)
     if shared := -(-shared_width(sizes.model) // ways):
         yield from _linear(sizes, shared, hidden, 2 * blocks, 2 * again)
         yield from _linear(sizes, hidden, shared, blocks, again)
@@ -276,7 +285,7 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
     for name, phase in both:
         streams, kernels = _norm_streams(sizes, gradient=phase == "backward")
         yield _moved(sizes, name, "norm", phase, streams * stream, 1, kernels)
-    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1 + sizes.model.multi_token_layers, 0)
+    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1 + sizes.model.multi_token_layers, 0, of_block=False)
     logits = sizes.tokens * sizes.vocabulary
     fused = runs_fused(sizes, "cross_entropy")
     forward = sizes.compute_bytes if fused else sizes.compute_bytes + 12

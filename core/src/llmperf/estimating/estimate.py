@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
+from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.estimating.calibration import calibration
 from llmperf.estimating.memory import stage_memory
 from llmperf.estimating.savings import savings
@@ -62,7 +63,7 @@ def estimate_of(
         time_problem=problem,
         stages=() if rates is None else stage_times(traces, rates, plan.layout),
         tokens_per_second_per_device=throughput,
-        mfu=utilisation(plan.flops, throughput, plan.peak, plan.device_share),
+        mfu=utilisation(plan.flops, throughput, plan.peak, plan.device_share, weighted=weighted_peaks(plan)),
         operations=operation_times(trace, rates, rounds),
         communication=communications(trace, rates, plan.layout, rounds),
         savings=() if rates is None or time is None else savings(plan, trace, rates, time, slowest),

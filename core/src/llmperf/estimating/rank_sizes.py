@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from llmperf.accounting.parameters import attention_parameters, lora_parameters, shared_width, stage_parameters
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
-
-HALF = ("bf16", "fp16")
-"""Precisions of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +153,8 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
     spec, layout, batch = plan.spec, plan.layout, plan.batch
     model, tuning, lora = spec.model, spec.tuning, spec.contract.lora
     stage, stages, ways = layout.coordinate(rank, "pipeline"), layout.pipeline_parallel, layout.tensor_parallel
-    compute = 2 if spec.contract.precision in HALF else 4
+    recipe = precision_recipe(spec.contract.precision)
+    compute = recipe.rest_bytes
     weight = 4 if plan.worker.weights_in_fp32 and lora is None else compute
     blocks = model.layers // stages
     dense = max(0, min(blocks, model.dense_layers - stage * blocks))

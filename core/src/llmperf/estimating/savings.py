@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.estimating.step_time import operation_times
 from llmperf.types.estimate import OperationTime, Saving, StepTime
 from llmperf.types.plan import Plan
@@ -16,8 +17,6 @@ from llmperf.types.tracing import OperationKind, StepTrace
 
 LEAST_SHARE = 0.005
 """Savings of a smaller share of the step are left out."""
-ELEMENT_BYTES = {"fp32": 4, "tf32": 4}
-"""Of activations by precision; 2 in others."""
 
 
 def savings(plan: Plan, trace: StepTrace, rates: DeviceRates, time: StepTime, slowest: int) -> tuple[Saving, ...]:
@@ -47,7 +46,7 @@ def _fused(plan: Plan, operations: tuple[OperationTime, ...], rates: DeviceRates
 def least_bytes(plan: Plan, stage: int) -> Mapping[OperationKind, float]:
     """Bytes that fused kernels move in a step of a stage, by kind of operation."""
     model, layout, tuning = plan.spec.model, plan.layout, plan.spec.tuning
-    element = ELEMENT_BYTES.get(plan.spec.contract.precision, 2)
+    element = precision_recipe(plan.spec.contract.precision).rest_bytes
     tokens = plan.batch.gradient_accumulation * plan.batch.micro_batch * plan.batch.seq_len / layout.context_parallel
     layers = model.layers / layout.pipeline_parallel
     last = stage == layout.pipeline_parallel - 1

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
@@ -29,7 +29,7 @@ from llmperf.types.records import ExpertsRecord, Phase, PhaseRecord, RankRecord,
 
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80
-MAX_KERNEL = 200
+MAX_TEXT = 200
 """Characters of the description of a kernel that are recorded."""
 MAX_VERSION = 100
 """Characters of a version that are recorded."""
@@ -89,7 +89,7 @@ class Worker:
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank, experts)
                 window = loop.run(contract.steps, contract.warmup_steps, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
-                kernels, compiling = kernels_of(trainer), compile_seconds_of(trainer)
+                compiling = compile_seconds_of(trainer)
                 figures = self._evaluate(trainer)
                 if window.expert_tokens is not None:
                     self._recorder.write(ExpertsRecord(rank=self._rank, layers=window.expert_tokens))
@@ -100,7 +100,8 @@ class Worker:
                         measured_tokens=window.tokens,
                         window_seconds=window.seconds,
                         communication_seconds=window.communication_seconds,
-                        kernels=kernels,
+                        kernels=texts_of(trainer, "kernels"),
+                        precisions=texts_of(trainer, "precisions"),
                         compile_seconds=compiling,
                         peak_memory_bytes=peak,
                         peak_reserved_bytes=reserved,
@@ -177,12 +178,12 @@ def peak_reserved_bytes(device: Device) -> int | None:
     return query() if query is not None else None
 
 
-def kernels_of(trainer: Trainer) -> dict[str, str]:
-    """Which kernel computes what, as the trainer reports it; empty if it does not. PluginError for anything else."""
-    kernels: object = getattr(trainer, "kernels", {})
-    if not isinstance(kernels, Mapping) or not all(isinstance(text, str) for pair in kernels.items() for text in pair):
-        raise wrong("a mapping of names to texts", "kernels", repr(kernels)[:MAX_SHOWN])
-    return {name[:MAX_SHOWN]: kernel[:MAX_KERNEL] for name, kernel in kernels.items()}
+def texts_of(trainer: Trainer, name: Literal["kernels", "precisions"]) -> dict[str, str]:
+    """Which kernel or precision has what, as the trainer reports it; empty if it does not. PluginError otherwise."""
+    texts: object = getattr(trainer, name, {})
+    if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
+        raise wrong("a mapping of names to texts", name, repr(texts)[:MAX_SHOWN])
+    return {key[:MAX_SHOWN]: text[:MAX_TEXT] for key, text in texts.items()}
 
 
 def compile_seconds_of(trainer: Trainer) -> float | None:

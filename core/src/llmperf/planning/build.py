@@ -20,7 +20,7 @@ from llmperf.errors import PluginError, UserError
 from llmperf.planning.fitting import nearest_fitting
 from llmperf.planning.measured_rates import rates_of
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
-from llmperf.planning.peak import peak_of
+from llmperf.planning.peak import NOT_ASKED, peaks_of
 from llmperf.planning.preflight import estimate_problems, fits, state_bytes, with_preflight
 from llmperf.planning.problems import (
     data_problems,
@@ -28,6 +28,7 @@ from llmperf.planning.problems import (
     memory_problems,
     need_problems,
     padding_problems,
+    precision_problems,
     routing_problems,
     setting_problems,
     size_problems,
@@ -259,8 +260,12 @@ def _framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Probl
         raise
     faults = worker_problems(spec, worker, plugins) if resolved.arithmetic is not None else []
     reported = {problem.where for problem in worker.problems}
-    core = [*need_problems(worker.needs, probe, spec.tuning.framework), *padding_problems(spec, worker)]
-    core += routing_problems(spec, worker)
+    core = [
+        *precision_problems(spec, worker, probe),
+        *need_problems(worker.needs, probe, spec.tuning.framework),
+        *padding_problems(spec, worker),
+        *routing_problems(spec, worker),
+    ]
     core += setting_problems(spec, worker)
     return worker, [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
 
@@ -272,7 +277,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
 
     request, spec, machine, plugins = resolved.request, resolved.spec, resolved.machine, resolved.plugins
     skip = request.skip_peak_and_env
-    peak, peak_problem = (None, "not asked for") if skip else peak_of(spec, machine, plugins)
+    peaks = NOT_ASKED if skip else peaks_of(spec, machine, plugins)
     rates, rate_notes = (None, ()) if skip else rates_of(machine, request.launcher, plugins)
     plan = Plan(
         schema=PLAN_SCHEMA,
@@ -285,8 +290,9 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
         batch=arithmetic.batch,
         flops=resolved.flops,
-        peak=peak,
-        peak_problem=peak_problem,
+        peak=peaks.products,
+        rest_peak=peaks.rest,
+        peak_problem=peaks.problem,
         rates=rates,
         state_bytes_per_stage=state_bytes(spec, worker, machine.probe),
         launcher=request.launcher,

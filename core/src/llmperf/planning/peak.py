@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.errors import PluginError
 from llmperf.planning.states import Planned
 from llmperf.planning.vendors import Machine
@@ -12,7 +13,7 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
-from llmperf.types.devices import PeakFlops
+from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.spec import RunSpec
 
 
@@ -24,16 +25,41 @@ def with_peak(planned: Planned) -> Planned:
     if planned.plan.peak is not None or planned.resolved.request.skip_peak_and_env:
         return planned
     try:
-        peak, problem = peak_of(planned.spec, planned.machine, planned.plugins)
+        peaks = peaks_of(planned.spec, planned.machine, planned.plugins)
     except PluginError:
         return planned
-    return replace(planned, plan=replace(planned.plan, peak=peak, peak_problem=problem))
+    plan = replace(planned.plan, peak=peaks.products, rest_peak=peaks.rest, peak_problem=peaks.problem)
+    return replace(planned, plan=plan)
 
 
-def peak_of(spec: RunSpec, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
-    """The peak for a spec's precision; without one, why it is not known."""
-    model, dtype = machine.probe.devices[0].model, spec.contract.precision
-    peak = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks:
+    """The peaks of one whole device for a run."""
+
+    products: PeakFlops | None
+    """For the products that the precision recipe covers."""
+    rest: PeakFlops | None = None
+    """For the others, if they have another dtype."""
+    problem: str | None = None
+    """Why `products` is not known."""
+
+
+NOT_ASKED = Peaks(products=None, problem="not asked for")
+
+
+def peaks_of(spec: RunSpec, machine: Machine, plugins: Plugins) -> Peaks:
+    """The peaks for a spec's precision recipe; without one, why it is not known."""
+    recipe = precision_recipe(spec.contract.precision)
+    if spec.tuning.emulate_precision:
+        device = machine.probe.devices[0].model
+        return Peaks(products=None, problem=f"{recipe.products} is emulated: {device!r} does not compute in it")
+    products, problem = _peak_of(recipe.products, machine, plugins)
+    rest = _peak_of(recipe.rest, machine, plugins)[0] if recipe.mixed and products is not None else None
+    return Peaks(products=products, rest=rest, problem=problem)
+
+
+def _peak_of(dtype: Dtype, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
+    model, peak = machine.probe.devices[0].model, None
     if plugins.answers("llmperf_peak_flops"):
         answer = plugins.peak(model, dtype)
         if isinstance(answer, str):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from llmperf.accounting.layout import standard_layout
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -114,21 +115,33 @@ def routing_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
     return [Problem(code="routing_not_supported", where="contract.routing", message=message)]
 
 
+def precision_problems(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> list[Problem]:
+    """A recipe that the framework does not train by or the devices do not compute in, unless that is emulated."""
+    recipe, offered = precision_recipe(spec.contract.precision), probe.offers.precisions
+    emulates, device = spec.tuning.emulate_precision, probe.devices[0].model
+    missing = [dtype for dtype in dict.fromkeys((worker.needs.precision, recipe.rest)) if dtype not in offered]
+    nearest = next((name for name in ("bf16", "fp32") if name in offered), offered[0])
+    nearest = f"nearest: --set precision={nearest} (a variant)"
+    problems = []
+    if recipe.name not in worker.precisions:
+        message = f"{spec.tuning.framework} trains in {', '.join(worker.precisions)}, found {recipe.name}; {nearest}"
+        problems.append(Problem(code="precision_not_supported", where="contract.precision", message=message))
+    elif emulates and (recipe.products != "fp8" or "fp8" in offered):
+        reason = f"{device} computes in fp8" if recipe.products == "fp8" else f"{recipe.name} has no products in fp8"
+        message = f"nothing is emulated, {reason}: expected false, found true"
+        problems.append(Problem(code="nothing_emulated", where="tuning.emulate_precision", message=message))
+    elif missing and not (emulates and missing == ["fp8"]):
+        message = f"{device} ({probe.vendor}) offers {', '.join(offered)}, found {worker.needs.precision}; {nearest}"
+        if missing == ["fp8"]:
+            message += ", or --set emulate_precision=true (losses as on fp8 devices, no MFU)"
+        problems.append(Problem(code="precision_not_offered", where="contract.precision", message=message))
+    return problems
+
+
 def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
     """One problem for each need that the vendor does not offer."""
     offers, device = probe.offers, probe.devices[0].model
     problems = []
-    if needs.precision not in offers.precisions:
-        offered = ", ".join(offers.precisions)
-        nearest = next((name for name in ("bf16", "fp32") if name in offers.precisions), offers.precisions[0])
-        message = f"{device} ({probe.vendor}) offers {offered}, found {needs.precision}"
-        problems.append(
-            Problem(
-                code="precision_not_offered",
-                where="contract.precision",
-                message=f"{message}; nearest: --set precision={nearest} (a variant)",
-            )
-        )
     if needs.runtime not in offers.runtimes:
         offered = ", ".join(offers.runtimes) or "none"
         message = f"{framework} runs on {needs.runtime}; {device} ({probe.vendor}) offers {offered}"

@@ -21,7 +21,7 @@ from llmperf.plugins.installed import version as installed_version
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
-    from llmperf.types.devices import PeakFlops, Precision
+    from llmperf.types.devices import Dtype, PeakFlops
     from llmperf.types.rates import DeviceRates
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Plugins:
                 return of_kind(found, hook, given, kind), found
         raise PluginError(f"{who(self.owner(hook))}: {hook} gave no answer")
 
-    def peak(self, device_model: str, dtype: Precision) -> PeakFlops | str | None:
+    def peak(self, device_model: str, dtype: Dtype) -> PeakFlops | str | None:
         """The checked answer to `llmperf_peak_flops`; a text is the reason, in one line, why the peak is missing."""
         from llmperf.types.devices import PeakFlops
 

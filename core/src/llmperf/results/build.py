@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
+from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.errors import UserError
 from llmperf.results.expert_load import expert_load
 from llmperf.results.failure import outcome
@@ -59,13 +60,22 @@ def result_of(records: RunRecords) -> Result:
         contract=spec.contract,
         tuning=spec.tuning,
         framework=spec.framework,
-        kernels=kernels(records),
+        kernels=joined_texts(rank.kernels for rank in records.ranks),
+        precisions=joined_texts(rank.precisions for rank in records.ranks),
+        emulated=spec.tuning.emulate_precision,
         hardware=hardware(records, common),
         software=software(records, common),
         parallelism=plan.layout,
         batch=plan.batch,
         metrics=figures,
-        mfu=utilisation(plan.flops, figures.tokens_per_second_per_device, plan.peak, plan.device_share, measured),
+        mfu=utilisation(
+            plan.flops,
+            figures.tokens_per_second_per_device,
+            plan.peak,
+            plan.device_share,
+            measured,
+            weighted_peaks(plan),
+        ),
         peak_problem=plan.peak_problem,
         measured_peak=fastest_product,
         roofline=roofline(plan, steps.median) if status == "complete" and steps is not None else None,
@@ -102,11 +112,11 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
     )
 
 
-def kernels(records: RunRecords) -> dict[str, str]:
-    """Which kernel computed what, each from the first rank that has it: pipeline stages have different operations."""
+def joined_texts(texts_of_ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What ranks report by name, each from the first rank that has it: pipeline stages have different operations."""
     named: dict[str, str] = {}
-    for rank in records.ranks:
-        named = {**rank.kernels, **named}
+    for texts in texts_of_ranks:
+        named = {**texts, **named}
     return dict(sorted(named.items()))
 
 

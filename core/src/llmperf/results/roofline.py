@@ -5,6 +5,7 @@ Williams, Waterman, Patterson 2009: attainable FLOP/s = min(compute, FLOPs per b
 
 from __future__ import annotations
 
+from llmperf.accounting.precisions import products_dtype
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
 from llmperf.types.plan import Plan
 from llmperf.types.roofline import MeasuredPeak, Roofline
@@ -13,7 +14,7 @@ from llmperf.types.tracing import StepTrace
 
 def measured_peak(plan: Plan) -> MeasuredPeak | None:
     """The measured peak of one rank's share of a device in the run's precision; None without a measurement."""
-    rates, dtype = plan.rates, plan.spec.contract.precision
+    rates, dtype = plan.rates, products_dtype(plan.spec.contract)
     if rates is None or rates.basis != "measured" or dtype not in rates.matmul_flops_per_second:
         return None
     return MeasuredPeak(
@@ -33,7 +34,7 @@ def roofline(plan: Plan, step_seconds: float | None) -> Roofline:
     flops, moved = work(trace, rounds)
     intensity = flops / moved if moved else None
     rates, share = plan.rates, plan.device_share
-    compute = None if rates is None else rates.matmul_flops_per_second.get(plan.spec.contract.precision)
+    compute = None if rates is None else rates.matmul_flops_per_second.get(products_dtype(plan.spec.contract))
     compute = compute * share if compute else None
     memory = rates.memory_bytes_per_second * share if rates is not None and compute is not None else None
     ridge = compute / memory if compute is not None and memory else None

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from llmperf.types.devices import DeviceEvent as DeviceEvent
     from llmperf.types.devices import DeviceInfo as DeviceInfo
     from llmperf.types.devices import DeviceSample as DeviceSample
+    from llmperf.types.devices import Dtype as Dtype
     from llmperf.types.devices import Facts as Facts
     from llmperf.types.devices import HostCheck as HostCheck
     from llmperf.types.devices import Offers as Offers
     from llmperf.types.devices import PeakFlops as PeakFlops
-    from llmperf.types.devices import Precision as Precision
     from llmperf.types.devices import Probe as Probe
     from llmperf.types.devices import ThrottleReason as ThrottleReason
     from llmperf.types.documents import DocumentKind as DocumentKind
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
+    from llmperf.types.precision import Precision as Precision
+    from llmperf.types.precision import PrecisionRecipe as PrecisionRecipe
     from llmperf.types.problems import Problem as Problem
     from llmperf.types.profile import ProfiledOperation as ProfiledOperation
     from llmperf.types.profile import StepProfile as StepProfile
@@ -108,8 +110,7 @@ if TYPE_CHECKING:
     from llmperf.types.tracing import TracedOperation as TracedOperation
 
 _NAMES = {
-    "devices": "Device DeviceEvent DeviceInfo DeviceSample Facts HostCheck Offers PeakFlops Precision Probe"
-    " ThrottleReason",
+    "devices": "Device DeviceEvent DeviceInfo DeviceSample Dtype Facts HostCheck Offers PeakFlops Probe ThrottleReason",
     "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
     "estimate": "Estimate",
     "limits": "OperationToTime PreparedOperation TimedOperation TimedOperations",
@@ -120,6 +121,7 @@ _NAMES = {
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",
     "plan": "ModelState Needs Plan Script WorkerPlan",
+    "precision": "Precision PrecisionRecipe",
     "problems": "Problem",
     "profile": "ProfiledOperation StepProfile",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",

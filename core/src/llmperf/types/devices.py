@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from llmperf.types.units import Count, NonNegative, Positive
 
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-"""The dtype that matrix products are computed in."""
+Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+"""A dtype that devices compute matrix products in, and have a peak for."""
 
 ThrottleReason = Literal["heat", "power limit", "power brake", "hardware slowdown", "clock setting", "other"]
 """Why a device runs slower than it could: `heat`: it is too hot; `power limit`: it is at its power cap;
@@ -43,8 +43,8 @@ class Offers:
     """What the devices offer; compared with a framework's `Needs`."""
 
     precisions: tuple[str, ...]
-    """Such as `bf16`; computed natively, never silently by another precision. Names that
-    this version of llmperf cannot train in, such as `fp8`, are allowed."""
+    """Dtypes of matrix products, such as `bf16`; computed natively, never silently by another dtype. Names that
+    this version of llmperf does not know are allowed."""
     runtimes: tuple[str, ...]
     """Tensor libraries that the vendor supports: `torch`, `paddle`."""
     collective_backend: str

@@ -8,10 +8,10 @@ from typing import Literal
 
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.rates import DeviceRates
-from llmperf.types.result import Mfu
 from llmperf.types.spec import RunSpec
 from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase
 from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.utilisation import Mfu
 
 Scope = Literal["node", "cluster"]
 """Where a communication goes: within one node, or between nodes."""

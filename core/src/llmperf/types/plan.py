@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llmperf.types.devices import PeakFlops, Precision, Probe
+from llmperf.types.devices import Dtype, PeakFlops, Probe
 from llmperf.types.flops import FlopCount
 from llmperf.types.launching import Interpreter, Node
 from llmperf.types.layout import Batch, Layout
+from llmperf.types.precision import Precision
 from llmperf.types.problems import Problem
 from llmperf.types.rates import DeviceRates
 from llmperf.types.result import PluginInfo
@@ -25,8 +26,8 @@ ModelState = Literal["parameters", "gradients", "optimizer"]
 class Needs:
     """What a framework needs from the devices; compared with the vendor's `Offers`."""
 
-    precision: Precision
-    """The dtype that matrix products are computed in."""
+    precision: Dtype
+    """The dtype that matrix products are computed in: `llmperf.precision_recipe(spec.contract.precision).products`."""
     runtime: str
     """`torch` or `paddle`."""
     features: tuple[str, ...] = ()
@@ -86,6 +87,8 @@ class WorkerPlan:
     """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
     input_copies: bool = False
     """Whether each tensor-parallel projection keeps a copy of its input of its own for the backward pass."""
+    precisions: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+    """The recipes that the framework trains by; others are refused."""
     notes: tuple[str, ...] = ()
     """Facts about the run that a reader of the result should know."""
     problems: tuple[Problem, ...] = ()
@@ -128,6 +131,9 @@ class Plan:
     """The numerator of MFU under every convention."""
     peak: PeakFlops | None
     """Of the whole probed device."""
+    rest_peak: PeakFlops | None = None
+    """In a recipe with products in two dtypes, such as fp8 and bf16: the peak of those that are not in the dtype of
+    `peak`. None otherwise, and where it is not known."""
     peak_problem: str | None = None
     """Why the peak, and so MFU, is unknown."""
     rates: DeviceRates | None = None

@@ -42,6 +42,8 @@ PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
         "sequence_too_long": "The sequence is longer than the model's positions.",
         "nothing_measured": "All steps are warm-up.",
         "precision_not_offered": "The devices do not offer the precision.",
+        "precision_not_supported": "The framework does not train by the precision recipe.",
+        "nothing_emulated": "Emulation is asked for where the devices compute in the precision.",
         "runtime_not_offered": "The vendor does not support the framework's tensor library.",
         "runtime_unusable": "The installed tensor library cannot use the devices.",
         "feature_not_offered": "The devices lack a feature that the framework needs.",

@@ -49,8 +49,10 @@ class Trainer(Protocol):
     its work; the trainer must not make the device wait to know it.
 
     It may have a property `kernels: Mapping[str, str]`: which kernel computes what, such as
-    `{"attention": "flash", "rms_norm": "torch.nn.functional.rms_norm", "optimizer": "AdamW, fused"}`; and a method
-    `compile_seconds() -> float | None`: the seconds in which a compiler has worked for this rank so far. Both are read
+    `{"attention": "flash", "rms_norm": "torch.nn.functional.rms_norm", "optimizer": "AdamW, fused"}`; a property
+    `precisions: Mapping[str, str]`: the precision that each group of modules ran in, such as
+    `{"projections of blocks": "fp8 e4m3, rowwise", "other products": "bf16"}`; and a method
+    `compile_seconds() -> float | None`: the seconds in which a compiler has worked for this rank so far. All are read
     after the last step.
 
     A trainer of a mixture may have a method `expert_tokens() -> Sequence[Sequence[int]] | None`: for each layer with
@@ -210,6 +212,8 @@ class RankRecord:
     """Where the times of the measured steps come from."""
     kernels: Mapping[str, str] = field(default_factory=dict)
     """Which kernel computed what; empty if the framework does not tell."""
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    """In which precision each group of modules ran; empty if the framework does not report it."""
     compile_seconds: NonNegative | None = None
     """Seconds in which a compiler, such as `torch.compile`, worked for this rank; None if the framework does not tell.
     """

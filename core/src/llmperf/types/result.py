@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llmperf.types.devices import Confidence
 from llmperf.types.expert_load import LayerLoad
-from llmperf.types.flops import ConventionName
 from llmperf.types.hardware import Hardware, Software
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
@@ -16,6 +14,7 @@ from llmperf.types.node_results import NodeResult, Waiting
 from llmperf.types.roofline import MeasuredPeak, Roofline
 from llmperf.types.spec import Change, Contract, Scalar, Tuning
 from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.utilisation import Mfu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,38 +175,6 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mfu:
-    """Model (or hardware) FLOPs utilisation under one convention."""
-
-    convention: ConventionName
-    """Which operations are counted."""
-    headline: bool
-    """Whether published tables are compared with this convention."""
-    flops_per_token: NonNegative
-    """The numerator, FLOPs for one trained token."""
-    formula: str
-    """With the figures filled in."""
-    leaves_out: tuple[str, ...]
-    """Terms that the device computes and this convention does not count."""
-    counted_by: str = "core"
-    """Name of the extension that counted the FLOPs, or `core`."""
-    peak_flops_per_second: NonNegative | None
-    """Of one rank's share of a device."""
-    peak_dtype: str | None
-    """Dtype the peak holds for."""
-    peak_source: str | None
-    """Where the peak is published, or how it was measured."""
-    peak_confidence: Confidence | None
-    """How reliable the peak is; `low` if it is derived or from a secondary source."""
-    peak_date: str | None
-    """ISO date of that source, or of the measurement."""
-    value: NonNegative | None
-    """token/p/s x flops_per_token / peak; None without a peak or a throughput."""
-    of_measured_peak: NonNegative | None = None
-    """The same by `Result.measured_peak`; None without one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LossPoint:
     """Mean loss over ranks at one step."""
 
@@ -259,6 +226,10 @@ class Result:
     """Options of the framework plugin."""
     kernels: Mapping[str, str] = field(default_factory=dict)
     """Which kernel computed what, as the ranks report it; empty if the framework does not."""
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    """In which precision each group of modules ran, as the ranks report it; empty if the framework does not."""
+    emulated: bool = False
+    """Whether products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
     hardware: Hardware
     """The machine, as probed."""
     software: Software

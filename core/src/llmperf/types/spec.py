@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llmperf.types.devices import Precision
 from llmperf.types.models import Model
+from llmperf.types.precision import Precision
 from llmperf.types.units import Count, Decay, NonNegative, Positive, Skew
 
 Scalar = bool | int | float | str
@@ -69,7 +69,7 @@ class Contract:
     """`packed`: records joined and cut into sequences; `padded`: one record per sequence, cut or padded to seq_len.
     Padding is neither predicted nor counted."""
     precision: Precision
-    """The dtype that matrix products are computed in."""
+    """The recipe, of `data/precisions.toml`: the dtypes of products, weights, gradients and optimiser states."""
     optimizer: Optimizer
     """The optimiser and its schedule."""
     steps: Positive
@@ -136,6 +136,9 @@ class Tuning:
     """Names of fused kernels, as the framework knows them; `auto` is all that it has for the devices."""
     compile: bool = False
     """Whether a compiler fuses the operations of each block, such as `torch.compile`."""
+    emulate_precision: bool = False
+    """Whether fp8 is emulated on devices without it: operands are rounded to fp8 and multiplied in the dtype of the
+    rest. Such a run has no MFU."""
 
 
 OPTIONAL_SETTINGS = (
@@ -145,6 +148,7 @@ OPTIONAL_SETTINGS = (
     "virtual_stages",
     "accumulation_dtype",
     "compile",
+    "emulate_precision",
 )
 """Settings of `Tuning` that only some frameworks support: a framework lists its own in `WorkerPlan.settings`."""
 

@@ -22,6 +22,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         identity,
         loss,
         memory,
+        mixed_precision,
         nodes,
         parallelism,
         provenance,
@@ -33,7 +34,18 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     from llmperf.validation.violations import rules_in
 
     return rules_in(
-        *(devices, experts, identity, loss, memory, nodes, parallelism, provenance, reading, roofline, throughput),
+        devices,
+        experts,
+        identity,
+        loss,
+        memory,
+        mixed_precision,
+        nodes,
+        parallelism,
+        provenance,
+        reading,
+        roofline,
+        throughput,
         utilisation,
     )
 

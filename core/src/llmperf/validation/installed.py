@@ -13,7 +13,7 @@ from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
-from llmperf.types.devices import DeviceInfo, Offers, PeakFlops, Precision
+from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops
 from llmperf.vendorkit.peaks import device_names, normalised
 
 MEMORY_SLACK = 0.08
@@ -50,12 +50,12 @@ class VendorCatalogue:
             and (memory_gb is None or about(device.memory_bytes, memory_gb))
         ]
 
-    def peak(self, device: DeviceInfo, dtype: Precision) -> PeakFlops | None:
+    def peak(self, device: DeviceInfo, dtype: Dtype) -> PeakFlops | None:
         """The published peak of the device; None where the vendor publishes none."""
         peak = self.plugins.peak(device.model, dtype)
         return None if isinstance(peak, str) else peak
 
-    def may_have_peak(self, model: str, dtype: Precision) -> bool:
+    def may_have_peak(self, model: str, dtype: Dtype) -> bool:
         """Whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
         try:
             return self.plugins.peak(model, dtype) is not None

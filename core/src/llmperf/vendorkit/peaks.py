@@ -13,7 +13,7 @@ import msgspec
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
-from llmperf.types.devices import Confidence, DeviceInfo, Offers, PeakFlops, Precision, Probe
+from llmperf.types.devices import Confidence, DeviceInfo, Dtype, Offers, PeakFlops, Probe
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
@@ -36,7 +36,7 @@ class PeakEntry:
     """Bandwidth of that memory."""
     interconnect: Text | None = None
     """Between devices, such as `NVLink 600 GB/s`."""
-    dense_tflops: Mapping[Precision, Tflops]
+    dense_tflops: Mapping[Dtype, Tflops]
     """By dtype, in 1e12 FLOP/s; without sparsity."""
     source: Text
     """The document and the place in it, or how the figure was obtained."""
@@ -44,7 +44,7 @@ class PeakEntry:
     """Of the document: a year, month or day in ISO form."""
     confidence: Confidence = "datasheet"
     """How reliable the figures are: `low` if they are derived or from a secondary source; `source` says which."""
-    precisions: tuple[Precision, ...] = ()
+    precisions: tuple[Dtype, ...] = ()
     """What the device can be asked to train in; empty where the vendor's plugin decides."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Other facts for the vendor's plugin."""
@@ -93,7 +93,7 @@ class PeakTable:
         """The entry whose model or alias is this name, compared whole; None for any other device."""
         return self.by_name.get(normalised(device_model, self.vendor))
 
-    def peak_flops(self, device_model: str, dtype: Precision) -> PeakFlops | None:
+    def peak_flops(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
         """What `llmperf_peak_flops` answers; None if the device, or its figure for `dtype`, is not in the table."""
         entry = self.find(device_model)
         if entry is None or dtype not in entry.dense_tflops:
@@ -151,7 +151,7 @@ def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
 
 def _known_dtypes(figures: Mapping[str, Any], where: str, problems: list[str]) -> list[str]:
     """The dtypes that this version of llmperf knows; a table for a newer one may have more."""
-    dtypes = get_args(Precision)
+    dtypes = get_args(Dtype)
     for dtype, figure in figures.items():
         if dtype not in dtypes:
             value = "" if figure is None else f" {figure!r}"

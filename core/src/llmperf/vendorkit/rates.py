@@ -12,7 +12,7 @@ import msgspec
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
-from llmperf.types.devices import Precision
+from llmperf.types.devices import Dtype
 from llmperf.types.rates import DeviceRates, LinkRate
 from llmperf.vendorkit.peaks import Amount, Date, PeakEntry, PeakTable, Text, normalised
 
@@ -25,7 +25,7 @@ class Assumption:
 
     models: tuple[Text, ...]
     """As in the peak table."""
-    matmul_efficiency: Mapping[Precision, Efficiency]
+    matmul_efficiency: Mapping[Dtype, Efficiency]
     """Of the peak that large matrix products reach, by dtype."""
     attention_efficiency: Mapping[str, Efficiency]
     """Of the peak that fused attention reaches, by dtype; of one kernel by its name and dtype: `"cudnn bf16"`."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.types.devices import DeviceInfo, DeviceSample, Offers, PeakFlops, Precision, Probe
+from llmperf.types.devices import DeviceInfo, DeviceSample, Dtype, Offers, PeakFlops, Probe
 from llmperf.vendorkit.peaks import PeakEntry, PeakTable
 from llmperf.vendorkit.rates import RateTable
 from llmperf.vendorkit.readings import Inventory
@@ -61,7 +61,7 @@ class AcceleratorVendor:
         """`llmperf_catalogue`: one simulated device for each entry of the table."""
         return self.table().catalogue(self.offers)
 
-    def peak_flops(self, device_model: str, dtype: Precision) -> PeakFlops | None:
+    def peak_flops(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
         """`llmperf_peak_flops`: the table's figure for exactly this model; None where it has none."""
         return self.table().peak_flops(device_model, dtype)
 

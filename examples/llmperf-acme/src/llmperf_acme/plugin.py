@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
 
 
 @hookimpl
@@ -46,7 +46,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """The figure for exactly this device; None for one that is not in the table."""
     from llmperf_acme.tool import VENDOR
 

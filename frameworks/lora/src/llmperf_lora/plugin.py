@@ -39,7 +39,11 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     found = tuple(problems(spec, probe, layout))
     worker = WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
         agent=llmperf.agent_argv(),
         padding=True,
         settings=("accumulation_dtype", *TORCH_SETTINGS),

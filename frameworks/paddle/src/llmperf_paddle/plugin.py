@@ -37,7 +37,11 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="paddle", features=llmperf.needed_features(spec, probe)),
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="paddle",
+            features=llmperf.needed_features(spec, probe),
+        ),
         agent=llmperf.agent_argv(),
         fused_ops=used_fused_ops(spec, probe),
         rank_env=rank_variables(spec, probe, layout),

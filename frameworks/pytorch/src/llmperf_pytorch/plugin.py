@@ -51,7 +51,11 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
         agent=llmperf.agent_argv(),
         padding=layout.pipeline_parallel == 1,
         weights_in_fp32=layout.pipeline_parallel > 1 or not shares_model(layout),

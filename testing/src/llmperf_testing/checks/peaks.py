@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 
-from llmperf.types import PeakFlops, Precision, Probe
+from llmperf.types import Dtype, PeakFlops, Probe
 from llmperf.validation.installed import about
 from llmperf.vendorkit.peaks import device_names, normalised
 
@@ -80,7 +80,7 @@ def peaks_are_dense(subject: VendorSubject) -> None:
         require(dense, f"{model}, {dtype}: expected a dense peak, its source: {peak.source!r}")
 
 
-def _require_no_peak(subject: VendorSubject, model: str, dtype: Precision) -> None:
+def _require_no_peak(subject: VendorSubject, model: str, dtype: Dtype) -> None:
     peak = subject.peak(model, dtype)
     require(
         peak is None, f"{model!r}, {dtype}: expected None, found {peak}; unknown is None, never a neighbour's figure"

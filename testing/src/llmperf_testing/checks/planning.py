@@ -7,16 +7,16 @@ from dataclasses import replace
 from math import prod
 from pathlib import PurePosixPath
 
+from llmperf.accounting.precisions import precision_recipes
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.planning.problems import need_problems
+from llmperf.planning.problems import precision_problems
 from llmperf.types import Problem, RunSpec, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import answers_what_its_role_must, is_loaded
 from llmperf_testing.checks.probe import RUNTIMES, require_line
 from llmperf_testing.framework import FrameworkSubject
-from llmperf_testing.vendor import PRECISIONS
 
 OPTION = "no_such_option_9000"
 
@@ -109,17 +109,17 @@ def unsupported_precision_is_refused(subject: FrameworkSubject) -> None:
     """A precision that the devices do not offer is refused; one that they offer is the one it computes in."""
     subject.rests_on(plan_has_its_shape)
     spec, probe = subject.draft.spec, subject.draft.machine.probe
-    for precision in PRECISIONS:
-        asked = replace(spec, contract=replace(spec.contract, precision=precision))
+    for precision, recipe in precision_recipes().items():
+        asked = replace(spec, contract=replace(spec.contract, precision=recipe.name))
         worker = subject.answer(precision, asked)
-        refused = [*need_problems(worker.needs, probe, subject.name), *worker.problems]
+        refused = [*precision_problems(asked, worker, probe), *worker.problems]
         names_precision = any("precision" in one.where for one in refused)
         computes = worker.needs.precision
         require(
-            names_precision or computes == precision,
-            f"{precision} was asked for; without a Problem it needs {computes}",
+            names_precision or computes == recipe.products,
+            f"{precision} was asked for; without a Problem it needs {computes}, expected {recipe.products}",
         )
-        offered = precision in probe.offers.precisions
+        offered = recipe.products in probe.offers.precisions
         require(names_precision or offered, f"{precision}, which {probe.vendor} does not offer: expected a Problem")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
 
 
 @hookimpl
@@ -41,7 +41,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """None for each NPU so far: the vendor publishes no figures under these names."""
     from llmperf_ascend.npus import ASCEND
 

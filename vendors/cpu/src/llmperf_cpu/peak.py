@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmperf import cache_dir
-from llmperf.types import PeakFlops, Precision
+from llmperf.types import Dtype, PeakFlops
 
 from llmperf_cpu import host
 
@@ -29,7 +29,7 @@ TRIES = 3
 """Measurements to try until one is undisturbed."""
 
 
-def measured_peak(device_model: str, dtype: Precision) -> PeakFlops | str | None:
+def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """The fastest matrix product of this host in `dtype`, kept by CPU, cores, dtype and library.
 
     None for another CPU than this host's, for a dtype that CPUs do not have, and without a library that multiplies

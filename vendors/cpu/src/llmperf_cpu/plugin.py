@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceSample, Dtype, PeakFlops, Plan, Probe
 
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 """Variables of glibc's malloc, with which it keeps freed memory; other allocators do not read them."""
@@ -23,7 +23,7 @@ def llmperf_probe() -> Probe:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | str | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """This host's fastest matrix product, measured once and kept; None for another CPU, a reason on a busy host."""
     from llmperf_cpu.peak import measured_peak
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceRates, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
 
 
 @hookimpl
@@ -48,7 +48,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """The vendor's figure for exactly this card; None where there is none."""
     from llmperf_kunlunxin.cards import KUNLUNXIN
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceRates, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
 
 
 @hookimpl
@@ -54,7 +54,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """The datasheet's dense figure for exactly this GPU; None for one that is not in the table."""
     from llmperf_nvidia.probe import table
 

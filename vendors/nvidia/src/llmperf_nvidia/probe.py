@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.types import DeviceInfo, Offers, Precision, Probe
+from llmperf.types import DeviceInfo, Dtype, Offers, Probe
 from llmperf.vendorkit import PeakEntry, PeakTable, RateTable, of_one_model, visible_devices
 
 from llmperf_nvidia.inventory import installed_gpus
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from llmperf.types import Plan
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-TENSOR_CORES: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+TENSOR_CORES: tuple[Dtype, ...] = ("fp32", "tf32", "bf16", "fp16")
 """Precisions from compute capability 8.0 on."""
-BEFORE_AMPERE: tuple[Precision, ...] = ("fp32", "fp16")
+BEFORE_AMPERE: tuple[Dtype, ...] = ("fp32", "fp16")
 FEATURES = {"flash_attention": (8, 0), "cudnn_attention": (8, 0), "efficient_attention": (5, 0), "compiler": (7, 0)}
 """Lowest compute capability of torch's kernels (`sdp_utils.cpp`), and of Triton, with which `torch.compile` works."""
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceRates, DeviceSample, Facts, PeakFlops, Plan, Precision, Probe
+    from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
 
 
 @hookimpl
@@ -46,7 +46,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 
 @hookimpl
-def llmperf_peak_flops(device_model: str, dtype: Precision) -> PeakFlops | None:
+def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """AMD's dense figure for exactly this GPU; None for one that is not in the table."""
     from llmperf_rocm.gpus import ROCM
 

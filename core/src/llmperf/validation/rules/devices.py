@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from llmperf.accounting.precisions import products_dtype
 from llmperf.files.text import printable
 from llmperf.types import Result
 from llmperf.types.devices import DeviceInfo
@@ -37,15 +38,15 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
     """What the vendor publishes for this device and dtype, times the share of it that a rank had."""
     if (known := _published(result)) is None:
         return
-    peak = known[0].peak(known[1], result.contract.precision)
+    peak = known[0].peak(known[1], products_dtype(result.contract))
     for index, mfu in enumerate(result.mfu):
         path, found = f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second
         if peak is None and found is not None:
-            none = f"expected null, {known[1].model} has no published {result.contract.precision} peak"
+            none = f"expected null, {known[1].model} has no published {products_dtype(result.contract)} peak"
             yield path, f"{none}, found {figure(found)}"
         elif peak is not None and found is not None:
             expected = peak.flops_per_second * result.hardware.device_share
-            yield from deviates(path, found, expected, f"{known[1].model}, {result.contract.precision}")
+            yield from deviates(path, found, expected, f"{known[1].model}, {products_dtype(result.contract)}")
 
 
 @rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
@@ -84,7 +85,7 @@ def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
     if (
         catalogue is None
         or catalogue.exact(model) is not None
-        or catalogue.may_have_peak(model, result.contract.precision)
+        or catalogue.may_have_peak(model, products_dtype(result.contract))
     ):
         return
     for index, mfu in enumerate(result.mfu):
@@ -114,8 +115,8 @@ def precision_of_the_device(result: Result) -> Iterator[Violation]:
     """The vendor publishes which dtypes a device computes in."""
     if (known := _published(result)) is None:
         return
-    offered, found = known[0].precisions(known[1]), result.contract.precision
-    if offered and found not in offered:
+    offered, found = known[0].precisions(known[1]), products_dtype(result.contract)
+    if offered and found not in offered and not result.emulated:
         yield "/contract/precision", f"expected one of {', '.join(offered)} ({known[1].model}), found {found}"
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_of
+from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result
 from llmperf.types.documents import Violation
@@ -42,8 +43,8 @@ def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
     """It follows from the same throughput and numerator as the MFU of the rated peak."""
     measured, throughput = result.measured_peak, result.metrics.tokens_per_second_per_device
     peak = None if measured is None else measured.flops_per_second
-    if measured is not None and measured.dtype != result.contract.precision:
-        expected = f"{result.contract.precision} (contract.precision)"
+    if measured is not None and measured.dtype != products_dtype(result.contract):
+        expected = f"{products_dtype(result.contract)} (contract.precision)"
         yield "/measured_peak/dtype", f"expected {expected}, found {shown(measured.dtype)}"
     for index, mfu in enumerate(result.mfu):
         path = f"/mfu/{index}/of_measured_peak"
@@ -210,8 +211,8 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
         if mfu.peak_confidence is None:
             path = f"/mfu/{index}/peak_confidence"
             yield path, f"expected how reliable {figure(mfu.peak_flops_per_second)} is, found null"
-        if mfu.peak_dtype != result.contract.precision:
-            expected = f"{result.contract.precision} (contract.precision)"
+        if mfu.peak_dtype != products_dtype(result.contract):
+            expected = f"{products_dtype(result.contract)} (contract.precision)"
             yield f"/mfu/{index}/peak_dtype", f"expected {expected}, found {mfu.peak_dtype or 'none'}"
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from llmperf.types.devices import DeviceInfo, Precision
+from llmperf.types.devices import DeviceInfo, Dtype
 from llmperf.validation import VendorCatalogue, vendor_catalogue
 
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.types.document import Published, PublishedRow
 
-HALF: tuple[Precision, ...] = ("bf16", "fp16")
+HALF: tuple[Dtype, ...] = ("bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Machine:
     catalogue: VendorCatalogue
     devices: Sequence[DeviceInfo]
 
-    def peaks(self, dtypes: Sequence[Precision]) -> list[float]:
+    def peaks(self, dtypes: Sequence[Dtype]) -> list[float]:
         """FLOP/s, without those that are unknown."""
         found = [self.catalogue.peak(device, dtype) for device in self.devices for dtype in dtypes]
         return sorted({one.flops_per_second for one in found if one is not None})
@@ -53,13 +53,13 @@ def _with_memory_in_name(catalogue: VendorCatalogue, name: str) -> list[DeviceIn
     return catalogue.called(name[: size.start()], int(size[1])) if size else []
 
 
-def dtypes_of(row: PublishedRow) -> tuple[Precision, ...]:
+def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
     """Those a row may mean: `amp` is either of 16 bits, and TF32 is often called fp32."""
     if row.precision:
         return ("fp32", "tf32") if row.precision == "fp32" else (row.precision,)
     named = precisions_in(row.precision_text)
     if named:
-        dtypes = [one for one in get_args(Precision) if one in named or (one == "tf32" and "fp32" in named)]
+        dtypes = [one for one in get_args(Dtype) if one in named or (one == "tf32" and "fp32" in named)]
         return () if None in named else tuple(dtypes)
     words = (row.precision_text or "").lower()
     return HALF if "amp" in words or "mixed" in words or "混合" in words else ()

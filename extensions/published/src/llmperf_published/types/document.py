@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from llmperf.types.devices import Precision
+from llmperf.types.devices import Dtype
 from llmperf.types.spec import Change
 from llmperf.types.units import Count, Positive
 
@@ -77,7 +77,7 @@ class PublishedRow:
     """The cell as printed, without Markdown."""
     batch: PublishedBatch
     """Batch settings."""
-    precision: Precision | None
+    precision: Dtype | None
     """None where the text does not fix one, as `amp` does not."""
     precision_text: str | None
     """As printed."""

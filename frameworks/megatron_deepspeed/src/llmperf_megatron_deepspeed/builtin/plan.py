@@ -21,7 +21,11 @@ def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
     layout = llmperf.standard_layout(spec)
     worker = WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
         agent=llmperf.agent_argv(),
         settings=("compile",),
         fused_ops=used_fused_ops("megatron_deepspeed", spec),

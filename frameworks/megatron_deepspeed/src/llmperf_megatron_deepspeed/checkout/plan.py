@@ -44,7 +44,11 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
     problems = tuple(checkout_problems(spec, probe, layout, home, arguments))
     return WorkerPlan(
         layout=layout,
-        needs=Needs(precision=spec.contract.precision, runtime="torch", features=llmperf.needed_features(spec, probe)),
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
         agent=llmperf.agent_argv(),
         rank_env=RANK_ENVIRONMENT,
         files={CONFIG: ds_config(spec, layout)},

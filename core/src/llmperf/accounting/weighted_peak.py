@@ -1,0 +1,65 @@
+"""The peak of a run whose matrix products have several dtypes, weighted by their work.
+
+A device that computes F_i FLOPs at a peak of P_i FLOP/s, one dtype after another, takes the sum of F_i / P_i seconds:
+its peak for all of them is sum(F_i) / sum(F_i / P_i). F_i are the FLOPs of `forward_flops`, with attention as the
+convention counts it; the backward pass takes twice as many of each, so the shares are those of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from llmperf.accounting.conventions import Attention, conventions
+from llmperf.accounting.counting import forward_flops
+from llmperf.accounting.precisions import precision_recipe
+from llmperf.types.utilisation import PeakPart, WeightedPeak
+
+if TYPE_CHECKING:
+    from llmperf.types import Contract, Dtype, Model, Plan, PrecisionRecipe
+
+BLOCK_PROJECTIONS = ("attention projections", "feed-forward", "experts", "shared experts")
+"""Components whose products the recipes with `covers = "block projections"` compute in their own dtype."""
+
+
+def weighted_peaks(plan: Plan) -> dict[str, WeightedPeak]:
+    """By convention, of one rank's share of a device; empty for products in one dtype, or where a peak is unknown."""
+    spec, peak, rest = plan.spec, plan.peak, plan.rest_peak
+    recipe = precision_recipe(spec.contract.precision)
+    if not recipe.mixed or plan.flops.counted_by != "core" or peak is None or rest is None:
+        return {}
+    known = {
+        dtype: (each.flops_per_second * plan.device_share, each.source)
+        for dtype, each in ((recipe.products, peak), (recipe.rest, rest))
+    }
+    named = [entry.convention for entry in plan.flops.per_token]
+    return {name: weighted_peak(work_shares(spec.model, spec.contract, name), known) for name in named}
+
+
+def work_shares(model: Model, contract: Contract, convention: str) -> dict[Dtype, float]:
+    """Shares of the FLOPs that a convention counts, by the dtype in which a contract has them computed."""
+    recipe = precision_recipe(contract.precision)
+    attention: Attention = "none" if contract.packing == "padded" else conventions()[convention].attention
+    flops = forward_flops(model, contract.seq_len, attention)
+    total = sum(flops.values())
+    shares: dict[Dtype, float] = {}
+    for component, count in flops.items():
+        dtype = component_dtype(recipe, component)
+        shares[dtype] = shares.get(dtype, 0.0) + count / total
+    return shares
+
+
+def component_dtype(recipe: PrecisionRecipe, component: str) -> Dtype:
+    """In which a recipe has a component of `forward_flops` computed."""
+    covered = recipe.covers == "all" or component in BLOCK_PROJECTIONS
+    return recipe.products if covered else recipe.rest
+
+
+def weighted_peak(shares: Mapping[Dtype, float], peaks: Mapping[Dtype, tuple[float, str]]) -> WeightedPeak:
+    """The peak of shares of work; `peaks` has FLOP/s and their source for each dtype."""
+    parts = tuple(
+        PeakPart(dtype=dtype, share=share, peak_flops_per_second=peaks[dtype][0], peak_source=peaks[dtype][1])
+        for dtype, share in shares.items()
+    )
+    seconds = sum(part.share / part.peak_flops_per_second for part in parts)
+    return WeightedPeak(flops_per_second=1 / seconds, parts=parts)
