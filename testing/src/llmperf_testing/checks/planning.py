@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 from pathlib import PurePosixPath
+from typing import get_args
 
-from llmperf.accounting.precisions import precision_recipes
+import llmperf
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.problems import precision_problems
-from llmperf.types import Problem, RunSpec, WorkerPlan
+from llmperf.types import Precision, Problem, RunSpec, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import answers_what_its_role_must, is_loaded
@@ -109,7 +110,8 @@ def unsupported_precision_is_refused(subject: FrameworkSubject) -> None:
     """A precision that the devices do not offer is refused; one that they offer is the one it computes in."""
     subject.rests_on(plan_has_its_shape)
     spec, probe = subject.draft.spec, subject.draft.machine.probe
-    for precision, recipe in precision_recipes().items():
+    for precision in get_args(Precision):
+        recipe = llmperf.precision_recipe(precision)
         asked = replace(spec, contract=replace(spec.contract, precision=recipe.name))
         worker = subject.answer(precision, asked)
         refused = [*precision_problems(asked, worker, probe), *worker.problems]
