@@ -34,7 +34,6 @@ def test_all_that_does_not_fit_is_told_at_once(program):
         "contract": {"lora": {}, "precision": "fp16"},
         "tuning": {
             "context_parallel": 2,
-            "expert_parallel": 2,
             "attention": "flash",
             "fused_ops": ["rms_nrom"],
         },
@@ -42,14 +41,14 @@ def test_all_that_does_not_fit_is_told_at_once(program):
     }
     found = problems(program, task)
     message = (
-        "pytorch is data and tensor and pipeline and sequence parallel only: expected 1, found 2; the nearest is 1"
+        "pytorch is data and tensor and pipeline and expert and sequence parallel only: expected 1, found 2;"
+        " the nearest is 1"
     )
     assert found["tuning.context_parallel"] == message
     assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found["tuning.fused_ops"]
     assert found["framework.bucket"] == "pytorch has no such option; it has: prefetch"
     assert set(found) == {
         "tuning.context_parallel",
-        "tuning.expert_parallel",
         "tuning.attention",
         "tuning.fused_ops",
         "contract.lora",

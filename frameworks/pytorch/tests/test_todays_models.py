@@ -51,13 +51,22 @@ def test_mixtures_shared_among_ranks_train_as_one_process_does(program, train):
         ("deepseek_v3_tiny", "ZeRO-3"): task("deepseek_v3_tiny", "zero", tuning=recomputed),
         ("gpt_oss_tiny", "ZeRO-3"): task("gpt_oss_tiny", "zero", tuning=stage_3),
         ("gpt_oss_tiny", "pipeline"): task("gpt_oss_tiny", tuning={"pipeline_parallel": 2}),
+        ("qwen3_moe_tiny", "expert parallel"): task("qwen3_moe_tiny", tuning={"expert_parallel": 2}),
+        ("deepseek_v3_tiny", "expert parallel, FSDP2"): task(
+            "deepseek_v3_tiny", tuning={**recomputed, "expert_parallel": 2}
+        ),
+        ("gpt_oss_tiny", "expert parallel, bf16"): task(
+            "gpt_oss_tiny", tuning={"sharding_stage": 2, "expert_parallel": 2}, precision="bf16"
+        ),
         ("skewed", "FSDP2"): task("gpt_oss_tiny", tuning=stage_3, routing="skewed"),
     }
     results = train([*alone.values(), forced, *shared.values()], ranks=2)
     expected = dict(zip([*alone, "skewed"], results, strict=False))
     for (name, layout), result in zip(shared, results[len(expected) :], strict=True):
-        assert result["losses"] == pytest.approx(expected[name]["losses"], abs=1e-5), (name, layout)
-        assert result["norms"] == pytest.approx(expected[name]["norms"], abs=3e-5), (name, layout)
+        tolerance = 0.02 if "16" in layout else 1e-5
+        assert result["losses"] == pytest.approx(expected[name]["losses"], abs=tolerance), (name, layout)
+        if "16" not in layout:
+            assert result["norms"] == pytest.approx(expected[name]["norms"], abs=3e-5), (name, layout)
     assert expected["skewed"]["losses"] != expected["gpt_oss_tiny"]["losses"]
     tokens, top_k, layers = STEPS * 4 * SEQ_LEN, 2, 4
     assert sum(map(sum, expected["mixtral_tiny"]["expert_tokens"])) == tokens * top_k * layers

@@ -112,6 +112,9 @@ def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterato
     experts: list[tuple[Degree, str, str, int]] = []
     if model.mixture is not None:
         experts.append(("expert_parallel", model.name, "experts", model.mixture.experts))
+    elif tuning.expert_parallel > 1:
+        message = f"{model.name} has no experts: expected 1, found {tuning.expert_parallel}; the nearest is 1"
+        yield Problem(code="experts_not_divisible", where="tuning.expert_parallel", message=message)
     divided: tuple[tuple[Degree, str, str, int], ...] = (
         ("tensor_parallel", model.name, "attention heads", model.attention_heads),
         ("tensor_parallel", model.name, "key/value heads", model.kv_heads),

@@ -134,8 +134,8 @@ class MixtureLayer(nn.Module):
             counts = torch.zeros_like(self.load).scatter_add_(0, flat, torch.ones_like(flat))
             self._latest = counts
         copies = tokens.to(compute_dtype(tokens)).unsqueeze(1).expand(-1, self._top_k, -1).flatten(0, 1)
-        rows = _Reordered.apply(copies, order, back)
-        results = _Reordered.apply(self.experts(rows, flat.index_select(0, order), counts), back, order)
+        rows = Reordered.apply(copies, order, back)
+        results = Reordered.apply(self.experts(rows, flat.index_select(0, order), counts), back, order)
         routed = (results.unflatten(0, (-1, self._top_k)) * weights.to(results.dtype).unsqueeze(-1)).sum(1)
         return self._with_shared(hidden, routed.view(hidden.shape))
 
@@ -162,16 +162,18 @@ class MixtureLayer(nn.Module):
             self.load += self._latest
 
 
-class _Reordered(torch.autograd.Function):
+class Reordered(torch.autograd.Function):
     """Rows in another order, and their gradients in the order before: neither adds up, unlike a general index."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, order: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        """`rows[order]`; `back` is the inverse of `order`."""
         ctx.save_for_backward(back)
         return rows.index_select(0, order)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """`gradient[back]`."""
         (back,) = ctx.saved_tensors
         return gradient.index_select(0, back), None, None
 

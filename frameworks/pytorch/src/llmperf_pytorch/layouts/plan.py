@@ -23,7 +23,7 @@ SETTINGS = ("accumulation_dtype", "pipeline_schedule", "virtual_stages", *TORCH_
 def shares_model(layout: Layout) -> bool:
     """Whether a rank holds only a part of the model or of its states."""
     sharded = bool(layout.sharding_stage) and layout.sharding_degree > 1
-    return sharded or layout.tensor_parallel > 1 or layout.pipeline_parallel > 1
+    return sharded or max(layout.tensor_parallel, layout.pipeline_parallel, layout.expert_parallel) > 1
 
 
 def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
@@ -42,7 +42,10 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
 
 def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     """Every reason why ranks cannot share the model like this."""
-    yield from parallelism_problems("pytorch", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel"))
+    yield from parallelism_problems(
+        "pytorch", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel", "expert_parallel")
+    )
+    yield from _expert_problems(spec, layout)
     undivided = _undivided(spec.model)
     if layout.tensor_parallel > 1 and undivided is not None:
         message = f"pytorch does not divide {undivided} among ranks ({spec.model.name}); the nearest is 1"
@@ -63,6 +66,20 @@ def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     if "prefetch" in spec.framework and not shares_model(layout):
         message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
         yield Problem(code="pytorch.prefetch", where="framework.prefetch", message=message)
+
+
+def _expert_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    """Expert parallelism with what it does not run with."""
+    if layout.expert_parallel == 1:
+        return
+    reasons = []
+    if layout.pipeline_parallel > 1:
+        reasons.append("stages of a pipeline hold all experts of their layers")
+    if spec.tuning.compile:
+        reasons.append("blocks that communicate are not compiled")
+    for reason in reasons:
+        message = f"{reason}: expected 1, found {layout.expert_parallel}; the nearest is 1"
+        yield Problem(code="pytorch.expert_parallel", where="tuning.expert_parallel", message=message)
 
 
 def _undivided(model: Model) -> str | None:

@@ -14,7 +14,8 @@ Stage 0 has one rank in each sharding group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -26,18 +27,25 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDPModule:
-    """The same model, each of its blocks gathered by itself; `mesh` has the dimensions `replicate` and `shard`."""
+def shard_model(
+    model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh, left_out: Set[torch.nn.Parameter] = frozenset()
+) -> FSDPModule:
+    """The same model, each of its blocks gathered by itself; `mesh` has the dimensions `replicate` and `shard`.
+
+    Parameters that are `left_out` stay as they are.
+    """
     kept = spec.tuning.sharding_stage < 3
     data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
-    policy = mixed_precision(spec)
+    policy: dict[str, Any] = {"mp_policy": mixed_precision(spec)}
+    if left_out:  # torch 2.6 has no such argument
+        policy["ignored_params"] = set(left_out)
     blocks = blocks_of(model)
     for block in blocks:
-        fully_shard(block, mesh=data, mp_policy=policy, reshard_after_forward=not kept)
+        fully_shard(block, mesh=data, **policy, reshard_after_forward=not kept)
     if not spec.model.tied_embeddings and spec.tuning.tensor_parallel == 1:
         decoder = model.get_submodule("model")
-        fully_shard(decoder.get_submodule("embed_tokens"), mesh=data, mp_policy=policy, reshard_after_forward=not kept)
-    fully_shard(model, mesh=data, mp_policy=policy, reshard_after_forward=False)
+        fully_shard(decoder.get_submodule("embed_tokens"), mesh=data, **policy, reshard_after_forward=not kept)
+    fully_shard(model, mesh=data, **policy, reshard_after_forward=False)
     _prefetch([block for block in blocks if isinstance(block, FSDPModule)], int(spec.framework.get("prefetch", 1)))
     assert isinstance(model, FSDPModule)
     return model

@@ -36,6 +36,11 @@ class Shard:
         self.parameter.grad = self.local.grad = None
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole parameter."""
+        return tuple(self.parameter.shape)
+
+    @property
     def groups(self) -> tuple[ProcessGroup, ...]:
         """The groups of ranks that hold different parts of it."""
         if not isinstance(self.parameter, DTensor):
@@ -63,7 +68,7 @@ class Shard:
 
     def fill(self, facts: Model, seed: int) -> None:
         """Set this rank's part to its initial values."""
-        fill_part(self.name, tuple(self.parameter.shape), self.local, self.ranges(), facts, seed)
+        fill_part(self.name, self.shape, self.local, self.ranges(), facts, seed)
 
 
 def shards_of(model: torch.nn.Module) -> list[Shard]:

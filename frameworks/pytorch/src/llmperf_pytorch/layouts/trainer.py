@@ -10,9 +10,10 @@ import torch
 from torch.distributed.tensor.parallel import loss_parallel
 
 from llmperf_pytorch.ddp import DdpTrainer
+from llmperf_pytorch.layouts.experts import ExpertRanks, ExpertShard
 from llmperf_pytorch.layouts.mesh import rank_mesh
 from llmperf_pytorch.layouts.sharding import begin_micro_batch, settle_shards, shard_model
-from llmperf_pytorch.layouts.shards import shards_of, total_norm
+from llmperf_pytorch.layouts.shards import Shard, shards_of, total_norm
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
 from llmperf_pytorch.models import construct_model, set_buffers
 from llmperf_pytorch.optimizers import adamw_of
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 class ShardedTrainer(DdpTrainer):
     """Float32 weights and AdamW states in shards; blocks are gathered in the case's precision."""
+
+    _experts: ExpertRanks | None = None
 
     def __init__(self, plan: Plan, device: Device) -> None:
         super().__init__(plan, device)
@@ -42,14 +45,28 @@ class ShardedTrainer(DdpTrainer):
         self._mesh = rank_mesh(self._plan.layout, self._device.type)
         if self._plan.layout.tensor_parallel > 1:
             divide_model(model, spec, self._mesh["tensor"])
-        self._sharded = shard_model(model, spec, self._mesh)
+        if self._plan.layout.expert_parallel > 1:
+            self._experts = ExpertRanks(self._plan.layout, self._device.type)
+            self._experts.divide(model)
+        left_out = self._experts.parameters(model) if self._experts else set()
+        self._sharded = shard_model(model, spec, self._mesh, left_out)
         model.to_empty(device=self._device)
         settle_shards(model)
         set_buffers(model, self._device)
-        self._shards = shards_of(model)
+        self._shards = self._shards_of(model)
         for shard in self._shards:
             shard.fill(spec.model, spec.contract.seed)
         return model
+
+    def _shards_of(self, model: torch.nn.Module) -> list[Shard]:
+        shards = shards_of(model)
+        if self._experts is None:
+            return shards
+        own = self._experts.parameters(model)
+        return [
+            ExpertShard(shard.name, shard.parameter, self._experts) if shard.parameter in own else shard
+            for shard in shards
+        ]
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         named = [(shard.name, shard.local) for shard in self._shards if shard.local.numel()]
