@@ -10,7 +10,7 @@ import pytest
 from llmperf.cli.main import call
 
 TINY = Path(llmperf.__file__).parent / "data" / "models" / "llama_tiny.toml"
-MIXTURE, BAICHUAN, UNKNOWN = '"qwen3_moe"', '"baichuan"', '"nope"'
+BAICHUAN, UNKNOWN = '"baichuan"', '"nope"'
 ARGUMENTS = ("plan", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--json")
 
 
@@ -43,14 +43,14 @@ def test_a_model_file_may_not_have_the_name_of_a_shipped_model(own, capsys):
     assert "'llama2_7b' is the name of a shipped model; rename the file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("framework", ["megatron_deepspeed"])
+@pytest.mark.parametrize("framework", ["megatron_deepspeed", "paddle"])
 def test_a_family_that_a_framework_does_not_build_is_refused_with_those_that_it_does(own, capsys, framework):
     arguments = [framework if word == "pytorch" else word for word in ARGUMENTS]
-    assert call([*arguments, "--set", f"model={own(family=MIXTURE)}"]) == 2
+    assert call([*arguments, "--set", f"model={own(family=BAICHUAN)}"]) == 2
     problems = json.loads(capsys.readouterr().out)["problems"]
     (message,) = [problem["message"] for problem in problems if problem["code"].endswith(".family")]
     assert "builds models of family llama" in message
-    assert "found 'qwen3_moe' (mine)" in message
+    assert "found 'baichuan' (mine)" in message
 
 
 def test_a_position_encoding_that_pytorch_does_not_have_is_refused(own, capsys):

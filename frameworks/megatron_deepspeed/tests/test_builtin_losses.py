@@ -9,6 +9,47 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 STEPS = {"steps": 5}
 GROUPED = {"layers": 4}
 TIED = {"layers": 4, "tied_embeddings": True}
+QWEN_2 = {"family": "qwen2", "attention_bias": ["q", "k", "v"]}
+QWEN_3 = {
+    "family": "qwen3",
+    "head_width": 32,
+    "qk_norm": "head",
+    "rope_scaling": {
+        "method": "llama3",
+        "factor": 8.0,
+        "original_positions": 32,
+        "low_frequency": 1.0,
+        "high_frequency": 4.0,
+    },
+}
+GEMMA_3 = {
+    "family": "gemma3",
+    "qk_norm": "head",
+    "window": 16,
+    "window_pattern": ["window", "full"],
+    "query_scale_width": 24,
+    "activation": "geglu",
+    "norms_per_block": 4,
+    "norm_offset": True,
+    "window_rope_theta": 1000.0,
+    "rope_scaling": {"method": "linear", "factor": 8.0},
+    "tied_embeddings": True,
+    "embedding_scale": 8.0,
+}
+SINKS = {
+    "sinks": True,
+    "activation": "swiglu_clamped",
+    "attention_bias": ["q", "k", "v", "o"],
+    "feed_forward_bias": True,
+}
+KINDS = {"Qwen2": QWEN_2, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3, "sinks": SINKS}
+OF_KINDS = {
+    "Qwen2": ("TP2",),
+    "Qwen3": ("TP2 accumulated", "TP2SP overlapped checkpointed"),
+    "Gemma 3": ("TP2SP overlapped checkpointed", "PP2 checkpointed"),
+    "sinks": ("TP2SP",),
+}
+"""Layouts of two ranks that each kind of model is trained in."""
 WITH_TIED = ("TP2", "TP2SP", "PP2", "DP2")
 LAYOUTS = {
     2: {
@@ -60,11 +101,14 @@ def plain(model):
 @pytest.fixture(scope="module")
 def curves(train):
     """One plain process for reference, and each layout in as few launches as there are numbers of ranks."""
-    found = dict(zip(("grouped", "tied"), train([plain(GROUPED), plain(TIED)], ranks=1), strict=True))
+    models = {"grouped": GROUPED, "tied": TIED, **KINDS}
+    found = dict(zip(models, train([plain(model) for model in models.values()], ranks=1), strict=True))
     for ranks, layouts in LAYOUTS.items():
         tasks = {name: builtin(name, tuning, GROUPED) for name, tuning in layouts.items()}
         if ranks == 2:
             tasks |= {f"{name} tied": builtin(name, layouts[name], TIED) for name in WITH_TIED}
+            for kind, names in OF_KINDS.items():
+                tasks |= {f"{name} {kind}": builtin(name, layouts[name], KINDS[kind]) for name in names}
             for name in ("TP2", "TP2SP"):
                 tasks[f"{name} bf16"] = builtin(name, layouts[name], GROUPED, precision="bf16")
         found |= dict(zip(tasks, train(list(tasks.values()), ranks=ranks), strict=True))
@@ -84,6 +128,20 @@ def test_each_layout_equals_one_plain_process(curves, name):
 @pytest.mark.parametrize("name", WITH_TIED)
 def test_tied_embeddings_too(curves, name):
     same(curves[f"{name} tied"], curves["tied"])
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OF_KINDS.items() for name in names])
+def test_each_kind_of_model_too(curves, kind, name):
+    same(curves[f"{name} {kind}"], curves[kind])
+
+
+@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Gemma 3"])
+def test_the_first_losses_of_each_kind_are_those_of_transformers(curves, program, kind):
+    from llmperf_testing.transformers_reference import first_losses
+
+    expected = first_losses(program.make_plan(plain(KINDS[kind])), 4)
+    for name in OF_KINDS[kind]:
+        assert curves[f"{name} {kind}"]["losses"][:4] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["TP2", "TP2SP"])

@@ -122,6 +122,22 @@ def test_planning_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize("name", ["llama3_1_8b", "qwen3_8b", "qwen3_32b", "gemma3_12b"])
+def test_todays_dense_models_plan(name):
+    settings = (f"model={name}", "tensor_parallel=8", "micro_batch=1", "attention=sdpa")
+    assert plan_run(Request(case=CASE, on="A100-SXM4-80GB:8x8", settings=settings)).problems == ()
+
+
+def test_models_of_any_family_are_built_from_known_blocks_only(program):
+    facts = {"family": "mine", "qk_norm": "head", "sinks": True, "window": 9, "feed_forward_bias": True}
+    assert problems(program, {"model": facts}) == {}
+    found = problems(program, {"model": facts | {"rotated_share": 0.5}})
+    families = "megatron_deepspeed builds models of family llama, qwen2, qwen3, gemma3, found 'mine' (tiny)"
+    assert found["model.family"] == f"{families}; the nearest is --framework zero, which builds it"
+    (message,) = problems(program, {"model": facts | {"family": "qwen3", "rotated_share": 0.5}}).values()
+    assert message == "megatron_deepspeed builds only models with rotated_share 1.0, found 0.5 (tiny)"
+
+
 def test_float32_sums_are_refused():
     outcome = plan_run(Request(case=CASE, on=A100, settings=("accumulation_dtype=fp32",)))
     assert "tuning.accumulation_dtype" in {problem.where for problem in outcome.problems}

@@ -177,7 +177,7 @@ def train(task, world):
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
         states = trainer._optimizer.state.values()
-        load = trainer.expert_tokens()
+        load = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
         moments = sum(one.numel() for state in states for key, one in state.items() if key == "exp_avg")
     told = [(0.0, 0.0) if output.loss is None else (float(output.loss), 1.0) for output in outputs]
     losses, ranks = torch.tensor(told, dtype=torch.float64).T.contiguous()

@@ -206,26 +206,6 @@ def test_attention_kernels_say_what_they_cannot_compute(program):
     assert found("cudnn", "bf16") == {}
 
 
-@pytest.mark.parametrize(
-    ("framework", "builds"),
-    [
-        ("megatron_deepspeed", "megatron_deepspeed builds models of family llama"),
-    ],
-)
-def test_a_family_without_a_definition_is_refused(program, framework, builds):
-    """Though facts of any family may reach a framework: it would train another model than the one that is counted."""
-    from dataclasses import replace
-
-    contract = {"lora": {}} if framework == "lora" else {}
-    tuning = {"sharding_stage": int(framework == "megatron_deepspeed")}
-    spec = program.make_spec({"framework": framework, "contract": contract, "tuning": tuning})
-    spec = replace(spec, model=replace(spec.model, family="qwen3_moe", name="qwen3_30b"))
-    hook = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers
-    (problem,) = hook(spec, convert(program.PROBE, Probe, "probe")).problems
-    assert problem.where == "model.family"
-    assert problem.message.startswith(f"{builds}, found 'qwen3_moe' (qwen3_30b)")
-
-
 def test_a_family_of_ones_own_is_composed_from_its_facts(program):
     """Such as an outsider's, of blocks that are known."""
     facts = {"family": "mine", "position_encoding": "alibi", "normalized_head": True, "qk_norm": "head", "window": 9}

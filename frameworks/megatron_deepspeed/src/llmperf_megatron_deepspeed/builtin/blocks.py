@@ -1,95 +1,61 @@
-"""A transformer block of LLaMA whose heads and feed-forward columns the ranks share, and the output projection."""
+"""A transformer block whose heads and feed-forward columns the ranks share, and the output projection."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from llmperf.types import Model
-from llmperf_pytorch.attention import ATTENTION
+from llmperf_pytorch.decoder.feed_forward import gated_activation
 from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
 
+from llmperf_megatron_deepspeed.builtin.attention import SelfAttention
 from llmperf_megatron_deepspeed.builtin.layers import ColumnParallel, RmsNorm, RowParallel
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
-DEFAULT_THETA = 10000.0
 
-
-@lru_cache(maxsize=4)
-def turns(
-    seq_len: int, width: int, theta: float, device: torch.device, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines of all positions, [seq_len, width] each: computed once, in float32, for all layers.
-
-    No buffers of a module: DeepSpeed rounds those to the weights' precision.
-    """
-    with torch.no_grad():
-        frequencies = 1.0 / theta ** (torch.arange(0, width, 2).float() / width)
-        angles = torch.arange(seq_len).float()[:, None] * frequencies
-        both = torch.cat([angles, angles], dim=-1)
-        return both.cos().to(device, dtype), both.sin().to(device, dtype)
-
-
-class SelfAttention(nn.Module):
-    """Causal attention with rotary positions; each rank has some of the query heads and their key/value heads.
+class FeedForward(nn.Module):
+    """A gated feed-forward layer (Shazeer 2020), its inner columns shared out.
 
     Here as below, states are [batch, seq_len / ranks, hidden_size] if the sequence is divided.
     """
 
-    def __init__(self, name: str, facts: Model, attention: str, ranks: TensorParallel, kernels: Kernels) -> None:
-        super().__init__()
-        self._kernels = kernels
-        hidden, self._width = facts.hidden_size, facts.hidden_size // facts.attention_heads
-        self._theta, self._attend, self._ranks = facts.rope_theta or DEFAULT_THETA, ATTENTION[attention], ranks
-        key_value = facts.kv_heads * self._width
-        self.q_proj = ColumnParallel(f"{name}.q_proj", hidden, hidden, ranks)
-        self.k_proj = ColumnParallel(f"{name}.k_proj", hidden, key_value, ranks)
-        self.v_proj = ColumnParallel(f"{name}.v_proj", hidden, key_value, ranks)
-        self.o_proj = RowParallel(f"{name}.o_proj", hidden, hidden, ranks)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """[batch, seq_len, hidden_size] to the same."""
-        weights = (self.q_proj.weight, self.k_proj.weight, self.v_proj.weight)
-        projected = self._ranks.products(states, *weights)
-        batch, seq_len, _ = projected[0].shape
-        query, key, value = (one.view(batch, seq_len, -1, self._width).transpose(1, 2) for one in projected)
-        cosines, sines = turns(seq_len, self._width, self._theta, states.device, states.dtype)
-        query, key = (self._kernels.rotate(one, cosines, sines) for one in (query, key))
-        mixed = self._attend(query, key, value, None)
-        return self.o_proj(mixed.transpose(1, 2).reshape(batch, seq_len, -1))
-
-
-class FeedForward(nn.Module):
-    """SwiGLU (Shazeer 2020), its inner columns shared out."""
-
     def __init__(self, name: str, facts: Model, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
-        self._kernels = kernels
-        hidden, inner, self._ranks = facts.hidden_size, facts.intermediate_size, ranks
-        self.gate_proj = ColumnParallel(f"{name}.gate_proj", hidden, inner, ranks)
-        self.up_proj = ColumnParallel(f"{name}.up_proj", hidden, inner, ranks)
-        self.down_proj = RowParallel(f"{name}.down_proj", inner, hidden, ranks)
+        self._activate = gated_activation(facts, kernels)
+        hidden, inner, bias, self._ranks = facts.hidden_size, facts.intermediate_size, facts.feed_forward_bias, ranks
+        self.gate_proj = ColumnParallel(f"{name}.gate_proj", hidden, inner, ranks, bias=bias)
+        self.up_proj = ColumnParallel(f"{name}.up_proj", hidden, inner, ranks, bias=bias)
+        self.down_proj = RowParallel(f"{name}.down_proj", inner, hidden, ranks, bias=bias)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
-        gate, up = self._ranks.products(states, self.gate_proj.weight, self.up_proj.weight)
-        return self.down_proj(self._kernels.swiglu(gate, up))
+        gate, up = self._ranks.projected(states, self.gate_proj, self.up_proj)
+        return self.down_proj(self._activate(gate, up))
 
 
 class Block(nn.Module):
-    """One layer: attention and feed-forward, each normalised before and added to what came in."""
+    """One layer: attention and feed-forward, each normalised before, or before and after, and added to what came in."""
 
     def __init__(self, index: int, facts: Model, attention: str, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
-        name, hidden, eps = f"model.layers.{index}", facts.hidden_size, facts.norm_eps
-        self.input_layernorm = RmsNorm(f"{name}.input_layernorm", hidden, eps, ranks, kernels)
-        self.self_attn = SelfAttention(f"{name}.self_attn", facts, attention, ranks, kernels)
-        self.post_attention_layernorm = RmsNorm(f"{name}.post_attention_layernorm", hidden, eps, ranks, kernels)
+        name = f"model.layers.{index}"
+
+        def norm(position: str) -> RmsNorm:
+            return RmsNorm(f"{name}.{position}_layernorm", facts, ranks, kernels)
+
+        self.input_layernorm, self.post_attention_layernorm = norm("input"), norm("post_attention")
+        self.four_norms = facts.norms_per_block == 4
+        if self.four_norms:
+            self.pre_feedforward_layernorm = norm("pre_feedforward")
+            self.post_feedforward_layernorm = norm("post_feedforward")
+        self.self_attn = SelfAttention(f"{name}.self_attn", index, facts, attention, ranks, kernels)
         self.mlp = FeedForward(f"{name}.mlp", facts, ranks, kernels)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, hidden_size] to the same."""
+        if self.four_norms:
+            states = states + self.post_attention_layernorm(self.self_attn(self.input_layernorm(states)))
+            return states + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(states)))
         states = states + self.self_attn(self.input_layernorm(states))
         return states + self.mlp(self.post_attention_layernorm(states))
 
@@ -117,7 +83,7 @@ class FinalNorm(nn.Module):
 
     def __init__(self, facts: Model, ranks: TensorParallel, kernels: Kernels) -> None:
         super().__init__()
-        self.norm = RmsNorm("model.norm", facts.hidden_size, facts.norm_eps, ranks, kernels)
+        self.norm = RmsNorm("model.norm", facts, ranks, kernels)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape."""

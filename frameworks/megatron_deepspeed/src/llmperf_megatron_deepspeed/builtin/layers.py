@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from llmperf.types import Model
 from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
 from torch.nn import functional
@@ -12,36 +13,44 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 
 class ColumnParallel(nn.Module):
-    """The weight of a projection of which each rank computes some outputs, by `TensorParallel.products`."""
+    """Weight and bias of a projection of which each rank computes some outputs, by `TensorParallel.projected`."""
 
-    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel) -> None:
+    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel, *, bias: bool = False) -> None:
         super().__init__()
         self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 0, ranks)
+        self.bias = sharded_parameter(f"{name}.bias", (outputs,), 0, ranks) if bias else None
 
 
 class RowParallel(nn.Module):
-    """A projection of which each rank has some inputs: [..., inputs / ranks] to [..., outputs] whole."""
+    """A projection of which each rank has some inputs and the whole bias: [..., inputs / ranks] to [..., outputs]."""
 
-    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel) -> None:
+    def __init__(self, name: str, inputs: int, outputs: int, ranks: TensorParallel, *, bias: bool = False) -> None:
         super().__init__()
         self._ranks = ranks
         self.weight = sharded_parameter(f"{name}.weight", (outputs, inputs), 1, ranks)
+        self.bias = sharded_parameter(f"{name}.bias", (outputs,), None, ranks) if bias else None
 
     def forward(self, part: torch.Tensor) -> torch.Tensor:
         """The sum over the ranks, of this rank's positions if the sequence is divided."""
-        return self._ranks.summed(functional.linear(part, self.weight))
+        output = self._ranks.summed(functional.linear(part, self.weight))
+        return output if self.bias is None else output + self.bias
 
 
 class VocabEmbedding(nn.Module):
     """The input embedding, of which each rank has some rows; also the output projection where the two are tied."""
 
-    def __init__(self, vocab_size: int, hidden_size: int, ranks: TensorParallel) -> None:
+    def __init__(self, facts: Model, ranks: TensorParallel) -> None:
         super().__init__()
-        self._ranks = ranks
-        self.weight = sharded_parameter(EMBEDDING, (vocab_size, hidden_size), 0, ranks)
+        self._ranks, self._scale = ranks, facts.embedding_scale
+        self.weight = sharded_parameter(EMBEDDING, (facts.vocab_size, facts.hidden_size), 0, ranks)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Vectors [batch, seq_len, hidden_size] of ids [batch, seq_len]: a rank adds nothing for others' rows."""
+        """Vectors [batch, seq_len, hidden_size] of ids [batch, seq_len], scaled where the model does."""
+        vectors = self._looked_up(ids)
+        return vectors if self._scale == 1 else vectors * self._scale
+
+    def _looked_up(self, ids: torch.Tensor) -> torch.Tensor:
+        """A rank adds nothing for others' rows."""
         if self._ranks.size == 1:
             return functional.embedding(ids, self.weight)
         rows = self.weight.shape[0]
@@ -60,13 +69,24 @@ class VocabEmbedding(nn.Module):
 
 
 class RmsNorm(nn.Module):
-    """RMSNorm; its weight is the same on every rank."""
+    """RMSNorm; its weight is the same on every rank. `of_heads`: of queries or keys, which the ranks share."""
 
-    def __init__(self, name: str, width: int, eps: float, ranks: TensorParallel, kernels: Kernels) -> None:
+    def __init__(
+        self,
+        name: str,
+        facts: Model,
+        ranks: TensorParallel,
+        kernels: Kernels,
+        *,
+        width: int | None = None,
+        of_heads: bool = False,
+    ) -> None:
         super().__init__()
-        self._eps, self._kernels = eps, kernels
-        self.weight = sharded_parameter(f"{name}.weight", (width,), None, ranks)
+        self._eps, self._offset, self._kernels = facts.norm_eps, facts.norm_offset, kernels
+        size = facts.hidden_size if width is None else width
+        self.weight = sharded_parameter(f"{name}.weight", (size,), None, ranks, of_heads=of_heads)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape and dtype."""
-        return self._kernels.rms_norm(states, self.weight, self._eps)
+        gain = 1.0 + self.weight if self._offset else self.weight
+        return self._kernels.rms_norm(states, gain, self._eps)

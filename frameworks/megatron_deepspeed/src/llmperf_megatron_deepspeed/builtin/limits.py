@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from llmperf import OptionCheck
     from llmperf.types import Layout, Probe, RunSpec
 
-FAMILIES = ("llama",)
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
+"""Families that are built. So are others whose facts are all built."""
+PACKED = ("baichuan",)
+"""Families whose checkpoints have queries, keys and values in one matrix, which is not built."""
+SUPPORTED = (
+    *("head_width", "qk_norm", "attention_bias", "sinks", "window", "query_scale_width", "activation"),
+    *("feed_forward_bias", "norms_per_block", "norm_offset", "rope_scaling", "embedding_scale"),
+)
+"""Facts of a model that are built, whatever its family."""
 OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {
     "engine": ("builtin", "checkout"),
     "reduce_bucket_size": whole_number(1),
@@ -49,12 +57,14 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model = spec.model
-    if model.family not in FAMILIES:
-        yield family_problem("megatron_deepspeed", spec, FAMILIES, "--framework zero builds it")
+    unbuilt = list(architecture_problems("megatron_deepspeed", spec, SUPPORTED))
+    if model.family in PACKED or (unbuilt and model.family not in FAMILIES):
+        yield family_problem("megatron_deepspeed", spec, FAMILIES, "the nearest is --framework zero, which builds it")
         return
-    yield from architecture_problems("megatron_deepspeed", spec)
+    yield from unbuilt
     if model.position_encoding != "rope" or model.normalized_head:
-        message = f"family 'llama' has rotary positions and a plain head; {model.name} asks for others"
+        message = f"the built-in engine has rotary positions and a plain head; {model.name} asks for others"
+        message = f"{message}; the nearest is --framework zero"
         yield Problem(code="megatron_deepspeed.family", where="model.family", message=message)
 
 

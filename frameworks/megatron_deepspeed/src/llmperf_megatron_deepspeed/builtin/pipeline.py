@@ -60,14 +60,13 @@ def tensor_ranks(spec: RunSpec, grid: PipelineParallelGrid, layout: Layout) -> T
 def layer_specs(spec: RunSpec, ranks: TensorParallel, kernels: Kernels) -> list[LayerSpec]:
     """All layers in order, none of them made yet."""
     facts = spec.model
-    size = (facts.vocab_size, facts.hidden_size, ranks)
     given = (facts, spec.tuning.attention, ranks, kernels)
     blocks = [LayerSpec(Block, index, *given) for index in range(facts.layers)]
     norm = LayerSpec(FinalNorm, facts, ranks, kernels)
     if not facts.tied_embeddings:
         head = LayerSpec(Head, facts, ranks, fuses_loss=kernels.cross_entropy)
-        return [LayerSpec(VocabEmbedding, *size), *blocks, norm, head]
-    tied = partial(TiedLayerSpec, "embed_tokens", VocabEmbedding, *size, tied_weight_attr=["weight"])
+        return [LayerSpec(VocabEmbedding, facts, ranks), *blocks, norm, head]
+    tied = partial(TiedLayerSpec, "embed_tokens", VocabEmbedding, facts, ranks, tied_weight_attr=["weight"])
     return [
         tied(),
         *blocks,

@@ -30,6 +30,8 @@ class Shard:
     """The dimension that is shared out in equal contiguous parts; None: every rank has all of it."""
     ranks: TensorParallel
     """Among whom."""
+    of_heads: bool = False
+    """Whether a rank's gradient of a parameter that it has whole is that of its own heads alone."""
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -38,9 +40,11 @@ class Shard:
         return tuple(size // part for size, part in zip(self.shape, parts, strict=True))
 
 
-def sharded_parameter(name: str, shape: tuple[int, ...], dim: int | None, ranks: TensorParallel) -> torch.nn.Parameter:
+def sharded_parameter(
+    name: str, shape: tuple[int, ...], dim: int | None, ranks: TensorParallel, *, of_heads: bool = False
+) -> torch.nn.Parameter:
     """A parameter without meaningful values, marked so that DeepSpeed's gradient norm counts each element once."""
-    shard = Shard(name, shape, dim, ranks)
+    shard = Shard(name, shape, dim, ranks, of_heads)
     parameter = torch.nn.Parameter(torch.empty(shard.local_shape))
     parameter.shard = shard
     parameter.model_parallel = parameter.tensor_model_parallel = dim is not None and ranks.size > 1

@@ -1,4 +1,4 @@
-"""Gradients of weights that every tensor-parallel rank has whole, each from its own positions of a divided sequence."""
+"""Gradients of weights that every tensor-parallel rank has whole, each from its own heads or positions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 
 def sum_shared_gradients(engine: Any, ranks: TensorParallel) -> None:
-    """Have DeepSpeed's pipeline engine sum them over the ranks in each step, before data-parallel ranks do."""
-    shared = [parameter for parameter in engine.module.parameters() if parameter.shard.dim is None]
+    """Have DeepSpeed's pipeline engine sum them over the ranks in each step, before data-parallel ranks do.
+
+    Each rank has the gradients of its own heads in norms of queries and keys, and those of its own positions in all
+    such weights if the sequence is divided.
+    """
+    whole = [parameter for parameter in engine.module.parameters() if parameter.shard.dim is None]
+    shared = [parameter for parameter in whole if ranks.sequence or parameter.shard.of_heads]
     for name in ("allreduce_gradients", "_bf16_reduce_grads"):  # the latter with float32 accumulators
         if shared and hasattr(engine, name):
             setattr(engine, name, _after_sum(getattr(engine, name), shared, ranks))

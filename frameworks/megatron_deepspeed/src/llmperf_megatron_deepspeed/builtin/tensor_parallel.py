@@ -36,6 +36,12 @@ class TensorParallel:
     overlap: bool = False
     """Whether gradients of weights are computed while gradients of states are communicated."""
 
+    def projected(self, states: torch.Tensor, *projections: Any) -> tuple[torch.Tensor, ...]:
+        """`products` with the weights of projections, their biases added."""
+        outputs = self.products(states, *(projection.weight for projection in projections))
+        pairs = zip(outputs, (projection.bias for projection in projections), strict=True)
+        return tuple(output if bias is None else output + bias for output, bias in pairs)
+
     def products(self, states: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """`states` times weights whose outputs are shared out: [batch, seq_len, width] to [..., outputs / ranks] each.
 

@@ -12,7 +12,7 @@ from llmperf_pytorch.models import DTYPES
 from llmperf_pytorch.tracing.step import traced_step
 from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
-from llmperf_megatron_deepspeed.builtin.blocks import turns
+from llmperf_megatron_deepspeed.builtin.attention import forget_positions
 from llmperf_megatron_deepspeed.builtin.trainer import PipelineTrainer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def trace_builtin(plan: Plan, rank: int) -> StepTrace:
     """A step of one rank of the built-in engine."""
 
     def build(plan: Plan, device: Device) -> PipelineTrainer:
-        turns.cache_clear()  # what an earlier trainer has computed is not in this one's memory
+        forget_positions()
         return PipelineTrainer(plan, device)
 
     stand_ins = (*STAND_INS, lambda: known_activations(plan))

@@ -48,7 +48,7 @@ class PipelineTrainer(TorchTrainer):
         config = json.loads(plan.worker.files[CONFIG])
         self._engine = deepspeed.initialize(model=module, optimizer=self._optimizer, config=config)[0]
         reset_step_count(self._optimizer)
-        if ranks.sequence:
+        if ranks.size > 1:
             sum_shared_gradients(self._engine, ranks)
         self.parameter_count = self._count(module)
         self._reports = self._engine.is_last_stage() and ranks.rank == 0
