@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from llmperf.accounting.routing import mixture_layers, mixture_layers_of
+from llmperf.accounting.parameters import mixture_layers
+from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import PluginError
 from llmperf.measuring.expert_counts import ExpertCounts, expert_counts
 from llmperf.measuring.loop import MeasuredLoop

@@ -3,7 +3,8 @@
 The most that one rank holds, without activations: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training
 Trillion Parameter Models", section 3.1 and figure 1. In mixed precision, a parameter takes 2 bytes of weights, 2 of
 gradients and 12 of optimiser states (fp32 weights, momentum, variance); each stage divides one of them by the sharding
-degree. In fp32 there is no second copy: 4, 4, 8; nor in pure bf16: 2, 2, 4. All experts of a mixture are counted.
+degree. In fp32 there is no second copy: 4, 4, 8; nor in pure bf16: 2, 2, 4. All experts of a mixture are counted. Ranks
+that share experts hold equally many of them, which are not sharded besides.
 
 A framework may hold more for a while, such as float32 copies of 16-bit gradients during the update, or keep states in
 the memory of the host: it reports that in `WorkerPlan`, here `Transient`.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llmperf.accounting.parameters import stage_parameters
+from llmperf.accounting.parameters import stage_experts, stage_parameters
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.types import Layout, Model, ModelState, Precision
 
@@ -51,7 +52,11 @@ def stage_state_bytes(
     """
     here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
     stages = stage_parameters(model, layout.pipeline_parallel)
-    return tuple(state_bytes(parameters, layout, precision, here, transient) for parameters in stages)
+    experts = stage_experts(model, layout.pipeline_parallel)
+    return tuple(
+        state_bytes(parameters, layout, precision, here, transient, divided)
+        for parameters, divided in zip(stages, experts, strict=True)
+    )
 
 
 def state_bytes(
@@ -60,33 +65,36 @@ def state_bytes(
     precision: Precision,
     trainable: int | None = None,
     transient: Transient = NOTHING_ELSE,
+    experts: int = 0,
 ) -> int:
     """Estimated bytes of model states on one rank of a stage, and the most that is held besides them.
 
     `parameters` and `trainable` count the stage; `trainable` is None when all are trained, else gradients and
-    optimiser states exist for the trainable ones only. Tensor-parallel ranks are assumed to hold equal parts.
-    Buffers of communication are free again when the update begins.
+    optimiser states exist for the trainable ones only. `experts` are those of `parameters` that belong to routed
+    experts, which have no adapters. Tensor-parallel ranks are assumed to hold equal parts. Buffers of communication
+    are free again when the update begins.
     """
     recipe = precision_recipe(precision)
     trained = parameters if trainable is None else trainable
     stage, ways = layout.sharding_stage, layout.tensor_parallel
-    parts: tuple[tuple[ModelState, int, int, int], ...] = (
-        ("parameters", recipe.weight_bytes, parameters, 3),
-        ("gradients", 4 if transient.sums_in_fp32 else recipe.gradient_bytes, trained, 2),
-        ("optimizer", recipe.optimizer_bytes, trained, 1),
+    shared = experts if layout.expert_parallel > 1 else 0  # by expert-parallel ranks
+    updated = shared if trainable is None else 0
+    parts: tuple[tuple[ModelState, int, int, int, int], ...] = (
+        ("parameters", recipe.weight_bytes, parameters, shared, 3),
+        ("gradients", 4 if transient.sums_in_fp32 else recipe.gradient_bytes, trained, updated, 2),
+        ("optimizer", recipe.optimizer_bytes, trained, updated, 1),
     )
     held = sum(
-        _ceil(each * size, ways * (layout.sharding_degree if stage >= sharded_from else 1))
-        for state, each, size, sharded_from in parts
+        _ceil(each * (size - whole), ways * (layout.sharding_degree if stage >= sharded_from else 1))
+        + _ceil(each * whole, ways * layout.expert_parallel)
+        for state, each, size, whole, sharded_from in parts
         if state not in transient.offloaded
     )
-    return held + max(_update_bytes(_ceil(trained, ways), layout, transient), transient.buffer_bytes)
-
-
-def _update_bytes(trained: int, layout: Layout, transient: Transient) -> int:
-    shard = _ceil(trained, layout.sharding_degree if layout.sharding_stage else 1)
+    shard = _ceil(_ceil(trained - updated, ways), layout.sharding_degree if stage else 1)
+    shard += _ceil(updated, ways * layout.expert_parallel)
     at_once = shard if transient.update_parameters is None else min(shard, transient.update_parameters)
-    return 0 if "optimizer" in transient.offloaded else math.ceil(transient.update_bytes * at_once)
+    update = 0 if "optimizer" in transient.offloaded else math.ceil(transient.update_bytes * at_once)
+    return held + max(update, transient.buffer_bytes)
 
 
 def _ceil(total: int, parts: int) -> int:

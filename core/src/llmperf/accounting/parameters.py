@@ -199,6 +199,34 @@ def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def stage_experts(model: Model, stages: int) -> tuple[int, ...]:
+    """Parameters of routed experts in each stage, biases included; they are among `stage_parameters`."""
+    each = _expert_parameters(model)
+    return tuple(len(mixture_layers(model, stages, stage)) * each for stage in range(stages))
+
+
+def mixture_layers(model: Model, chunks: int = 1, chunk: int = 0) -> range:
+    """The layers with experts in one of the parts of equally many layers that pipeline stages are made of.
+
+    Layers count from 0; multi-token layers are in the last part and follow the others.
+    """
+    if model.mixture is None:
+        return range(0)
+    first, last = (place * model.layers // chunks for place in (chunk, chunk + 1))
+    extra = model.multi_token_layers if chunk == chunks - 1 else 0
+    return range(max(first, model.dense_layers), last + extra)
+
+
+def _expert_parameters(model: Model) -> int:
+    """Parameters of all routed experts of one layer."""
+    mixture, hidden = model.mixture, model.hidden_size
+    if mixture is None:
+        return 0
+    return mixture.experts * (
+        3 * hidden * mixture.expert_width + (2 * mixture.expert_width + hidden) * mixture.expert_bias
+    )
+
+
 def _layer_parameters(model: Model, *, dense: bool) -> int:
     """All parameters of one layer with a dense feed-forward layer, or with a mixture."""
     hidden, mixture = model.hidden_size, model.mixture
@@ -207,9 +235,8 @@ def _layer_parameters(model: Model, *, dense: bool) -> int:
     if dense or mixture is None:
         inner = model.intermediate_size
         return common + 3 * hidden * inner + (2 * inner + hidden) * model.feed_forward_bias
-    expert = 3 * hidden * mixture.expert_width + (2 * mixture.expert_width + hidden) * mixture.expert_bias
     router = hidden * (mixture.experts + mixture.shared_gate) + mixture.experts * mixture.router_bias
-    return common + mixture.experts * expert + router + 3 * hidden * shared_width(model)
+    return common + _expert_parameters(model) + router + 3 * hidden * shared_width(model)
 
 
 def lora_parameters(model: Model, lora: Lora) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+from llmperf.accounting.parameters import mixture_layers
 from llmperf.types.layout import Layout
 from llmperf.types.models import Mixture, Model
 
@@ -59,18 +60,6 @@ def _divided(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     missing = total - sum(share for share, _ in shares)
     up = set(sorted(range(len(shares)), key=lambda place: (-shares[place][1], place))[:missing])
     return tuple(sorted((share + (place in up) for place, (share, _) in enumerate(shares)), reverse=True))
-
-
-def mixture_layers(model: Model, chunks: int = 1, chunk: int = 0) -> range:
-    """The layers with experts in one of the parts of equally many layers that pipeline stages are made of.
-
-    Layers count from 0; multi-token layers are in the last part and follow the others.
-    """
-    if model.mixture is None:
-        return range(0)
-    first, last = (place * model.layers // chunks for place in (chunk, chunk + 1))
-    extra = model.multi_token_layers if chunk == chunks - 1 else 0
-    return range(max(first, model.dense_layers), last + extra)
 
 
 def mixture_layers_of(model: Model, layout: Layout, virtual_stages: int, rank: int) -> tuple[int, ...]:

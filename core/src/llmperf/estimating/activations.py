@@ -8,6 +8,8 @@ one rank.
 
 from __future__ import annotations
 
+import math
+
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.spec import Tuning
 
@@ -73,8 +75,8 @@ def _attention(sizes: RankSizes) -> int:
 
 
 def _routed(sizes: RankSizes) -> int:
-    """Inputs of experts, gathered by expert, and their outputs before they are weighted."""
-    return 2 * sizes.routed * sizes.compute_bytes * sizes.hidden * sizes.tokens
+    """Inputs of experts, gathered by expert on the rank that has it, and their outputs before they are weighted."""
+    return math.ceil((1 + sizes.expert_load) * sizes.routed * sizes.compute_bytes * sizes.hidden * sizes.tokens)
 
 
 def _kept_scores(sizes: RankSizes) -> int:

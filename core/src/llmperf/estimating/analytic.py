@@ -6,6 +6,7 @@ from llmperf.accounting.parameters import count_parameters
 from llmperf.estimating.analytic_collectives import analytic_collectives
 from llmperf.estimating.analytic_memory import analytic_memory
 from llmperf.estimating.analytic_operations import analytic_operations
+from llmperf.estimating.expert_load import load_notes
 from llmperf.estimating.rank_sizes import rank_sizes
 from llmperf.types.plan import Plan
 from llmperf.types.tracing import StepTrace
@@ -25,7 +26,7 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
         host_waits=None,
         memory=analytic_memory(sizes),
         parameters=count_parameters(plan.spec.model).total,
-        notes=(NOTE,),
+        notes=(NOTE, *load_notes(plan)),
     )
 
 

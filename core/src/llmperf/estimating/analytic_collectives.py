@@ -1,11 +1,13 @@
 """Communication of one rank by formulas, from its layout.
 
 Tensor parallelism: Shoeybi et al. 2019, "Megatron-LM", section 3, and with divided sequences Korthikanti et al. 2022,
-section 4.2. Sharding: Rajbhandari et al. 2020, "ZeRO", section 7. Pipelines send the stream to their neighbours.
+section 4.2. Sharding: Rajbhandari et al. 2020, "ZeRO", section 7. Pipelines send the stream to their neighbours. Expert
+parallelism sends each token to its experts and back (Lepikhin et al. 2020, "GShard", section 3.2).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from llmperf.estimating.rank_sizes import RankSizes
@@ -19,7 +21,13 @@ LABEL_BYTES = 12
 def analytic_collectives(sizes: RankSizes, rank: int) -> tuple[TracedCollective, ...]:
     """All communications of one rank; none if it is alone."""
     layout = sizes.plan.layout
-    parts = (_tensor(sizes, rank), _context(sizes, rank), _pipeline(sizes, rank), _gradients(sizes, rank))
+    parts = (
+        _tensor(sizes, rank),
+        _context(sizes, rank),
+        _pipeline(sizes, rank),
+        _experts(sizes, rank),
+        _gradients(sizes, rank),
+    )
     if layout.world_size == 1:
         return ()
     return tuple(collective for part in parts for collective in part if len(collective.ranks) > 1)
@@ -75,6 +83,45 @@ def _pipeline(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
                 yield _collective("send_receive", size, (rank, stages[neighbour]), phase, per_micro_batch=1)
 
 
+def _experts(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
+    """Tokens to the ranks of their experts and back in each mixture, their gradients too, and the experts' gradients.
+
+    The busiest rank gets more than the mean, for which the others wait. Each rank holds its experts whole: their
+    gradients are summed over the ranks that hold the same ones.
+    """
+    ways = sizes.plan.layout.expert_parallel
+    if ways == 1 or not sizes.mixture:
+        return
+    mixtures = sizes.kinds[-1]
+    again = mixtures.recomputed_blocks if sizes.plan.spec.tuning.recompute == "block" else 0
+    size = math.ceil(sizes.expert_load * sizes.routed * sizes.compute_bytes * sizes.hidden * sizes.tokens)
+    data = _data_ranks(sizes.plan.layout, rank)
+    place = data.index(rank)
+    ranks = data[place // ways * ways :][:ways]
+    counts: tuple[tuple[Phase, int], ...] = (
+        ("forward", 2 * mixtures.blocks),
+        ("backward", 2 * mixtures.blocks + 2 * again),
+    )
+    for phase, times in counts:
+        yield _collective("all_to_all", size, ranks, phase, per_micro_batch=times)
+    if sizes.whole_trained:
+        gradients = _gradient_element(sizes) * sizes.whole_trained
+        yield _collective("all_reduce", gradients, data[place % ways :: ways], "backward", per_step=1)
+
+
+def _data_ranks(layout: Layout, rank: int) -> tuple[int, ...]:
+    """The ranks with other data and the same part of the model as this one, which included, in order."""
+    along = (ranks_along(layout, other, "context") for other in ranks_along(layout, rank, "data"))
+    return tuple(sorted(other for ranks in along for other in ranks))
+
+
+def _gradient_element(sizes: RankSizes) -> int:
+    """Bytes of an element of a gradient as it is summed over ranks."""
+    sums_in_fp32 = sizes.plan.spec.tuning.accumulation_dtype == "fp32"
+    in_fp32 = sums_in_fp32 or sizes.frozen  # adapters are float32 beside frozen weights of 16 bits
+    return max(4 if in_fp32 else 0, sizes.weight_bytes)
+
+
 def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     """Gradients of all data-parallel ranks, and weights where they are sharded.
 
@@ -83,9 +130,8 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     """
     layout = sizes.plan.layout
     ranks = ranks_along(layout, rank, "data")
-    sums_in_fp32 = sizes.plan.spec.tuning.accumulation_dtype == "fp32"
-    in_fp32 = sums_in_fp32 or sizes.frozen  # adapters are float32 beside frozen weights of 16 bits
-    gradients = max(4 if in_fp32 else 0, sizes.weight_bytes) * sizes.trained
+    trained = sizes.trained - sizes.whole_trained
+    gradients = _gradient_element(sizes) * trained
     if layout.sharding_stage == 0:
         yield _collective("all_reduce", gradients, ranks, "backward", overlaps=True, per_step=1)
         return
@@ -99,9 +145,9 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     if len(shards) < len(ranks):
         yield _collective("all_reduce", gradients // len(shards), replicas, "backward", per_step=1)
     if layout.sharding_stage < 3:
-        yield _collective("all_gather", sizes.weight_bytes * sizes.trained, shards, "update", per_step=1)
+        yield _collective("all_gather", sizes.weight_bytes * trained, shards, "update", per_step=1)
         return
-    weights = sizes.weight_bytes * sizes.parameters
+    weights = sizes.weight_bytes * (sizes.parameters - sizes.whole_experts)
     phases: tuple[Phase, ...] = ("forward", "backward")
     for phase in phases:
         yield _collective("all_gather", weights, shards, phase, overlaps=True, per_micro_batch=1)

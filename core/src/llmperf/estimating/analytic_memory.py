@@ -54,8 +54,9 @@ def states(sizes: RankSizes) -> dict[MemoryKind, int]:
     in_fp32 = sizes.weight_bytes == SINGLE  # then there is no second copy
     masters = SINGLE if recipe.master_weights and not in_fp32 else 0
     moments = 2 * DTYPE_BYTES[recipe.optimizer_states]
-    optimizer = math.ceil(sizes.trained * (moments + masters) / sizes.sharding)
-    weights = math.ceil(weights / sizes.sharding) if sharded else weights
+    optimizer = _shard_bytes(sizes, sizes.trained, sizes.whole_trained, moments + masters)
+    if sharded:
+        weights = _shard_bytes(sizes, sizes.parameters, sizes.whole_experts, sizes.weight_bytes)
     return {
         "parameters": 0 if "parameters" in offloaded else weights,
         "optimizer": 0 if "optimizer" in offloaded else optimizer,
@@ -70,8 +71,14 @@ def gradient_bytes(sizes: RankSizes) -> int:
     element = sizes.weight_bytes
     if sizes.plan.spec.tuning.accumulation_dtype == "fp32":
         element = max(element, SINGLE)
-    total = sizes.trained * element
-    return math.ceil(total / sizes.sharding) if sizes.plan.layout.sharding_stage >= 2 else total
+    if sizes.plan.layout.sharding_stage >= 2:
+        return _shard_bytes(sizes, sizes.trained, sizes.whole_trained, element)
+    return sizes.trained * element
+
+
+def _shard_bytes(sizes: RankSizes, parameters: int, whole: int, element: int) -> int:
+    """Of parameters that are sharded except `whole` ones, at so many bytes for each element."""
+    return math.ceil((parameters - whole) * element / sizes.sharding) + whole * element
 
 
 def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Moment]:
@@ -128,7 +135,8 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
 
 
 def _update_bytes(sizes: RankSizes) -> int:
-    worker, shard = sizes.plan.worker, sizes.trained / sizes.sharding
+    worker, whole = sizes.plan.worker, sizes.whole_trained
+    shard = (sizes.trained - whole) / sizes.sharding + whole
     at_once = shard if worker.update_parameters is None else min(shard, worker.update_parameters)
     return 0 if "optimizer" in worker.offloaded else math.ceil(worker.update_bytes_per_parameter * at_once)
 

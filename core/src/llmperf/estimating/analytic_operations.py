@@ -8,6 +8,7 @@ of it where a kernel leaves out the masked half, and 2.5 times as much backward,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import chain
 
@@ -120,13 +121,17 @@ def _projections(sizes: RankSizes) -> Iterator[tuple[int, int, int]]:
 
 
 def _mixture(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
-    """Router, routed experts as grouped products with equal loads, shared experts, and moves of tokens to experts."""
+    """Router, this rank's experts as grouped products of equal loads, shared experts, and moves of tokens to experts.
+
+    With skewed routing, a rank that shares experts computes as many tokens as the busiest one.
+    """
     mixture, ways = sizes.model.mixture, sizes.plan.layout.tensor_parallel
     assert mixture is not None
     hidden, tokens, dtype = sizes.hidden, sizes.tokens, projection_dtype(sizes)
     yield from _linear(sizes, mixture.experts, hidden, blocks, again, of_block=False)
-    used = min(mixture.experts, max(1, tokens * mixture.top_k))
-    rows, columns = -(-tokens * mixture.top_k // used), -(-mixture.expert_width // ways)
+    routed = math.ceil(sizes.expert_load * tokens * mixture.top_k)
+    used = min(sizes.experts, max(1, routed))
+    rows, columns = -(-routed // used), -(-mixture.expert_width // ways)
     for outputs, inputs, times in ((columns, hidden, 2), (hidden, columns, 1)):
         yield _product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul", dtype)
         if again:
@@ -299,7 +304,8 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
 
 def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
     """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient."""
-    shard = -(-sizes.trained // sizes.sharding)
+    whole = sizes.whole_trained
+    shard = whole - (whole - sizes.trained) // sizes.sharding
     mixed = sizes.weight_bytes < 4
     per_parameter = 28 + (2 if mixed else 0) + sizes.plan.worker.update_bytes_per_parameter
     gradients = sizes.trained * sizes.weight_bytes

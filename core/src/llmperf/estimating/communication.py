@@ -57,7 +57,7 @@ def _link(rates: DeviceRates, scope: Scope) -> LinkRate | None:
 
 
 def _bandwidth(link: LinkRate, collective: TracedCollective, rates: DeviceRates, layout: Layout) -> float:
-    """Bytes/s of one rank.
+    """Bytes/s of one rank, of all that it sends.
 
     A ring through several nodes enters each node once, so that the adapters of all its ranks on a node share the
     traffic; links within the node limit it too.
@@ -65,6 +65,9 @@ def _bandwidth(link: LinkRate, collective: TracedCollective, rates: DeviceRates,
     if link.scope == "node":
         return link.bytes_per_second
     nodes = len({layout.node_of(rank) for rank in collective.ranks})
+    if collective.collective == "all_to_all":  # no message is passed on: each rank sends (nodes - 1) / nodes outside
+        size = len(collective.ranks)
+        return link.bytes_per_second * (size - 1) / size * nodes / (nodes - 1)
     together = link.bytes_per_second * max(len(collective.ranks) // nodes, 1)
     inside = _link(rates, "node")
     return min(together, inside.bytes_per_second) if inside is not None and inside.bytes_per_second else together

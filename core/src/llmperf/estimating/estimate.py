@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.estimating.calibration import calibration
+from llmperf.estimating.expert_load import load_notes
 from llmperf.estimating.memory import stage_memory
 from llmperf.estimating.savings import savings
 from llmperf.estimating.step_time import communications, operation_times, stage_times, step_time
@@ -46,6 +47,7 @@ def estimate_of(
     except ValueError as error:
         rates, problem = None, str(error)
     trace = traces[slowest]
+    known_notes = (*notes, *load_notes(plan), *(line for trace in traces.values() for line in trace.notes))
     throughput = None if time is None else plan.batch.tokens_per_step / time.seconds / plan.layout.world_size
     return Estimate(
         schema=ESTIMATE_SCHEMA,
@@ -73,7 +75,7 @@ def estimate_of(
         expected_error=calibration().error,
         tracing=tracing,
         stand_ins=tuple(dict.fromkeys(line for trace in traces.values() for line in trace.stand_ins)),
-        notes=tuple(dict.fromkeys((*notes, *(line for trace in traces.values() for line in trace.notes)))),
+        notes=tuple(dict.fromkeys(known_notes)),
     )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from llmperf.accounting.parameters import attention_parameters, lora_parameters, shared_width, stage_parameters
+from llmperf.accounting.parameters import (
+    attention_parameters,
+    lora_parameters,
+    shared_width,
+    stage_experts,
+    stage_parameters,
+)
 from llmperf.accounting.precisions import precision_recipe
+from llmperf.estimating.expert_load import expert_load
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 
@@ -64,8 +72,14 @@ class RankSizes:
     """Of an element of a weight."""
     stream_bytes: int
     """Of an element of the residual stream."""
+    experts: int
+    """Routed experts of a layer on this rank; 0 without a mixture."""
+    expert_load: float
+    """Tokens that the busiest rank of those that share experts computes / mean; 1 if each has all experts."""
     parameters: int
     """On this rank, before sharding."""
+    whole_experts: int
+    """Of them, those of routed experts that this rank holds whole, since expert-parallel ranks share them."""
     trained: int
     """Of them, those that are trained."""
     adapter_targets: tuple[str, ...]
@@ -107,6 +121,11 @@ class RankSizes:
         return self.model.mixture.top_k if self.mixture and self.model.mixture is not None else 0
 
     @property
+    def whole_trained(self) -> int:
+        """Of the trained parameters, those of experts that this rank holds whole."""
+        return 0 if self.frozen else self.whole_experts
+
+    @property
     def kinds(self) -> tuple[RankSizes, ...]:
         """These sizes for the blocks with dense layers and for those with mixtures, where the stage has both."""
         if not self.mixture or not self.dense_blocks:
@@ -134,12 +153,12 @@ class RankSizes:
 
     @property
     def block_matrices(self) -> int:
-        """Parameters of one block's matrix products on this rank, all experts included."""
+        """Parameters of one block's matrix products on this rank, all of its experts included."""
         mixture, ways = self.model.mixture, self.plan.layout.tensor_parallel
         attention = -(-attention_parameters(self.model) // ways)
         if mixture is None or not self.mixture:
             return attention + 3 * self.hidden * self.inner
-        columns = -(-(mixture.experts * mixture.expert_width + shared_width(self.model)) // ways)
+        columns = -(-(self.experts * mixture.expert_width + shared_width(self.model)) // ways)
         return attention + self.hidden * (3 * columns + mixture.experts)
 
     @property
@@ -163,10 +182,13 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
         blocks += model.multi_token_layers
         dense += model.multi_token_layers if model.mixture is None else 0
     keys = model.attention_heads if model.latent is not None else model.kv_heads
-    inner = model.intermediate_size
+    inner, experts, load = model.intermediate_size, 0, 1.0
     if model.mixture is not None and dense < blocks:
-        inner = model.mixture.top_k * model.mixture.expert_width + shared_width(model)
-    parameters = -(-stage_parameters(model, stages)[stage] // ways)
+        experts, load = -(-model.mixture.experts // layout.expert_parallel), expert_load(plan)
+        inner = math.ceil(load * model.mixture.top_k * model.mixture.expert_width) + shared_width(model)
+    all_experts = stage_experts(model, stages)[stage] if layout.expert_parallel > 1 else 0
+    whole_experts = -(-all_experts // (ways * layout.expert_parallel))
+    parameters = -(-(stage_parameters(model, stages)[stage] - all_experts) // ways) + whole_experts
     trained = parameters if lora is None else -(-lora_parameters(model, lora) // stages)
     return RankSizes(
         plan=plan,
@@ -194,6 +216,9 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
         compute_bytes=compute,
         weight_bytes=weight,
         stream_bytes=weight,
+        experts=experts,
+        expert_load=load,
+        whole_experts=whole_experts,
         parameters=parameters + (0 if lora is None else trained),
         trained=trained,
         adapter_targets=() if lora is None else tuple(dict.fromkeys(lora.target_modules)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.routing import MOST_EXPERTS, mixture_layers
+from llmperf.accounting.parameters import mixture_layers
+from llmperf.accounting.routing import MOST_EXPERTS
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.validation.violations import deviates, differs, figure, rule
