@@ -46,6 +46,11 @@ def test_every_shipped_case_resolves_without_a_change_or_a_problem():
         ("llama2_7b_pretrain_zero", (1, 1, 8), 8, 32_768),
         ("llama1_7b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
         ("llama1_13b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
+        ("llama3_1_8b_pretrain_pytorch", (1, 1, 8), 16, 131_072),
+        ("llama3_1_8b_lora", (1, 1, 1), 32, 131_072),
+        ("qwen3_8b_pretrain_pytorch", (1, 1, 8), 128, 1_048_576),
+        ("qwen3_30b_a3b_pretrain_pytorch", (1, 1, 8), 512, 2_097_152),
+        ("gpt_oss_20b_pretrain_pytorch", (1, 1, 8), 256, 1_048_576),
     ],
 )
 def test_published_systems_multiply_out(case, layout, global_batch, tokens):
@@ -139,6 +144,13 @@ def test_a_boolean_may_be_written_as_python_does(text):
 def test_none_clears_what_may_be_unset():
     spec, _ = spec_of("default", "clip_norm=none")
     assert spec.contract.optimizer.clip_norm is None
+
+
+def test_none_in_a_case_file_unsets_what_may_be_unset(tmp_path):
+    path = tmp_path / "unclipped.toml"
+    text = library().paths("cases")["default"].read_text()
+    path.write_text(text.replace('"default"', '"unclipped"').replace("lr = 1e-3", 'lr = 1e-3, clip_norm = "none"'))
+    assert library().case(str(path)).contract.optimizer.clip_norm is None
 
 
 @given(st.text(max_size=40))

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import llmperf
 import pytest
 from llmperf.accounting.parameters import count_parameters
+from llmperf.cases.library import read_named
 from llmperf.cases.model_facts import check_model
-from llmperf.files.json_files import convert
 from llmperf.types import Case, Model
 
 if sys.version_info >= (3, 11):
@@ -22,10 +22,6 @@ else:
 DATA = Path(llmperf.__file__).parent / "data"
 MODELS = sorted((DATA / "models").glob("*.toml"))
 CASES = sorted((DATA / "cases").glob("*.toml"))
-
-
-def read(path: Path, kind: type) -> Any:
-    return convert(tomllib.loads(path.read_text(encoding="utf-8")), kind, str(path))
 
 
 def unknown_keys(table: dict[str, Any], kind: type) -> set[str]:
@@ -46,7 +42,7 @@ def test_unknown_keys_sees_misspelling() -> None:
 @pytest.mark.parametrize("path", [*MODELS, *CASES], ids=lambda path: path.stem)
 def test_file_decodes_exactly(path: Path) -> None:
     kind = Model if path.parent.name == "models" else Case
-    document = read(path, kind)
+    document = read_named(path, kind)
     assert unknown_keys(tomllib.loads(path.read_text(encoding="utf-8")), kind) == set()
     assert document.name == path.stem
     assert len(document.source) > 10
@@ -61,7 +57,7 @@ def test_what_the_first_issue_asks_for_is_there() -> None:
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_model_facts_fit_together(path: Path) -> None:
-    model = read(path, Model)
+    model = read_named(path, Model)
     check_model(model, str(path))
     count = count_parameters(model)
     assert (model.position_encoding == "rope") == (model.rope_theta is not None)
@@ -72,9 +68,9 @@ def test_model_facts_fit_together(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_case_adds_up(path: Path) -> None:
-    case = read(path, Case)
+    case = read_named(path, Case)
     contract, tuning = case.contract, case.tuning
-    model = read(DATA / "models" / f"{contract.model}.toml", Model)
+    model = read_named(DATA / "models" / f"{contract.model}.toml", Model)
     assert contract.seq_len <= model.max_positions
     assert contract.warmup_steps < contract.steps
     ways = tuning.tensor_parallel * tuning.pipeline_parallel
@@ -87,6 +83,6 @@ def test_case_adds_up(path: Path) -> None:
 
 
 def test_tiny_model_divides_over_two_ranks_and_holds_bytes() -> None:
-    tiny = read(DATA / "models" / "llama_tiny.toml", Model)
+    tiny = read_named(DATA / "models" / "llama_tiny.toml", Model)
     assert tiny.vocab_size >= 257
     assert all(size % 2 == 0 for size in (tiny.layers, tiny.attention_heads, tiny.kv_heads, tiny.vocab_size))

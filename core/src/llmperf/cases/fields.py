@@ -81,6 +81,19 @@ def check_table(table: Any, kind: type, where: str) -> None:
         check_bound(value, hints(kind)[key], path)
 
 
+def with_unset(table: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """A table of TOML, which has no null, with None for "none" in fields that may be unset; check it first."""
+    values = dict(table)
+    for key, value in table.items():
+        annotation = hints(kind)[key]
+        inner = dataclass_in(annotation)
+        if value == "none" and type(None) in typing.get_args(annotation):
+            values[key] = None
+        elif inner is not None and isinstance(value, Mapping):
+            values[key] = with_unset(value, inner)
+    return values
+
+
 def read_options(table: Mapping[str, Any], kind: type[T], where: str) -> T:
     """A table of options, such as `NodeRequest.options`, as a dataclass with a field for each option.
 

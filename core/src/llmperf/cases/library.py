@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from llmperf.cases.fields import check_table
+from llmperf.cases.fields import check_table, with_unset
 from llmperf.cases.model_facts import check_model
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.json_files import convert
@@ -93,7 +93,7 @@ def read_named(path: Path, kind: type[T]) -> T:
     """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
     table = {"name": path.stem, **read_toml(path)}
     check_table(table, kind, str(path))
-    document = convert(table, kind, str(path))
+    document = convert(with_unset(table, kind), kind, str(path))
     if document.name != path.stem:
         raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {document.name!r}")
     if isinstance(document, Model):
