@@ -91,7 +91,7 @@ def test_the_newest_versions_train(tmp_path):
 def test_the_lowest_versions_train(tmp_path, python):
     claimed = {
         "torch": lowest("llmperf-pytorch", "torch"),
-        "transformers": lowest("llmperf-pytorch", "transformers"),
+        "transformers": lowest("llmperf-lora", "transformers"),
         "deepspeed": lowest("llmperf-zero", "deepspeed"),
         "peft": lowest("llmperf-lora", "peft"),
         "numpy": lowest("llmperf-core", "numpy"),

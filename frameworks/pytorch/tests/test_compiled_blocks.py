@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import pytest
+from llmperf.cases.library import whole_library
 
 RUN = ["run", "default", "--framework", "pytorch", "--devices", "1", "--json"]
 SMALL = {"model": "llama_tiny", "dataset": "synthetic", "seq_len": 64, "steps": 3, "warmup_steps": 1}
@@ -77,5 +78,6 @@ def test_operations_do_without_a_compiler_that_fails(monkeypatch):
         warnings.simplefilter("error")
         torch.testing.assert_close(kernels.swiglu(gate, up), first)
     torch.testing.assert_close(first, torch.nn.functional.silu(gate) * up)
-    assert kernels.named("auto", "AdamW")["swiglu"] == "llmperf::swiglu by torch operations (torch.compile failed)"
-    assert kernels.named("auto", "AdamW")["rope"] == "llmperf::rope by torch.compile"
+    names = kernels.named(whole_library().model("llama_tiny"), "auto", "AdamW", "cpu")
+    assert names["swiglu"] == "llmperf::swiglu by torch operations (torch.compile failed)"
+    assert names["rope"] == "llmperf::rope by torch.compile"

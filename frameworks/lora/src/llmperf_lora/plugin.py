@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch and peft, and of DeepSpeed where it is installed."""
-    packages = ("peft", "accelerate", "datasets")
+    packages = ("peft", "transformers", "accelerate", "datasets")
     try:
         from llmperf_zero.facts import deepspeed_facts
     except ImportError:

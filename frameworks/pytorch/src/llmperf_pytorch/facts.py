@@ -6,7 +6,7 @@ from llmperf.types import Facts
 
 
 def torch_facts(*packages: str) -> Facts:
-    """Variables, waiting calls and packages of torch and transformers, and further packages."""
+    """Variables, waiting calls and packages of torch, and further packages."""
     return Facts(
         environment_names=("HF_HUB_OFFLINE", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM"),
         environment_prefixes=("GLOO_", "TORCH_NCCL_"),
@@ -16,5 +16,5 @@ def torch_facts(*packages: str) -> Facts:
             "torch/cuda/__init__.py",
             "_engine_run_backward",
         ),
-        packages=("torch", "transformers", "tokenizers", "triton", *packages),
+        packages=("torch", "tokenizers", "triton", *packages),
     )

@@ -21,7 +21,7 @@ NAMES = {
 }
 """Values of `tuning.attention` that need an accelerator."""
 FUSED_OPS = ("rms_norm", "rope", "swiglu", "cross_entropy")
-"""The last one is not there where DTensor or a pipeline of torch's divides head and loss."""
+"""`cross_entropy` is not there where DTensor or a pipeline of torch's divides head and loss."""
 WITHOUT_BIAS = ("flash", "cudnn")
 """Those that take neither ALiBi nor windows."""
 
@@ -60,9 +60,14 @@ def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> 
 
 
 def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
-    """What `tuning.fused_ops` may name, on every device."""
+    """What `tuning.fused_ops` may name, on every device: operations that the model has."""
     shares_head = spec.tuning.tensor_parallel > 1 or spec.tuning.pipeline_parallel > 1
-    return FUSED_OPS[:-1] if framework == "pytorch" and shares_head else FUSED_OPS
+    absent = {
+        "rope": spec.model.position_encoding != "rope",
+        "swiglu": spec.model.activation != "swiglu",
+        "cross_entropy": framework == "pytorch" and shares_head,
+    }
+    return tuple(name for name in FUSED_OPS if not absent.get(name))
 
 
 def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class TorchTrainer(ABC):
     """Parameters of the whole model, set while it is built."""
     _plan: Plan
     _kernels: Kernels
+    _device: torch.device
     _optimizer: torch.optim.Optimizer
     _waits: Waits | None = None
     """Waits for communication; None where they are not measured."""
@@ -44,7 +45,8 @@ class TorchTrainer(ABC):
     @property
     def kernels(self) -> Mapping[str, str]:
         """Which kernel computes what, for the result."""
-        return self._kernels.named(self._plan.spec.tuning.attention, adamw_kernel(self._optimizer))
+        spec = self._plan.spec
+        return self._kernels.named(spec.model, spec.tuning.attention, adamw_kernel(self._optimizer), self._device.type)
 
     def compile_seconds(self) -> float | None:
         """Seconds in which torch has compiled for this rank; None if it has not."""

@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from llmperf_pytorch.compilers import host_compiler
 from llmperf_pytorch.kernels.compiled import FAILED
+from llmperf_pytorch.kernels.grouped import grouped_kernel
 from llmperf_pytorch.kernels.rope import rope, rotate
 from llmperf_pytorch.norms import rms_norm, separate_rms_norm
 
 if TYPE_CHECKING:
-    from llmperf.types import Plan
+    from llmperf.types import Model, Plan
 
 SEPARATE = "separate operations"
 
@@ -65,10 +66,10 @@ class Kernels:
 
         return swiglu(gate, up, self.by_compiler)
 
-    def named(self, attention: str, optimizer: str) -> Mapping[str, str]:
+    def named(self, model: Model, attention: str, optimizer: str, device_type: str) -> Mapping[str, str]:
         """For `Trainer.kernels`."""
         blocks = "torch.compile with its block" if self.compiles_blocks else SEPARATE
-        return {
+        names = {
             "attention": "torch's choice (scaled_dot_product_attention)"
             if attention in ("auto", "sdpa")
             else attention,
@@ -80,6 +81,14 @@ class Kernels:
             "cross_entropy": "fused with the output projection, in parts" if self.cross_entropy else SEPARATE,
             "optimizer": optimizer,
         }
+        if model.mixture is not None:
+            names["experts"] = grouped_kernel(device_type)
+        if model.position_encoding != "rope":
+            del names["rope"]
+        if model.activation != "swiglu":
+            names[model.activation] = blocks
+            del names["swiglu"]
+        return names
 
     def _maker(self, operation: str) -> str:
         if not self.by_compiler:
