@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 Settings = Mapping[str, str | int | bool]
@@ -60,6 +61,8 @@ GPU_TESTS = (
     "frameworks/megatron_deepspeed/tests",
     "vendors/nvidia/tests",
 )
+MIXTURE = str(Path(__file__).with_name("gpt_oss_1b.toml"))
+"""A mixture with sinks and windows whose weights can all be trained on one device."""
 OFF = "[]"
 """`fused_ops`: none of the kernels that a framework uses by default."""
 
@@ -98,6 +101,7 @@ def steps(*, small: bool) -> list[Step]:
         )
 
     waits = Step(name="host waits", kind="waits", expected_seconds=60, limit_seconds=200)
+    mixture = "gpt_oss_tiny" if small else MIXTURE
     quick = ("--model", "llama_tiny", "--seconds", "0.02") if small else ()
     first = [
         Step(name="doctor", kind="doctor", expected_seconds=20, limit_seconds=100),
@@ -113,6 +117,8 @@ def steps(*, small: bool) -> list[Step]:
             waits,
             run("pytorch", "pytorch"),
             run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
+            run("mixture", "pytorch", model=mixture),
+            run("mixture, skewed", "pytorch", "mixture", model=mixture, routing="skewed"),
             measure("profile", 40),
             measure("tune", 60, "--search", "micro_batch=1,2", "--trials", "2", "--steps", "2", "--warmup-steps", "1"),
         ]
@@ -123,6 +129,10 @@ def steps(*, small: bool) -> list[Step]:
         run("pytorch", "pytorch"),
         run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
         run("pytorch, compiled", "pytorch", "pytorch", compile=True),
+        run("mixture", "pytorch", model=mixture, micro_batch=2),
+        run("mixture, flex attention", "pytorch", "mixture", model=mixture, micro_batch=2, attention="flex"),
+        run("mixture, skewed", "pytorch", "mixture", model=mixture, micro_batch=2, routing="skewed"),
+        run("fp8, rowwise", "pytorch", "pytorch", precision="fp8_rowwise", compile=True),
         measure("profile", 60),
         engine("pipeline engine"),
         run("ZeRO-1, fp16", of="ZeRO-1", sharding_stage=1, precision="fp16"),
@@ -136,6 +146,10 @@ def steps(*, small: bool) -> list[Step]:
         run("ZeRO-3", of="ZeRO-1", sharding_stage=3),
         measure("tune", 200, "--search", "micro_batch=1,2,4,8", "--search", "compile=false,true", "--trials", "4"),
         run("ZeRO-2", of="ZeRO-1", sharding_stage=2),
+        run("mixture, ZeRO-3", of="mixture", model=mixture, micro_batch=2, sharding_stage=3),
+        run("mixture, compiled", "pytorch", "mixture", model=mixture, micro_batch=2, compile=True),
+        run("fp8, tensorwise", "pytorch", "pytorch", precision="fp8_tensorwise", compile=True),
+        run("bf16 weights", "pytorch", "pytorch", precision="bf16_pure"),
         run("ZeRO-0", of="ZeRO-1"),
         run("LoRA, fp16", "lora", "LoRA", precision="fp16"),
         run("LoRA, tf32", "lora", "LoRA", precision="tf32", micro_batch=2),
