@@ -24,7 +24,7 @@ from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
-from llmperf_pytorch.models import DTYPES
+from llmperf_pytorch.precision import DTYPES
 
 HEAD_WIDTH = 64
 Work = Callable[[], torch.Tensor]

@@ -178,6 +178,7 @@ def train(task, world):
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
         states = trainer._optimizer.state.values()
         load = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
+        precisions = dict(getattr(trainer, "precisions", {}))
         moments = sum(one.numel() for state in states for key, one in state.items() if key == "exp_avg")
     told = [(0.0, 0.0) if output.loss is None else (float(output.loss), 1.0) for output in outputs]
     losses, ranks = torch.tensor(told, dtype=torch.float64).T.contiguous()
@@ -192,6 +193,7 @@ def train(task, world):
         "parameters_here": weights,
         "moments_here": moments,
         "expert_tokens": load,
+        "precisions": precisions,
         "seconds": time.perf_counter() - started,
     }
 

@@ -74,11 +74,12 @@ def test_separate_operations_are_those_of_transformers(torch):
 @pytest.mark.parametrize("family", ["llama", "baichuan"])
 def test_every_norm_of_a_model_is_one_operation_if_fused(torch, program, family, precision, fused, count):
     from llmperf_pytorch.kernels.choice import Kernels
-    from llmperf_pytorch.models import construct_model, default_dtype
+    from llmperf_pytorch.models import construct_model
+    from llmperf_pytorch.precision import DTYPES, default_dtype
     from torch.profiler import profile
 
     model = {} if family == "llama" else program.BAICHUAN
-    with default_dtype(precision):
+    with default_dtype(DTYPES[precision]):
         built = construct_model(program.make_spec({"framework": "pytorch", "model": model}), Kernels(fused))
     names = {name for name, _ in built.named_parameters() if "norm" in name}
     assert names == {

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from llmperf_pytorch.ddp import DdpTrainer
-from llmperf_pytorch.models import construct_model, default_dtype
+from llmperf_pytorch.models import construct_model
+from llmperf_pytorch.precision import default_dtype, rest_dtype
 from llmperf_pytorch.processes import own_rank
 from llmperf_pytorch.weights import count_parameters
 
@@ -28,7 +29,7 @@ class LoraDdpTrainer(Afterwards, DdpTrainer):
 
     def _make(self) -> torch.nn.Module:
         spec = self._plan.spec
-        with self._device, default_dtype(spec.contract.precision):
+        with self._device, default_dtype(rest_dtype(spec.contract.precision)):
             model = construct_model(spec, self._kernels)
         self.parameter_count = count_parameters(model)
         with BaseWeights(spec) as weights:

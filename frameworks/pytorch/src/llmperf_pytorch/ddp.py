@@ -15,8 +15,9 @@ from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import StepSums, deferred, to_come
-from llmperf_pytorch.models import DTYPES, build_model, set_matmul_precision
+from llmperf_pytorch.models import build_model
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
+from llmperf_pytorch.precision import held_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.waits import waits_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class DdpTrainer(TorchTrainer):
-    """Weights and AdamW states in float32; 16-bit precisions by autocast, fp16 with loss scaling."""
+    """Weights and AdamW states in float32, 16 bits by autocast, fp16 with loss scaling; all bfloat16 in pure bf16."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self._plan = plan
@@ -96,6 +97,10 @@ class DdpTrainer(TorchTrainer):
             self._propagate(self._scaler.scale(share), last=last)
         sums.add(loss, self._feed.learnt, self._feed.weight)
 
+    @property
+    def _trained(self) -> torch.nn.Module:
+        return self._model
+
     def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         loss: torch.Tensor = self._model(inputs, labels)
         return loss
@@ -114,8 +119,8 @@ class DdpTrainer(TorchTrainer):
         return self._model.no_sync()
 
     def _autocast(self) -> AbstractContextManager[object]:
-        dtype = DTYPES[self._contract.precision]
-        enabled = dtype is not torch.float32
+        dtype = rest_dtype(self._contract.precision)
+        enabled = dtype is not held_dtype(self._contract.precision)
         return torch.autocast(self._device.type, dtype=dtype if enabled else None, enabled=enabled)
 
     def _update(self) -> tuple[torch.Tensor | None, bool | DeferredScalar]:

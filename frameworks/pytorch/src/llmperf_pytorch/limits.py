@@ -11,6 +11,7 @@ from llmperf.types import Problem
 
 from llmperf_pytorch.compilers import compile_problems
 from llmperf_pytorch.kernel_limits import attention_problems, compiled_block_problems, possible_fused_ops
+from llmperf_pytorch.precision_limits import recipe_problems
 
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
@@ -56,6 +57,7 @@ def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Pro
     yield from attention_problems(framework, spec, probe)
     yield from compile_problems(framework, spec, probe)
     yield from compiled_block_problems(framework, spec, probe)
+    yield from recipe_problems(framework, spec, probe)
     if probe.on_cpu:
         yield from _cpu_problems(framework, spec, probe)
 

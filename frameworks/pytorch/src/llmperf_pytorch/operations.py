@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 from torch.nn import functional
 
-from llmperf_pytorch.models import DTYPES
+from llmperf_pytorch.precision import DTYPES
 from llmperf_pytorch.processes import join_ranks, leave_ranks, torch_device
 
 if TYPE_CHECKING:

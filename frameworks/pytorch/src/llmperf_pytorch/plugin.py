@@ -47,6 +47,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         update_bytes_per_parameter,
     )
     from llmperf_pytorch.limits import adapter_problems, device_and_model_problems
+    from llmperf_pytorch.precision_limits import RECIPES
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
@@ -58,8 +59,10 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         ),
         agent=llmperf.agent_argv(),
         padding=layout.pipeline_parallel == 1,
-        weights_in_fp32=layout.pipeline_parallel > 1 or not shares_model(layout),
+        weights_in_fp32=spec.contract.precision != "bf16_pure"
+        and (layout.pipeline_parallel > 1 or not shares_model(layout)),
         routing_tables=True,
+        precisions=RECIPES,
         fused_ops=used_fused_ops("pytorch", spec),
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         settings=SETTINGS,

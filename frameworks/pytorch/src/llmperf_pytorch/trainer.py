@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from llmperf_pytorch.kernels.blocks import compile_seconds, compiler_failure
 from llmperf_pytorch.optimizers import adamw_kernel
+from llmperf_pytorch.precision import ran_precisions
 from llmperf_pytorch.waits import Waits, waits_of_calls
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ class TorchTrainer(ABC):
         """Which kernel computes what, for the result."""
         spec = self._plan.spec
         return self._kernels.named(spec.model, spec.tuning.attention, adamw_kernel(self._optimizer), self._device.type)
+
+    @property
+    def precisions(self) -> Mapping[str, str]:
+        """In which precision each group of modules ran, for the result."""
+        return ran_precisions(self._trained, self._optimizer, self._plan.spec)
+
+    @property
+    @abstractmethod
+    def _trained(self) -> torch.nn.Module:
+        """The model, or this rank's part of it."""
 
     def compile_seconds(self) -> float | None:
         """Seconds in which torch has compiled for this rank; None if it has not."""

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import llmperf
+
 from llmperf_zero.options import LIVE, REDUCE_BUCKET, SUB_GROUP, element_count, offloads, overlaps, zero_section
 
 if TYPE_CHECKING:
@@ -15,9 +17,28 @@ CONFIG = "ds_config.json"
 NEVER = 2**31 - 1
 
 
+def half_precision(spec: RunSpec) -> bool:
+    """Whether weights and gradients have 16 bits."""
+    return llmperf.precision_recipe(spec.contract.precision).weight_bytes == 2
+
+
+def without_masters(spec: RunSpec) -> bool:
+    """Whether the optimiser updates 16-bit weights, with states of 16 bits."""
+    return half_precision(spec) and llmperf.precision_recipe(spec.contract.precision).master_weights is None
+
+
+def bf16_section(spec: RunSpec) -> dict[str, bool]:
+    """DeepSpeed's `bf16`: also of recipes whose projections are in fp8."""
+    weights = llmperf.precision_recipe(spec.contract.precision).weights
+    section = {"enabled": weights == "bf16", "check_grad_overflow": False}
+    if without_masters(spec):
+        section |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    return section
+
+
 def sums_in_fp32(spec: RunSpec) -> bool:
     """Whether 16-bit gradients are added up in float32, over micro batches and over ranks."""
-    return spec.tuning.accumulation_dtype == "fp32" and spec.contract.precision in ("bf16", "fp16")
+    return spec.tuning.accumulation_dtype == "fp32" and half_precision(spec)
 
 
 def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
@@ -31,7 +52,7 @@ def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
     Source: DeepSpeed 0.19.8, `step` and `setup_buckets` in zero/stage_1_and_2.py, `_prepare_fp32_grad_for_sub_group` in
     zero/stage3.py, `step` in fp16/unfused_optimizer.py.
     """
-    stage, half = spec.tuning.sharding_stage, spec.contract.precision in ("bf16", "fp16")
+    stage, half = spec.tuning.sharding_stage, half_precision(spec)
     offload = offloads(spec)
     live = min(element_count(spec, "max_live_parameters", LIVE), spec.model.nominal_parameters) if stage == 3 else 0
     buckets = 0 if stage == 0 else 2 if stage < 3 and overlaps(spec) else 1
@@ -51,9 +72,11 @@ def with_held_memory(worker: WorkerPlan, spec: RunSpec) -> WorkerPlan:
 
 def _update_bytes(spec: RunSpec) -> float:
     """Bytes for each parameter of a shard that the update of 16-bit weights holds."""
+    if without_masters(spec):
+        return 2.0
     if not sums_in_fp32(spec):
         return 4.0 if spec.tuning.sharding_stage == 0 else 6.0
-    flat = spec.contract.precision == "bf16" and spec.tuning.sharding_stage == 1 and offloads(spec) == "none"
+    flat = spec.contract.precision != "fp16" and spec.tuning.sharding_stage == 1 and offloads(spec) == "none"
     return 0.0 if flat else 4.0
 
 
@@ -70,7 +93,7 @@ def ds_config(spec: RunSpec, data_parallel: int) -> str:
         "gradient_accumulation_steps": tuning.gradient_accumulation or max(1, share),
         "gradient_clipping": contract.optimizer.clip_norm or 0.0,
         "zero_optimization": zero_section(spec),
-        "bf16": {"enabled": contract.precision == "bf16", "check_grad_overflow": False},
+        "bf16": bf16_section(spec),
         "fp16": {"enabled": contract.precision == "fp16"},
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,

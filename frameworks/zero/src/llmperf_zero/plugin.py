@@ -38,6 +38,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS, common_problems
+    from llmperf_pytorch.precision_limits import RECIPES
 
     from llmperf_zero.config import CONFIG, ds_config, with_held_memory
     from llmperf_zero.options import problems_of_options
@@ -52,18 +53,41 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         ),
         agent=llmperf.agent_argv(),
         padding=True,
-        settings=("accumulation_dtype", *TORCH_SETTINGS),
+        settings=("accumulation_dtype", "emulate_precision", *TORCH_SETTINGS),
         routing_tables=True,
+        precisions=RECIPES,
         fused_ops=used_fused_ops("zero", spec),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
             *common_problems("zero", spec, probe),
             *degree_problems(layout),
             *accumulation_problems("zero", spec),
+            *precision_problems(spec),
             *problems_of_options(spec, probe),
         ),
     )
     return worker if worker.problems else with_held_memory(worker, spec)
+
+
+def precision_problems(spec: RunSpec) -> Iterator[Problem]:
+    """Recipes at stages at which DeepSpeed cannot train by them."""
+    from llmperf.types import Problem
+
+    from llmperf_zero.config import without_masters
+    from llmperf_zero.options import offloads
+
+    stage, recipe = spec.tuning.sharding_stage, llmperf.precision_recipe(spec.contract.precision)
+
+    def problem(reason: str, nearest: str) -> Problem:
+        message = f"{recipe.name}: {reason}; nearest: --set {nearest}"
+        return Problem(code="zero.precision", where="contract.precision", message=message)
+
+    if without_masters(spec) and stage == 0:
+        yield problem("DeepSpeed keeps float32 master weights at stage 0", "sharding_stage=1")
+    if without_masters(spec) and offloads(spec) != "none":
+        yield problem("offloaded states are float32", "precision=bf16")
+    if recipe.products == "fp8" and stage == 3:
+        yield problem("ZeRO-3 gathers weights in hooks that projections in fp8 do not call", "sharding_stage=2")
 
 
 def degree_problems(layout: Layout) -> Iterator[Problem]:

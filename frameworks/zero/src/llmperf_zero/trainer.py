@@ -13,8 +13,9 @@ from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import StepSums, deferred
-from llmperf_pytorch.models import construct_model, default_dtype, set_matmul_precision
+from llmperf_pytorch.models import construct_model
 from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rate
+from llmperf_pytorch.precision import default_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.weights import count_parameters, fill_parameter
@@ -56,7 +57,11 @@ class ZeroTrainer(TorchTrainer):
         """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
         # zero.Init takes the dtype from the config; given float32, it rounds to 16 bits (deepspeed 0.19.8)
-        making = deepspeed.zero.Init(config_dict_or_path=config) if sharded else default_dtype(contract.precision)
+        making = (
+            deepspeed.zero.Init(config_dict_or_path=config)
+            if sharded
+            else default_dtype(rest_dtype(contract.precision))
+        )
         with self._device, making:
             model = construct_model(self._spec, self._kernels)
         self.parameter_count = count_parameters(model)
@@ -82,6 +87,10 @@ class ZeroTrainer(TorchTrainer):
         groups = parameter_groups(model, settings.weight_decay)
         with compiling():
             return kind(groups, lr=settings.lr, betas=(settings.beta1, settings.beta2), eps=settings.eps)
+
+    @property
+    def _trained(self) -> torch.nn.Module:
+        return self._engine.module
 
     def train_step(self) -> StepOutput:
         """All micro batches; the engine reduces, clips and updates with the last."""

@@ -9,7 +9,7 @@ import torch
 from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import PipelineParallelGrid, PipeModelDataParallelTopology
 from llmperf_pytorch.kernels.blocks import compile_blocks
-from llmperf_pytorch.models import default_dtype
+from llmperf_pytorch.precision import default_dtype, rest_dtype
 
 from llmperf_megatron_deepspeed.builtin.blocks import Block, FinalNorm, Head
 from llmperf_megatron_deepspeed.builtin.cross_entropy import projected_cross_entropy, sharded_cross_entropy
@@ -28,7 +28,7 @@ def build_pipeline(spec: RunSpec, layout: Layout, kernels: Kernels) -> tuple[Pip
         num_pp=layout.pipeline_parallel, num_mp=layout.tensor_parallel, num_dp=layout.data_parallel
     )
     ranks = tensor_ranks(spec, PipelineParallelGrid(topology=topology), layout)  # the layers need the group
-    with default_dtype(spec.contract.precision):
+    with default_dtype(rest_dtype(spec.contract.precision)):
         module = PipelineModule(
             layers=layer_specs(spec, ranks, kernels),
             topology=topology,

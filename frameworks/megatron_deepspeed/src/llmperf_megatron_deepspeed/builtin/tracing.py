@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from deepspeed.runtime.pipe.engine import PipelineEngine
-from llmperf_pytorch.models import DTYPES
+from llmperf_pytorch.precision import rest_dtype
 from llmperf_pytorch.tracing.step import traced_step
 from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
@@ -36,7 +36,7 @@ def known_activations(plan: Plan) -> Iterator[str]:
     layout, batch = plan.layout, plan.batch
     positions = batch.seq_len // (layout.tensor_parallel if layout.sequence_parallel else 1)
     shape = [batch.micro_batch, positions, plan.spec.model.hidden_size]
-    dtype = DTYPES[plan.spec.contract.precision]
+    dtype = rest_dtype(plan.spec.contract.precision)
 
     def allocate(engine: Any, _: int) -> Any:
         return engine._allocate_or_extend_buffers(0, shape, dtype)

@@ -12,8 +12,8 @@ from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import deferred
-from llmperf_pytorch.models import set_matmul_precision
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
+from llmperf_pytorch.precision import set_matmul_precision
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_zero.config import CONFIG
@@ -65,6 +65,10 @@ class PipelineTrainer(TorchTrainer):
         total = torch.tensor(own, device=self._device)
         torch.distributed.all_reduce(total, group=self._engine.grid.get_pipe_parallel_group())
         return int(total)
+
+    @property
+    def _trained(self) -> torch.nn.Module:
+        return self._engine.module
 
     def train_step(self) -> StepOutput:
         """All micro batches through the pipeline, gradients averaged over data-parallel ranks, one update."""

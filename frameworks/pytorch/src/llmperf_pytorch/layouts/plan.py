@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import llmperf
 from llmperf import parallelism_problems
 from llmperf.types import Problem
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {"prefetch": (0, 1, 2, 3)}
 """`framework.prefetch`: for how many blocks ahead parameters are gathered while one computes."""
-SETTINGS = ("accumulation_dtype", "pipeline_schedule", "virtual_stages", *TORCH_SETTINGS)
+SETTINGS = ("accumulation_dtype", "emulate_precision", "pipeline_schedule", "virtual_stages", *TORCH_SETTINGS)
 """Optional settings that the framework supports."""
 
 
@@ -35,8 +36,10 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
     """
     if not shares_model(layout) or layout.pipeline_parallel > 1:
         return 0.0
-    half = spec.contract.precision in ("bf16", "fp16")
-    stage = layout.sharding_stage
+    recipe = llmperf.precision_recipe(spec.contract.precision)
+    half, stage = recipe.rest_bytes == 2, layout.sharding_stage
+    if half and recipe.master_weights is None:
+        return {0: 2.0, 1: 2.0, 2: 2.0, 3: 0.0}[stage]
     return {0: 2.0, 1: 0.0, 2: 2.0, 3: 0.0}[stage] if half else {0: 4.0, 1: 4.0, 2: 4.0, 3: 0.0}[stage]
 
 

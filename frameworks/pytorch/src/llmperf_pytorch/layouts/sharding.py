@@ -1,7 +1,8 @@
 """Sharding by FSDP2 (`fully_shard`): what each stage keeps, gathers and reduces.
 
-FSDP2 divides float32 parameters and AdamW states among the ranks at every stage, and gathers the parameters in the
-case's precision. The stages (Rajbhandari et al. 2020) are when it gathers and reduces:
+FSDP2 divides the weights that are updated and AdamW states among the ranks at every stage, float32 or in pure bf16
+bfloat16, and gathers the parameters in the dtype of the products. The stages (Rajbhandari et al. 2020) are when it
+gathers and reduces:
 
 | Stage | Gathered parameters are kept | Gradients are reduced |
 |---|---|---|
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from llmperf_pytorch.models import DTYPES, blocks_of
+from llmperf_pytorch.models import blocks_of
+from llmperf_pytorch.precision import held_dtype, rest_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import RunSpec
@@ -53,8 +55,8 @@ def shard_model(
 
 def mixed_precision(spec: RunSpec) -> MixedPrecisionPolicy:
     """Computed in the case's precision; gradients are reduced in it too, unless the accumulation is in float32."""
-    dtype = DTYPES[spec.contract.precision]
-    if dtype is torch.float32:
+    dtype = rest_dtype(spec.contract.precision)
+    if dtype is held_dtype(spec.contract.precision):
         return MixedPrecisionPolicy()
     reduced = torch.float32 if spec.tuning.accumulation_dtype == "fp32" else dtype
     return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)

@@ -17,6 +17,7 @@ from llmperf_pytorch.layouts.shards import Shard, shards_of, total_norm
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
 from llmperf_pytorch.models import construct_model, set_buffers
 from llmperf_pytorch.optimizers import adamw_of
+from llmperf_pytorch.precision import default_dtype, held_dtype
 from llmperf_pytorch.processes import own_rank
 from llmperf_pytorch.weights import count_parameters
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ShardedTrainer(DdpTrainer):
-    """Float32 weights and AdamW states in shards; blocks are gathered in the case's precision."""
+    """Weights and AdamW states in shards, float32 or pure bf16; blocks are gathered in the dtype of products."""
 
     _experts: ExpertRanks | None = None
 
@@ -35,7 +36,7 @@ class ShardedTrainer(DdpTrainer):
 
     def _make(self) -> torch.nn.Module:
         """The model without memory: no rank ever holds a whole copy in float32."""
-        with torch.device("meta"):
+        with torch.device("meta"), default_dtype(held_dtype(self._contract.precision)):
             model = construct_model(self._plan.spec, self._kernels)
         self.parameter_count = count_parameters(model)
         return model.train()

@@ -1,0 +1,132 @@
+"""Projections of blocks in fp8: by torchao per tensor and per row, by blocks as DeepSeek-V3 has it.
+
+Emulated products round their operands to fp8 as the device would, and are computed in the dtype of the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import llmperf
+import torch
+from llmperf.errors import RunFailed
+from torch import nn
+from torch.nn import functional
+
+from llmperf_pytorch.autocast import compute_dtype
+from llmperf_pytorch.decoder.feed_forward import Projection
+
+if TYPE_CHECKING:
+    from llmperf.types import RunSpec
+
+BLOCK = 128
+"""Rows and columns of a block of weights, and length of a block of activations."""
+LARGEST = torch.finfo(torch.float8_e4m3fn).max
+
+
+def scale_projections(blocks: list[nn.Module], spec: RunSpec) -> None:
+    """Replace the projections of transformer blocks by those of the recipe; nothing for recipes without fp8."""
+    recipe, emulate = llmperf.precision_recipe(spec.contract.precision), spec.tuning.emulate_precision
+    if recipe.products != "fp8":
+        return
+    for block in blocks:
+        if recipe.scaling == "blockwise":
+            _replace_projections(block, emulate)
+        else:
+            _convert_by_torchao(block, recipe.scaling, emulate)
+
+
+def projections_text(model: nn.Module, spec: RunSpec) -> str:
+    """What the projections in fp8 are computed by, such as `fp8 e4m3, rowwise (torchao 0.18.0, emulated)`."""
+    recipe = llmperf.precision_recipe(spec.contract.precision)
+    kinds = {type(module).__name__ for module in model.modules()}
+    if not kinds & {"Float8Linear", "BlockwiseProjection"}:
+        return recipe.rest
+    emulated = ", emulated" if spec.tuning.emulate_precision else ""
+    if recipe.scaling == "blockwise":
+        by = "llmperf" if spec.tuning.emulate_precision else f"torchao {_torchao().__version__}"
+        return f"fp8 e4m3, blockwise 1 x {BLOCK} and {BLOCK} x {BLOCK} ({by}{emulated})"
+    formats = "e4m3, gradients of outputs e5m2" if recipe.scaling == "tensorwise" else "e4m3"
+    return f"fp8 {formats}, {recipe.scaling} (torchao {_torchao().__version__}{emulated})"
+
+
+def _torchao() -> Any:
+    try:
+        import torchao
+        import torchao.float8
+    except ImportError as error:
+        message = f"fp8 needs torchao, which cannot be imported: {error}; pip install llmperf-pytorch[fp8]"
+        raise RunFailed(message) from error
+    return torchao
+
+
+def _convert_by_torchao(block: nn.Module, scaling: str, emulate: bool) -> None:
+    from dataclasses import replace
+
+    float8 = _torchao().float8
+    config = replace(float8.Float8LinearConfig.from_recipe_name(scaling), emulate=emulate)
+    float8.convert_to_float8_training(
+        block, config=config, module_filter_fn=lambda module, name: isinstance(module, Projection)
+    )
+
+
+def _replace_projections(module: nn.Module, emulate: bool) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, Projection):
+            setattr(module, name, BlockwiseProjection.of(child, emulate))
+        else:
+            _replace_projections(child, emulate)
+
+
+class BlockwiseProjection(Projection):
+    """A projection whose products have a scale for 1 x 128 activations or gradients and for 128 x 128 weights."""
+
+    emulate: bool
+
+    @classmethod
+    def of(cls, projection: Projection, emulate: bool) -> BlockwiseProjection:
+        """The same weights."""
+        with torch.device("meta"):
+            made = cls(projection.in_features, projection.out_features, bias=False)
+        made.weight, made.bias, made.emulate = projection.weight, projection.bias, emulate
+        return made
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[..., in_features] to [..., out_features]."""
+        dtype = compute_dtype(hidden)
+        hidden, weight = hidden.to(dtype), self.weight.to(dtype)
+        if self.emulate:
+            output: torch.Tensor = EmulatedBlockwise.apply(hidden, weight)
+        else:
+            from torchao.prototype.blockwise_fp8_training.linear import fp8_blockwise_mm
+
+            output = fp8_blockwise_mm.apply(hidden, weight, BLOCK, dtype, False)
+        return output if self.bias is None else output + self.bias.to(dtype)
+
+
+class EmulatedBlockwise(torch.autograd.Function):
+    """The three products of a projection with operands rounded to blocks of fp8 (arXiv:2412.19437, section 3.3)."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:  # noqa: D102
+        ctx.save_for_backward(hidden, weight)
+        return functional.linear(rounded(hidden, (1, BLOCK)), rounded(weight, (BLOCK, BLOCK)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: D102
+        (gradient,) = gradients
+        hidden, weight = ctx.saved_tensors
+        of_input = rounded(gradient, (1, BLOCK)) @ rounded(weight, (BLOCK, BLOCK))
+        rows, inputs = gradient.flatten(0, -2), hidden.flatten(0, -2)
+        return of_input, rounded(rows, (BLOCK, 1)).T @ rounded(inputs, (BLOCK, 1))
+
+
+def rounded(tensor: torch.Tensor, block: tuple[int, int]) -> torch.Tensor:
+    """[..., columns] in its own dtype, after blocks of rows x columns were each scaled to fp8 e4m3 and rounded."""
+    matrix = tensor.flatten(0, -2).float()
+    rows, columns = matrix.shape
+    padded = functional.pad(matrix, (0, -columns % block[1], 0, -rows % block[0]))
+    blocks = padded.unflatten(1, (-1, block[1])).unflatten(0, (-1, block[0]))
+    largest = blocks.abs().amax((1, 3), keepdim=True).clamp(min=1e-12)
+    scaled = (blocks * (LARGEST / largest)).to(torch.float8_e4m3fn).float() * (largest / LARGEST)
+    return scaled.flatten(2).flatten(0, 1)[:rows, :columns].to(tensor.dtype).view(tensor.shape)

@@ -1,0 +1,126 @@
+"""Precision recipes: what the torch frameworks refuse, how blocks are rounded to fp8, and that each recipe trains."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+
+STEPS = 3
+FP8 = ("fp8_tensorwise", "fp8_rowwise", "fp8_blockwise")
+NEEDS_TORCHAO = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="torchao is not installed")
+
+
+def task(precision, framework="pytorch", tuning=None, model="llama3_tiny", **rest):
+    from llmperf import library
+    from llmperf.files.json_files import builtins
+
+    contract = {
+        "steps": STEPS,
+        "model": model or "tiny",
+        "seq_len": 32,
+        "precision": precision,
+        "optimizer": {"lr": 1e-3},
+    }
+    tuning = {"emulate_precision": precision in FP8, **(tuning or {})}
+    return {
+        "framework": framework,
+        "model": builtins(library().model(model)) if model else {},
+        "contract": contract,
+        "tuning": tuning,
+        **rest,
+    }
+
+
+def problems(program, asked, device="cuda"):
+    """What the framework says of a run on a device that is not here."""
+    from llmperf.files.json_files import convert
+    from llmperf.types import Probe
+
+    probe = convert(program.make_probe({"device": device}), Probe, "probe")
+    worker = program.plugin_of(asked).llmperf_plan_workers(program.make_spec(asked, 2), replace(probe, simulated=True))
+    return [problem.message for problem in worker.problems]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (task("fp8_rowwise", tuning={"tensor_parallel": 2}), "expected tensor_parallel and pipeline_parallel 1"),
+        (task("fp8_rowwise", model="mixtral_tiny"), "mixtral_tiny is a mixture: expected a dense model"),
+        (task("fp8_blockwise", tuning={"emulate_precision": False}), "multiples of 128, and llama3_tiny has 32"),
+        (task("bf16_pure", tuning={"pipeline_parallel": 2}), "expected pipeline_parallel 1"),
+        (task("bf16_pure", tuning={"accumulation_dtype": "fp32"}), "expected accumulation_dtype auto"),
+        (task("bf16_pure", "zero"), "float32 master weights at stage 0; nearest: --set sharding_stage=1"),
+        (task("fp8_rowwise", "zero", {"sharding_stage": 3}), "nearest: --set sharding_stage=2"),
+    ],
+)
+def test_what_a_recipe_cannot_be_trained_with_is_refused_with_the_nearest(program, asked, reason):
+    assert any(
+        message.startswith(asked["contract"]["precision"]) and reason in message for message in problems(program, asked)
+    )
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16_pure", "fp8_rowwise"])
+def test_other_layouts_of_a_recipe_are_planned(program, precision):
+    assert problems(program, task(precision, tuning={"sharding_stage": 2, "emulate_precision": False})) == []
+
+
+def test_blocks_are_rounded_with_a_scale_of_their_own():
+    import torch
+    from llmperf_pytorch.float8 import rounded
+
+    torch.manual_seed(0)
+    tensor = torch.randn(200, 300)
+    tensor[0, :128] *= 1e4  # one block of large values does not cost others their digits
+    for block in ((1, 128), (128, 128), (128, 1)):
+        error = (rounded(tensor, block) - tensor).abs()
+        assert error.max() / tensor.abs().max() <= 2**-4
+        assert (error[130:, 130:] <= 2**-4 * tensor[130:, 130:].abs() + 2e-2).all()
+    assert torch.equal(rounded(torch.full((3, 5), 448.0), (1, 128)), torch.full((3, 5), 448.0))
+
+
+def test_gradients_of_emulated_blocks_are_close_to_those_of_the_product():
+    import torch
+    from llmperf_pytorch.decoder.feed_forward import Projection
+    from llmperf_pytorch.float8 import BlockwiseProjection
+
+    torch.manual_seed(0)
+    exact = Projection(256, 128, bias=True)
+    torch.nn.init.normal_(exact.weight)
+    torch.nn.init.normal_(exact.bias)
+    hidden = torch.randn(2, 70, 256)
+    found = []
+    for projection in (exact, BlockwiseProjection.of(exact, emulate=True)):
+        inputs = hidden.clone().requires_grad_()
+        exact.zero_grad()
+        output = projection(inputs)
+        (output * torch.linspace(-1, 1, 128)).sum().backward()
+        found.append([output, inputs.grad, exact.weight.grad.clone(), exact.bias.grad.clone()])
+    for one, other in zip(*found, strict=True):
+        assert 0 <= (one - other).norm() / one.norm() < 0.05
+
+
+@NEEDS_TORCHAO
+@pytest.mark.slow
+def test_every_recipe_trains_alone_and_shared_and_says_what_ran(train):
+    alone = {name: task(name, model="", ranks=1) for name in ("fp32", "bf16", "bf16_pure", *FP8)}
+    shared = {
+        ("bf16_pure", "FSDP2"): task("bf16_pure", tuning={"sharding_stage": 2}, model=""),
+        ("fp8_rowwise", "FSDP2"): task("fp8_rowwise", tuning={"sharding_stage": 3}, model=""),
+        ("bf16_pure", "ZeRO"): task("bf16_pure", "zero", {"sharding_stage": 1}, ""),
+        ("fp8_blockwise", "ZeRO"): task("fp8_blockwise", "zero", {"sharding_stage": 1}, ""),
+    }
+    results = train([*alone.values(), *shared.values()], ranks=2)
+    ran = dict(zip([*alone, *shared], results, strict=True))
+    for name, result in ran.items():
+        assert result["losses"] == pytest.approx(ran["fp32"]["losses"], abs=0.03), name
+        assert result["losses"] != ran["bf16"]["losses"] or name == "bf16", name
+    bf16, pure, rowwise = (ran[name]["precisions"] for name in ("bf16", "bf16_pure", "fp8_rowwise"))
+    assert bf16 == {"products": "bf16", "weights": "fp32", "updated weights": "fp32", "optimizer states": "fp32"}
+    assert pure == {"products": "bf16", "weights": "bf16", "updated weights": "bf16", "optimizer states": "bf16"}
+    assert ran["bf16_pure", "FSDP2"]["precisions"] == ran["bf16_pure", "ZeRO"]["precisions"] == pure
+    assert rowwise["projections of blocks"].startswith("fp8 e4m3, rowwise (torchao ")
+    assert rowwise["projections of blocks"].endswith(", emulated)")
+    assert ran["fp8_rowwise", "FSDP2"]["precisions"] == rowwise
+    assert "blockwise 1 x 128 and 128 x 128" in ran["fp8_blockwise", "ZeRO"]["precisions"]["projections of blocks"]
