@@ -5,8 +5,11 @@ Norms and softmaxes are in float32, as transformers computes them whatever the d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -17,6 +20,7 @@ from llmperf import (
     initial_normal,
     learning_rate,
     open_batches,
+    routing_table,
 )
 from llmperf.accounting.parameters import count_parameters
 from llmperf.errors import UserError
@@ -58,6 +62,15 @@ def first_losses(plan: Plan, steps: int) -> list[float]:
 
     UserError for a family that transformers has no class for.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # operations of small models, whose threads mostly wait on a busy host
+    try:
+        return _trained(plan, steps)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _trained(plan: Plan, steps: int) -> list[float]:
     contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
     adam = contract.optimizer
     network = reference_network(plan.spec.model, contract.seed)
@@ -71,7 +84,8 @@ def first_losses(plan: Plan, steps: int) -> list[float]:
     losses = []
     for step in range(1, steps + 1):
         rows = [batches.next_micro_batch() for batches in ranks for _ in range(micro_steps)]
-        losses.append(float(np.mean([_learn(network, micro_batch, 1 / len(rows)) for micro_batch in rows])))
+        with forced_routing(plan):
+            losses.append(float(np.mean([_learn(network, micro_batch, 1 / len(rows)) for micro_batch in rows])))
         if adam.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(network.parameters(), adam.clip_norm)
         for group in optimizer.param_groups:
@@ -95,6 +109,35 @@ def reference_network(model: Model, seed: int) -> torch.nn.Module:
 def _configuration(model: Model) -> Any:
     values = huggingface_config(model)
     return AutoConfig.for_model(values.pop("model_type"), **values, experts_implementation="eager")
+
+
+@contextmanager
+def forced_routing(plan: Plan) -> Iterator[None]:
+    """Within it, tokens take the experts of the contract's tables instead of those with the highest scores.
+
+    transformers has no setting for it: the one function by which its routers choose experts is replaced.
+    """
+    model, contract = plan.spec.model, plan.spec.contract
+    mixture, chosen = model.mixture, torch.topk
+    if mixture is None or contract.routing == "learned":
+        yield
+        return
+    tables = [
+        torch.from_numpy(routing_table(contract.seed, model, layer, contract.routing, contract.routing_skew))
+        for layer in range(mixture.dense_layers, model.layers)
+    ]
+    coming = cycle(tables)
+
+    def from_table(scores: torch.Tensor, k: int, *others: Any, **named: Any) -> Any:
+        if (scores.shape[-1], k) != (mixture.experts, mixture.top_k):
+            return chosen(scores, k, *others, **named)  # of groups of experts
+        table = next(coming)
+        places = torch.arange(len(scores)) % contract.seq_len
+        experts = table[places % len(table)]
+        return scores.gather(-1, experts), experts
+
+    with patch.object(torch, "topk", from_table):
+        yield
 
 
 def initial_weight(name: str, shape: tuple[int, ...], model: Model, seed: int) -> NDArray[np.float32]:
