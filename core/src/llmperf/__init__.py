@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.huggingface_export import huggingface_config as huggingface_config
+    from llmperf.cases.huggingface_import import import_config as import_config
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
     from llmperf.cli.output import json_option as json_option
@@ -90,6 +91,7 @@ _HOMES = {
     "data_parallel_of": "llmperf.accounting.layout",
     "read_options": "llmperf.cases.fields",
     "huggingface_config": "llmperf.cases.huggingface_export",
+    "import_config": "llmperf.cases.huggingface_import",
     "Library": "llmperf.cases.library",
     "library": "llmperf.cases.library",
     "json_option": "llmperf.cli.output",

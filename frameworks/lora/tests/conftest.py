@@ -82,7 +82,7 @@ def checkpoint(tmp_path_factory, program):
     import struct
 
     import numpy as np
-    from llmperf_lora.base_folder import weight_shapes
+    from llmperf_lora.stored_weights import weight_shapes
 
     facts = program.make_spec({"framework": "lora"}).model
     folder, draw = tmp_path_factory.mktemp("checkpoint"), np.random.default_rng(7)
@@ -101,6 +101,7 @@ def checkpoint(tmp_path_factory, program):
         "num_attention_heads": facts.attention_heads,
         "num_key_value_heads": facts.kv_heads,
         "vocab_size": facts.vocab_size,
+        "max_position_embeddings": facts.max_positions,
         "rms_norm_eps": facts.norm_eps,
         "rope_parameters": {"rope_theta": facts.rope_theta, "rope_type": "default"},
         "tie_word_embeddings": False,

@@ -15,7 +15,11 @@ _specification.loader.exec_module(program)
 
 
 def train(task, world):
-    """Losses over the tokens of all ranks, and what became of frozen weights, gradients and optimiser states."""
+    """Losses over the tokens of all ranks, and what became of frozen weights, gradients and optimiser states.
+
+    With {"ranks": 1} each rank trains alone.
+    """
+    world = task.get("ranks", world)
     plan = program.make_plan(task, world)
     if "run_dir" in task:
         os.environ["LLMPERF_RUN_DIR"] = task["run_dir"]
@@ -95,19 +99,16 @@ def frozen_digest(trainer, model):
 
 def reloaded(trainer, model, folder):
     """Largest differences between the trained logits and those of the saved adapter, and of it merged."""
-    import copy
-
+    import llmperf
     import torch
     from peft import PeftModel
-    from transformers import LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     ids = torch.arange(48).remainder(200).view(2, 24)
     model.eval()
     with torch.no_grad():
         expected = model(ids)
-        config = copy.deepcopy(model.get_base_model().config)
-        config._attn_implementation = "sdpa"  # transformers' own
-        base = LlamaForCausalLM(config)
+        base = LlamaForCausalLM(LlamaConfig(**llmperf.huggingface_config(trainer._plan.spec.model)))
         plain = {
             name.replace(".base_layer.", "."): one.detach().clone()
             for name, one in model.get_base_model().state_dict().items()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import struct
 
+import llmperf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf_lora.base_folder import folder_problems, stored_shapes, weight_shapes
+from llmperf.files.json_files import builtins
+from llmperf_lora.base_folder import folder_problems, stored_shapes
+from llmperf_lora.stored_weights import stored_shapes_of, weight_shapes
 
 
 @pytest.fixture
@@ -38,10 +41,10 @@ def test_a_checkpoint_of_the_model_has_no_problems(checkpoint, facts):
 def test_another_model_is_told_by_every_fact_that_differs(checkpoint, facts, tmp_path):
     values = {"num_hidden_layers": 3, "vocab_size": 32000, "rms_norm_eps": 1e-6, "tie_word_embeddings": True}
     assert told(changed(checkpoint, tmp_path, **values), facts) == [
-        "config.json: num_hidden_layers: expected 2 (tiny), found 3",
         "config.json: vocab_size: expected 512 (tiny), found 32000",
-        "config.json: rms_norm_eps: expected 1e-05 (tiny), found 1e-06",
-        "config.json: tie_word_embeddings: expected False (tiny), found True",
+        "config.json: layers: expected 2 (tiny), found 3",
+        "config.json: norm_eps: expected 1e-05 (tiny), found 1e-06",
+        "config.json: tied_embeddings: expected False (tiny), found True",
     ]
 
 
@@ -50,12 +53,12 @@ def test_another_model_is_told_by_every_fact_that_differs(checkpoint, facts, tmp
     [
         ({"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}, "rope_theta: expected 10000.0"),
         ({"rope_theta": 5e5}, "rope_theta: expected 10000.0"),
-        ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "llama3"}}, "rotary positions are scaled"),
-        ({"rope_scaling": {"type": "linear", "factor": 2}}, "rotary positions are scaled"),
-        ({"model_type": "mistral"}, "model_type: expected llama"),
-        ({"attention_bias": True}, "projections have biases"),
-        ({"num_key_value_heads": None}, "num_key_value_heads: expected 2 (tiny), found 4"),
-        ({"hidden_size": "64"}, "hidden_size: expected 64 (tiny), found '64'"),
+        ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}}, "rope_scaling: expected none"),
+        ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "longrope"}}, "longrope"),
+        ({"model_type": "mistral"}, "family: expected llama"),
+        ({"attention_bias": True}, "attention_bias: expected ()"),
+        ({"num_key_value_heads": None}, "kv_heads: expected 2 (tiny), found 4"),
+        ({"hidden_size": "64"}, "hidden_size: expected a whole number from 1"),
     ],
 )
 def test_what_the_definition_has_not(checkpoint, facts, tmp_path, values, message):
@@ -145,11 +148,74 @@ def test_every_family_has_the_shapes_its_definition_has(program):
     import torch
     from llmperf_pytorch.models import construct_model
 
-    for family in ({}, {"tied_embeddings": True}, program.BAICHUAN, {**program.BAICHUAN, "position_encoding": "alibi"}):
+    shelf = llmperf.library()
+    tiny = [builtins(shelf.model(name)) for name in shelf.paths("models") if name.endswith("_tiny")]
+    alibi = {**program.BAICHUAN, "position_encoding": "alibi"}
+    for family in ({}, {"tied_embeddings": True}, program.BAICHUAN, alibi, *tiny):
         spec = program.make_spec({"framework": "lora", "model": family})
         with torch.device("meta"):
             model = construct_model(spec)
         assert {name: tuple(one.shape) for name, one in model.named_parameters()} == weight_shapes(spec.model)
+
+
+EXPERT = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("llama3_tiny", "model.layers.0.mlp.gate_proj.weight"),
+        ("qwen3_tiny", "model.layers.0.self_attn.q_norm.weight"),
+        ("qwen3_moe_tiny", "model.layers.3.mlp.experts.7.gate_proj.weight"),
+        ("mixtral_tiny", EXPERT),
+    ],
+)
+def test_todays_checkpoints_are_the_models(tmp_path, name, tensor):
+    facts = llmperf.library().model(name)
+    config = {key: value for key, value in llmperf.huggingface_config(facts).items() if value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shapes = stored_shapes_of(facts)
+    assert tensor in shapes
+    safetensors(tmp_path / "model.safetensors", {key: {"dtype": "BF16", "shape": shapes[key]} for key in shapes})
+    assert told(tmp_path, facts) == []
+    safetensors(
+        tmp_path / "model.safetensors",
+        {key: {"dtype": "BF16", "shape": shapes[key]} for key in shapes if key != tensor},
+    )
+    assert told(tmp_path, facts) == [f"1 of {len(shapes)} tensors are missing, such as {tensor}"]
+
+
+@pytest.mark.parametrize(("name", "reason"), [("gpt_oss_tiny", "in one tensor"), ("deepseek_v3_tiny", "balances")])
+def test_checkpoints_that_cannot_be_read_are_refused_in_one_line(tmp_path, name, reason):
+    facts = llmperf.library().model(name)
+    config = {key: value for key, value in llmperf.huggingface_config(facts).items() if value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors(tmp_path / "model.safetensors", {})
+    (message,) = told(tmp_path, facts)
+    assert reason in message
+    assert "no base_weights" in message
+
+
+@pytest.mark.slow
+def test_experts_of_a_checkpoint_are_those_of_the_model(tmp_path, program):
+    import torch
+    from llmperf_lora.base_weights import BaseWeights
+    from llmperf_pytorch.models import construct_model
+    from safetensors.torch import save_file
+
+    facts = llmperf.library().model("mixtral_tiny")
+    stored = {name: torch.randn(shape) for name, shape in stored_shapes_of(facts).items()}
+    save_file(stored, tmp_path / "model.safetensors")
+    options = {"base_weights": str(tmp_path)}
+    spec = program.make_spec({"framework": "lora", "model": builtins(facts), "options": options})
+    model = construct_model(spec)
+    with BaseWeights(spec) as weights:
+        for name, parameter in model.named_parameters():
+            weights.fill(name, parameter)
+    experts = model.get_parameter("model.layers.1.mlp.experts.down_proj")
+    assert torch.equal(experts[3], stored[EXPERT])
+    gate = stored["model.layers.1.block_sparse_moe.gate.weight"]
+    assert torch.equal(model.get_parameter("model.layers.1.mlp.router.weight"), gate)
 
 
 @pytest.mark.slow

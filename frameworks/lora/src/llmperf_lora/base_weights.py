@@ -12,6 +12,7 @@ from safetensors import safe_open
 
 from llmperf_lora.base_folder import stored_files
 from llmperf_lora.options import read_options
+from llmperf_lora.stored_weights import stored_names
 
 if TYPE_CHECKING:
     from llmperf.types import RunSpec
@@ -35,11 +36,14 @@ class BaseWeights:
 
     @torch.no_grad()
     def fill(self, name: str, parameter: torch.Tensor) -> None:
-        """Set one parameter, by its name in published checkpoints."""
+        """Set one parameter, by its name in the model; experts are read one by one."""
         if not self._files:
             fill_parameter(name, parameter, self._spec.model, self._spec.contract.seed)
             return
-        parameter.copy_(self._files[name].get_tensor(name))
+        stored = stored_names(name, self._spec.model)
+        parts = parameter.unbind() if len(stored) > 1 else (parameter,)
+        for stored_name, part in zip(stored, parts, strict=True):
+            part.copy_(self._files[stored_name].get_tensor(stored_name))
 
     def __enter__(self) -> BaseWeights:
         return self
