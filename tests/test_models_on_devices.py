@@ -1,0 +1,69 @@
+"""Every shipped model plans on the devices of every vendor's catalogue, by the framework that builds all families."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf import library
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
+from llmperf.validation import installed_vendors, vendor_catalogue
+
+NODES = 128
+"""Of eight devices: the largest models fit into the smallest devices."""
+SETTINGS = ("micro_batch=1", "sharding_stage=3", "gradient_checkpointing=true", f"global_batch={8 * NODES}")
+MEMORY = frozenset({"memory_too_small", "memory_estimate_too_large"})
+MODELS = sorted(library().paths("models"))
+CATALOGUES = [catalogue for vendor in sorted(installed_vendors()) if (catalogue := vendor_catalogue(vendor))]
+DEVICES = [
+    (catalogue.vendor, device.model, next(name for name in ("bf16", "fp16", "fp32") if name in offers.precisions))
+    for catalogue in CATALOGUES
+    for device, offers in catalogue.devices
+]
+"""Vendor, model and the precision that most train in on it."""
+
+
+def plan(model: str, device: tuple[str, str, str], *settings: str, refused_by: frozenset[str] = frozenset()) -> None:
+    """Plan a model on a device; nothing may refuse it but problems of these codes."""
+    vendor, name, precision = device
+    chosen = (f"model={model}", f"precision={precision}", *SETTINGS, *settings)
+    on = f"{name}:{NODES}x8"
+    outcome = plan_only(Request(case="default", vendor=vendor, framework="pytorch", on=on, settings=chosen))
+    assert {problem.code for problem in outcome.problems} <= refused_by, outcome.problems
+    assert outcome.plan is not None
+    assert outcome.plan.memory
+
+
+def test_all_vendors_with_a_catalogue_have_devices():
+    assert {vendor for vendor, _, _ in DEVICES} == {"ascend", "kunlunxin", "nvidia", "rocm"}
+
+
+@pytest.mark.parametrize(
+    ("model", "device"),
+    [
+        pytest.param(MODELS[place % len(MODELS)], DEVICES[place % len(DEVICES)], id="-".join(
+            (MODELS[place % len(MODELS)], DEVICES[place % len(DEVICES)][1])
+        ))
+        for place in range(max(len(MODELS), len(DEVICES)))
+    ],
+)  # fmt: skip
+def test_each_model_and_each_device_is_planned(model, device):
+    plan(model, device)
+
+
+MIXTURES = [name for name in MODELS if library().model(name).mixture is not None]
+
+
+@pytest.mark.parametrize("model", MIXTURES)
+def test_mixtures_plan_with_shared_experts_and_every_routing(model):
+    device = next(device for device in DEVICES if "H200" in device[1])
+    experts = library().model(model).mixture.experts
+    ways = next(ways for ways in (8, 4, 2, 1) if experts % ways == 0)
+    for routing in ("learned", "balanced", "skewed"):
+        plan(model, device, f"expert_parallel={ways}", f"routing={routing}", refused_by=MEMORY)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", DEVICES, ids=[name for _, name, _ in DEVICES])
+def test_every_model_on_every_device(device):
+    for model in MODELS:
+        plan(model, device)
