@@ -13,6 +13,7 @@ from typing import Literal
 from llmperf.accounting.parameters import mixture_layers
 from llmperf.types.layout import Layout
 from llmperf.types.models import Mixture, Model
+from llmperf.types.spec import Contract
 
 Routing = Literal["learned", "balanced", "skewed"]
 
@@ -25,6 +26,11 @@ DEFAULT_SKEW = 1.0
 SCALE = 2**160
 """Weights of Zipf's law are rounded to 1/SCALE: the smallest, MOST_EXPERTS^-10, is 2^-120."""
 DIGITS = 80
+
+
+def routing_text(contract: Contract) -> str:
+    """Such as `balanced`, or `skewed, exponent 1.2`."""
+    return contract.routing + (f", exponent {contract.routing_skew:g}" if contract.routing == "skewed" else "")
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmperf.accounting.layout import coordinates_text, range_text, rank_order_text
 from llmperf.accounting.layout import layout_text as degrees_text
+from llmperf.accounting.routing import routing_text
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.interfaces import compact
 from llmperf.planning.nodes import LOCAL
@@ -96,6 +97,8 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if arithmetic := outcome.resolved.arithmetic:
         yield "layout", layout_text(outcome.plan.layout if outcome.plan else arithmetic.layout)
         yield "batch", batch_text(arithmetic.batch)
+    if spec.model.mixture is not None:
+        yield "routing", routing_text(spec.contract)
     yield "steps", f"{spec.contract.steps}, the first {spec.contract.warmup_steps} not measured"
     for entry in outcome.resolved.flops.per_token:
         yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from llmperf.accounting.routing import routing_text
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
-from llmperf.types import Contract, Result, Row
-
-
-def routing_text(contract: Contract) -> str:
-    """Such as `balanced`, or `skewed, exponent 1.2`."""
-    return contract.routing + (f", exponent {contract.routing_skew:g}" if contract.routing == "skewed" else "")
+from llmperf.types import Result, Row
 
 
 def routing_rows(result: Result) -> tuple[Row, ...]:
