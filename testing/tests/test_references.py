@@ -50,6 +50,11 @@ def test_later_kinds_are_those_of_transformers(plan_of, name):
     assert transformers_reference.uncovered(spec) is None
 
 
+def test_biases_of_queries_keys_and_values_are_qwen2s(plan_of):
+    model = {"family": "qwen2", "attention_bias": ("q", "k", "v")}
+    assert transformers_reference.uncovered(plan_of("llama_tiny", **model).spec) is None
+
+
 def test_what_transformers_has_no_class_for_is_not_covered(plan_of):
     assert "baichuan" in transformers_reference.uncovered(plan_of("llama_tiny", family="baichuan").spec)
     biased = plan_of("llama3_tiny", attention_bias=("q",)).spec

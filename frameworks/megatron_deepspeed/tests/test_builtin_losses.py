@@ -9,7 +9,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 STEPS = {"steps": 5}
 GROUPED = {"layers": 4}
 TIED = {"layers": 4, "tied_embeddings": True}
-QWEN_2 = {"family": "qwen2", "attention_bias": ["q", "k", "v"]}
+CHATGLM = {
+    "family": "chatglm",
+    "attention_bias": ["q", "k", "v"],
+    "rotated_share": 0.5,
+    "rotated_pairs": "neighbours",
+}
 QWEN_3 = {
     "family": "qwen3",
     "head_width": 32,
@@ -42,9 +47,9 @@ SINKS = {
     "attention_bias": ["q", "k", "v", "o"],
     "feed_forward_bias": True,
 }
-KINDS = {"Qwen2": QWEN_2, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3, "sinks": SINKS}
+KINDS = {"ChatGLM": CHATGLM, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3, "sinks": SINKS}
 OF_KINDS = {
-    "Qwen2": ("TP2",),
+    "ChatGLM": ("TP2",),
     "Qwen3": ("TP2 accumulated", "TP2SP overlapped checkpointed"),
     "Gemma 3": ("TP2SP overlapped checkpointed", "PP2 checkpointed"),
     "sinks": ("TP2SP",),
@@ -135,7 +140,7 @@ def test_each_kind_of_model_too(curves, kind, name):
     same(curves[f"{name} {kind}"], curves[kind])
 
 
-@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Gemma 3"])
+@pytest.mark.parametrize("kind", ["ChatGLM", "Qwen3", "Gemma 3"])
 def test_the_first_losses_of_each_kind_are_those_of_transformers(curves, program, kind):
     from llmperf_testing.transformers_reference import first_losses
 

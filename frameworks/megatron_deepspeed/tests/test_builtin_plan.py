@@ -131,11 +131,11 @@ def test_todays_dense_models_plan(name):
 def test_models_of_any_family_are_built_from_known_blocks_only(program):
     facts = {"family": "mine", "qk_norm": "head", "sinks": True, "window": 9, "feed_forward_bias": True}
     assert problems(program, {"model": facts}) == {}
-    found = problems(program, {"model": facts | {"rotated_share": 0.5}})
-    families = "megatron_deepspeed builds models of family llama, qwen2, qwen3, gemma3, found 'mine' (tiny)"
+    found = problems(program, {"model": facts | {"multi_token_layers": 1}})
+    families = "megatron_deepspeed builds models of family llama, qwen2, qwen3, gemma3, chatglm, found 'mine' (tiny)"
     assert found["model.family"] == f"{families}; the nearest is --framework zero, which builds it"
-    (message,) = problems(program, {"model": facts | {"family": "qwen3", "rotated_share": 0.5}}).values()
-    assert message == "megatron_deepspeed builds only models with rotated_share 1.0, found 0.5 (tiny)"
+    (message,) = problems(program, {"model": facts | {"family": "qwen3", "multi_token_layers": 1}}).values()
+    assert message == "megatron_deepspeed builds only models with multi_token_layers 0, found 1 (tiny)"
 
 
 def test_float32_sums_are_refused():

@@ -25,7 +25,12 @@ LLAMA_3 = {
         "high_frequency": 4.0,
     }
 }
-QWEN_2 = {"family": "qwen2", "attention_bias": ["q", "k", "v"]}
+CHATGLM = {
+    "family": "chatglm",
+    "attention_bias": ["q", "k", "v"],
+    "rotated_share": 0.5,
+    "rotated_pairs": "neighbours",
+}
 QWEN_3 = {"family": "qwen3", "head_width": 32, "qk_norm": "head"}
 GEMMA_3 = {
     "family": "gemma3",
@@ -59,12 +64,12 @@ ONE = {
     "unfused": task(micro_batch=4, fused_ops=[]),
     "tied": task(TIED, micro_batch=4),
     "Llama 3": task(LLAMA_3, micro_batch=4),
-    "Qwen2": task(QWEN_2, micro_batch=4),
+    "ChatGLM": task(CHATGLM, micro_batch=4),
     "Qwen3": task(QWEN_3, micro_batch=4),
     "Gemma 3": task(GEMMA_3, micro_batch=4),
     "Gemma 3 eager": task(GEMMA_3, micro_batch=2, attention="eager", gradient_checkpointing=True),
 }
-KINDS = {"Llama 3": LLAMA_3, "Qwen2": QWEN_2, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3}
+KINDS = {"Llama 3": LLAMA_3, "ChatGLM": CHATGLM, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3}
 TWO = {
     "TP2": task(micro_batch=4, tensor_parallel=2),
     "TP2 recomputed": task(micro_batch=2, tensor_parallel=2, gradient_checkpointing=True),
@@ -83,7 +88,7 @@ TWO = {
     "stage 3": task(options=SLICED, sharding_stage=3),
     "stage 3 recomputed": task(options=SLICED, sharding_stage=3, gradient_checkpointing=True),
     "stage 3 whole": task(sharding_stage=3),
-    "TP2 Qwen2": task(QWEN_2, micro_batch=2, tensor_parallel=2),
+    "TP2 ChatGLM": task(CHATGLM, micro_batch=2, tensor_parallel=2),
     "TP2 Qwen3": task(QWEN_3, micro_batch=2, tensor_parallel=2),
     "TP2 Gemma 3": task(GEMMA_3, micro_batch=4, tensor_parallel=2, gradient_checkpointing=True),
     "PP2 Gemma 3": task(GEMMA_3, micro_batch=2, pipeline_parallel=2),

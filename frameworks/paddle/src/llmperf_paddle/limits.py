@@ -28,13 +28,13 @@ ATTENTION = ("auto", "eager", "sdpa", "flash")
 """What `tuning.attention` may be."""
 ADAPTED = "3.3.1"
 """The version of Paddle whose gaps on a CPU `gloo.py` fills."""
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
 """Families that are built. So are others whose facts are all built."""
 PACKED = ("baichuan",)
 """Families whose checkpoints have queries, keys and values in one matrix, which is not built."""
 SUPPORTED = (
     *("head_width", "qk_norm", "attention_bias", "window", "query_scale_width", "feed_forward_bias"),
-    *("norms_per_block", "norm_offset", "rope_scaling", "embedding_scale"),
+    *("norms_per_block", "norm_offset", "rope_scaling", "rotated_share", "rotated_pairs", "embedding_scale"),
 )
 """Facts of a model that are built, whatever its family."""
 ACTIVATIONS = ("swiglu", "geglu")

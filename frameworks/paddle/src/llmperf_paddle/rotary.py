@@ -10,18 +10,33 @@ import paddle
 
 if TYPE_CHECKING:
     from llmperf.types import Model
-    from numpy.typing import NDArray
 
 
 class Rotary:
     """Cosines and sines of a sequence, made in float32 when first used. No layer: amp must not round its tables."""
 
-    def __init__(self, frequencies: NDArray[np.float32], scale: float, *, fused: bool) -> None:
-        self._frequencies, self._scale, self._fused = frequencies, scale, fused
+    def __init__(self, facts: Model, *, windowed: bool, fused: bool) -> None:
+        self._frequencies, self._scale = llmperf.rotary_frequencies(facts, windowed)
+        self._neighbours, self._fused = facts.rotated_pairs == "neighbours", fused
         self._tables: dict[tuple[int, str], tuple[paddle.Tensor, paddle.Tensor]] = {}
 
     def turn(self, query: paddle.Tensor, key: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Turn each pair of channels of [batch, seq_len, heads, width] by its position's angle."""
+        """Turn each pair of the first channels of [batch, seq_len, heads, width] by its position's angle.
+
+        Where neighbours are pairs, they are put into halves first: scores do not depend on the order of channels.
+        """
+        turning = 2 * len(self._frequencies)
+        if turning < query.shape[-1]:
+            turned = self._turned(query[..., :turning], key[..., :turning])
+            parts = zip(turned, (query[..., turning:], key[..., turning:]), strict=True)
+            query, key = (paddle.concat([first, rest], axis=-1) for first, rest in parts)
+            return query, key
+        return self._turned(query, key)
+
+    def _turned(self, query: paddle.Tensor, key: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """All channels."""
+        if self._neighbours:
+            query, key = _in_halves(query), _in_halves(key)
         cosines, sines = self._of(query.shape[1], query.dtype)
         if self._fused:
             from paddle.incubate.nn.functional import fused_rotary_position_embedding
@@ -31,7 +46,7 @@ class Rotary:
         return _rotate(query, cosines, sines), _rotate(key, cosines, sines)
 
     def _of(self, seq_len: int, dtype: paddle.dtype) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Two of [1, seq_len, 1, width]; both halves are the same."""
+        """Two of [1, seq_len, 1, rotated width]; both halves are the same."""
         key = (seq_len, str(dtype))
         if key not in self._tables:
             angles = np.tile(np.arange(seq_len, dtype=np.float32)[:, None] * self._frequencies, 2)
@@ -45,11 +60,17 @@ class Rotaries:
     """The rotary encodings that all blocks of a model share."""
 
     def __init__(self, facts: Model, *, fused: bool) -> None:
-        self.full = Rotary(*llmperf.rotary_frequencies(facts), fused=fused)
+        self.full = Rotary(facts, windowed=False, fused=fused)
         """Of blocks that see all tokens before."""
-        own = Rotary(*llmperf.rotary_frequencies(facts, windowed=True), fused=fused)
+        own = Rotary(facts, windowed=True, fused=fused)
         self.windowed = self.full if facts.window_rope_theta is None else own
         """Of blocks with a window."""
+
+
+def _in_halves(states: paddle.Tensor) -> paddle.Tensor:
+    """Channels 0, 2, 4, ... and then 1, 3, 5, ..."""
+    pairs = states.reshape([*states.shape[:-1], -1, 2])
+    return pairs.transpose([0, 1, 2, 4, 3]).reshape(states.shape)
 
 
 def _rotate(states: paddle.Tensor, cosines: paddle.Tensor, sines: paddle.Tensor) -> paddle.Tensor:

@@ -8,7 +8,7 @@ import llmperf
 import torch
 from llmperf.types import Model
 from llmperf_pytorch.attention import attend
-from llmperf_pytorch.decoder.attention import score_scale
+from llmperf_pytorch.decoder.attention import rotated, score_scale
 from llmperf_pytorch.decoder.positions import visible_keys
 from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
@@ -22,7 +22,7 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 def turns(
     facts: Model, windowed: bool, seq_len: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cosines and sines of all positions, [seq_len, width] each: computed once, in float32, for all layers.
+    """Cosines and sines of all positions, [seq_len, rotated width] each: computed once, in float32, for all layers.
 
     No buffers of a module: DeepSpeed rounds those to the weights' precision.
     """
@@ -82,7 +82,10 @@ class SelfAttention(nn.Module):
             query, key = self.q_norm(query), self.k_norm(key)
         seq_len, window = query.shape[1], self._window
         cosines, sines = turns(self._facts, window is not None, seq_len, query.device, query.dtype)
-        query, key = (self._kernels.rotate(part.transpose(1, 2), cosines, sines) for part in (query, key))
+        neighbours = self._facts.rotated_pairs == "neighbours"
+        query, key = (
+            rotated(part.transpose(1, 2), cosines, sines, self._kernels, neighbours=neighbours) for part in (query, key)
+        )
         bias = None
         if window is not None and window < seq_len and self._kernel != "flex":
             bias = visible(seq_len, window, query.device, self._facts.sinks)

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from llmperf import OptionCheck
     from llmperf.types import Layout, Probe, RunSpec
 
-FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
 """Families that are built. So are others whose facts are all built."""
 PACKED = ("baichuan",)
 """Families whose checkpoints have queries, keys and values in one matrix, which is not built."""
 SUPPORTED = (
     *("head_width", "qk_norm", "attention_bias", "sinks", "window", "query_scale_width", "activation"),
-    *("feed_forward_bias", "norms_per_block", "norm_offset", "rope_scaling", "embedding_scale"),
+    *("feed_forward_bias", "norms_per_block", "norm_offset", "rope_scaling", "rotated_share"),
+    *("rotated_pairs", "embedding_scale"),
 )
 """Facts of a model that are built, whatever its family."""
 OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {

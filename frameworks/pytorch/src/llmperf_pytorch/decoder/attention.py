@@ -32,18 +32,10 @@ class LayerAttention(nn.Module):
         self.sinks = nn.Parameter(torch.zeros(facts.attention_heads)) if facts.sinks else None
 
     def _rotate(self, states: torch.Tensor, positions: Positions) -> torch.Tensor:
-        """Turn the first channels of [batch, heads, seq_len, width], as many as the positions have angles for.
-
-        Where neighbours are pairs, they are put into halves first: scores do not depend on the order of channels.
-        """
+        """By the positions' angles, if they have any."""
         if positions.cosines is None or positions.sines is None:
             return states
-        rotated = positions.cosines.shape[-1]
-        first, rest = states[..., :rotated], states[..., rotated:]
-        if self._neighbours:
-            first = first.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-        turned = self._kernels.rotate(first, positions.cosines, positions.sines)
-        return torch.cat([turned, rest], -1) if rest.shape[-1] else turned
+        return rotated(states, positions.cosines, positions.sines, self._kernels, neighbours=self._neighbours)
 
     def _attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, positions: Positions
@@ -140,6 +132,21 @@ class LatentAttention(LayerAttention):
         shared = self._rotate(shared.unsqueeze(1), positions).expand(-1, query.shape[1], -1, -1)
         query = torch.cat([plain, turned.to(plain.dtype)], -1)
         return self._attend(query, torch.cat([key, shared.to(key.dtype)], -1), value, positions)
+
+
+def rotated(
+    states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, kernels: Kernels, *, neighbours: bool
+) -> torch.Tensor:
+    """Turn the first channels of [batch, heads, seq_len, width], as many as there are angles [seq_len, channels] for.
+
+    Where neighbours are pairs, they are put into halves first: scores do not depend on the order of channels.
+    """
+    turning = cosines.shape[-1]
+    first, rest = states[..., :turning], states[..., turning:]
+    if neighbours:
+        first = first.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    turned = kernels.rotate(first, cosines, sines)
+    return torch.cat([turned, rest], -1) if rest.shape[-1] else turned
 
 
 def score_scale(facts: Model) -> float:
