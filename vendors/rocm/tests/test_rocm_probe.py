@@ -62,7 +62,7 @@ def test_the_library(machines):
         (1, MI300X, "GPU-11"),
     ]
     assert answer.devices[0].memory_bytes == 196592 * 2**20
-    assert (answer.offers.precisions, answer.offers.collective_backend) == (("fp32", "bf16", "fp16"), "nccl")
+    assert (answer.offers.precisions, answer.offers.collective_backend) == (("fp32", "bf16", "fp16", "fp8"), "nccl")
     first, second, missing = sample(0, 1, 5)
     assert (first.memory_used_bytes, first.utilisation_percent, first.power_watts) == (2**30, 97, 640)
     assert (first.temperature_celsius, first.energy_joules) == (71, 30.5)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TENSOR_CORES: tuple[Dtype, ...] = ("fp32", "tf32", "bf16", "fp16")
 """Precisions from compute capability 8.0 on."""
+FP8_SINCE = (8, 9)
+"""Compute capability of the first GPUs whose Tensor Cores compute in fp8 (Ada, Hopper)."""
 BEFORE_AMPERE: tuple[Dtype, ...] = ("fp32", "fp16")
 FEATURES = {"flash_attention": (8, 0), "cudnn_attention": (8, 0), "efficient_attention": (5, 0), "compiler": (7, 0)}
 """Lowest compute capability of torch's kernels (`sdp_utils.cpp`), and of Triton, with which `torch.compile` works."""
@@ -51,7 +53,7 @@ def offers(compute_capability: str | None) -> Offers:
     version = tuple(map(int, compute_capability.split("."))) if compute_capability else (0, 0)
     precisions = TENSOR_CORES if version >= (8, 0) else BEFORE_AMPERE if version >= (7, 0) else ("fp32",)
     return Offers(
-        precisions=precisions,
+        precisions=(*precisions, "fp8") if version >= FP8_SINCE else precisions,
         runtimes=("torch", "paddle"),
         collective_backend="nccl",
         features=tuple(name for name, since in FEATURES.items() if version >= since),

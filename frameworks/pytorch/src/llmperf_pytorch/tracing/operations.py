@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from llmperf.types.tracing import OperationKind
 
-PRODUCTS = ("aten.mm", "aten.addmm", "aten.addmm_", "aten.bmm", "aten.baddbmm", "aten.baddbmm_")
+SCALED_PRODUCTS = ("aten._scaled_mm", "aten._scaled_mm_v2")
+"""In fp8; the scales of their operands come after these."""
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.addmm_", "aten.bmm", "aten.baddbmm", "aten.baddbmm_", *SCALED_PRODUCTS)
 """Matrix products, whose last two tensors are the factors."""
 KINDS: dict[str, OperationKind] = {
     **dict.fromkeys((*PRODUCTS, "aten._grouped_mm"), "matmul"),
@@ -104,7 +106,13 @@ FREE = {
 """Operations without a kernel."""
 WRITES_ONLY = {"aten.zero_", "aten.fill_", "aten.copy_", "aten._foreach_copy_", "aten._foreach_zero_"}
 """Operations that do not read what they write to."""
-DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+DTYPES = {
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float32: "fp32",
+    torch.float8_e4m3fn: "fp8",
+    torch.float8_e5m2: "fp8",
+}
 TENSORS_A_LAUNCH = 32
 """Tensors of a list that one kernel updates, about: multi-tensor kernels take 24 to 110."""
 
@@ -221,7 +229,7 @@ def _flops(
     name: str, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], outputs: list[Any]
 ) -> tuple[float, tuple[int, ...]]:
     if name in PRODUCTS:
-        left, right = inputs[-2], inputs[-1]
+        left, right = inputs[:2] if name in SCALED_PRODUCTS else inputs[-2:]
         batch = left.shape[0] if left.dim() == 3 else 1
         shape = (batch, left.shape[-2], right.shape[-1], left.shape[-1])
         return 2.0 * math.prod(shape), shape
