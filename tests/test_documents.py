@@ -29,7 +29,7 @@ GUIDES = tuple(ROOT / "docs" / name for name in ("vendors.md", "extending.md", "
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
-FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches/runs")
+FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches/runs", "bf16", "fp8")
 """Where the documents' commands have runs: `--out runs/NAME`."""
 NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
 """A file of a document whose first line is its name."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
-from llmperf.reporting.alignment import drawn, marks
+from llmperf.reporting.alignment import drawn, marks, verdict
 from llmperf.results.alignment import align
 from llmperf.types import Result
 
@@ -112,6 +112,22 @@ def test_a_model_of_the_same_name_with_other_facts_is_another(example):
 def test_precision_may_differ(example):
     found = align(read(result(example, curve(), contract={"precision": "bf16"})), read(result(example, curve())))
     assert (found.passed, found.unlike) == (True, ("precision",))
+
+
+def test_the_difference_of_another_recipe_is_said_with_that_of_the_case(example):
+    losses = {step: loss + (0.25 if step == 25 else 0.0) for step, loss in curve().items()}
+    fp8 = read(result(example, losses, contract={"precision": "fp8_rowwise"}, emulated=True))
+    changed = {"path": "contract.precision", "case_value": "bf16", "value": "fp32", "origin": "--set"}
+    reference = read(result(example, curve(), fix_hp=[changed]))
+    alignment = align(fp8, reference)
+    assert alignment.mean_absolute == pytest.approx(0.25 / STEPS)
+    assert (alignment.largest_absolute, alignment.largest_step) == (pytest.approx(0.25), 25)
+    names = {fp8.run_id: "fp8", reference.run_id: "reference"}
+    assert verdict(alignment, names, 0.02).endswith(
+        "; fp8_rowwise (emulated) against fp32, not the case's precision, bf16:"
+        " the loss differs by 8.3e-03 nats in the mean of all steps, most at step 25"
+    )
+    assert align(read(result(example, curve())), reference).precisions is None
 
 
 def test_no_step_may_exceed_the_step_limit(example):

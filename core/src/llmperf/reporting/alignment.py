@@ -58,7 +58,20 @@ def verdict(alignment: Alignment, names: Labels, mean_limit: float) -> str:
     unlike = f"; contracts differ in {', '.join(alignment.unlike)}" if alignment.unlike else ""
     why = "".join(f"{cells.printable(reason)}; " for reason in alignment.why)
     largest = f"largest difference {alignment.largest_absolute:.1e} nats in {len(alignment.steps)} steps"
-    return f"{names[alignment.run_id]}: {outcome}: {why}{counted}, {largest}{unlike}"
+    return f"{names[alignment.run_id]}: {outcome}: {why}{counted}, {largest}{unlike}{_recipes(alignment)}"
+
+
+def _recipes(alignment: Alignment) -> str:
+    """What another precision recipe costs, and whether the reference has that of its case."""
+    if (differ := alignment.precisions) is None:
+        return ""
+    emulated = " (emulated)" if differ.emulated else ""
+    case = "the case's precision" if differ.reference == differ.case else f"not the case's precision, {differ.case}"
+    return (
+        f"; {cells.printable(differ.run)}{emulated} against {cells.printable(differ.reference)}, {case}:"
+        f" the loss differs by {alignment.mean_absolute:.1e} nats in the mean of all steps, most at step"
+        f" {alignment.largest_step}"
+    )
 
 
 def plots(alignments: Sequence[Alignment], names: Labels, colour: bool) -> Iterator[str]:

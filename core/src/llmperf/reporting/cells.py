@@ -15,6 +15,7 @@ from llmperf.accounting.layout import layout_text
 from llmperf.files.text import printable as escaped
 from llmperf.types import Change, Layout, Rounding, Row
 from llmperf.types.result import Failure
+from llmperf.types.utilisation import WeightedPeak
 
 UNKNOWN = "-"
 MAX_CELL = 400
@@ -155,3 +156,11 @@ def part(share: float) -> str:
 def devices(nodes: int, each: int, model: str, share: float) -> str:
     """`1x2 AMD EPYC (1/2 each)`: nodes x ranks on each node, and the share of a device per rank unless it is 1."""
     return f"{nodes}x{each} {model}" + ("" if share == 1 else f" ({part(share)} each)")
+
+
+def weighted_parts(peak: WeightedPeak) -> str:
+    """Share and peak of each dtype, such as `fp8 83.4 % at 1.979e+15, bf16 16.6 % at 9.894e+14`."""
+    return ", ".join(
+        f"{part.dtype} {rounded(part.share, PERCENT)} at {significant(part.peak_flops_per_second)}"
+        for part in peak.parts
+    )

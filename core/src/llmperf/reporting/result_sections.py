@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from llmperf.reporting import cells
-from llmperf.reporting.cells import shown, significant, text_row
+from llmperf.reporting.cells import shown, significant, text_row, weighted_parts
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section
 from llmperf.types.result import Failure
+from llmperf.types.utilisation import Mfu
 
 MAX_RANKS = 256
 """Ranks whose memory a table lists."""
@@ -77,6 +78,7 @@ def _utilisation(result: Result) -> Section:
             text_row("leaves out", "; ".join(mfu.leaves_out) or None),
             text_row("peak, FLOP/s", f"{significant(mfu.peak_flops_per_second)} {mfu.peak_dtype or ''}".strip()),
             text_row("peak's source", mfu.peak_source),
+            *_weighted(mfu),
             text_row("confidence", mfu.peak_confidence),
             text_row("date", mfu.peak_date),
         )
@@ -89,6 +91,15 @@ def _expert_load(result: Result) -> Iterator[Section]:
     if rows := tuple(expert_rows(result)):
         listed = "result.json has the tokens of each expert"
         yield Section(key="expert_load", title="Expert load", rows=(*routing_rows(result), *rows), lines=(listed,))
+
+
+def _weighted(mfu: Mfu) -> Iterator[Row]:
+    """The work-weighted peak and MFU by it, where products have two dtypes."""
+    if (peak := mfu.weighted_peak) is not None:
+        text = f"{significant(peak.flops_per_second)}: {weighted_parts(peak)}"
+        yield text_row("work-weighted peak, FLOP/s", text)
+        key = f"mfu_{mfu.convention}_of_weighted_peak"
+        yield Row(key=key, label="MFU of it", value=mfu.of_weighted_peak, rounding=cells.PERCENT)
 
 
 def _rank_memory(result: Result) -> Iterator[Section]:

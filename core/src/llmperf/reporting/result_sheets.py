@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
+from llmperf.reporting.cells import shown, weighted_parts
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
@@ -215,7 +215,15 @@ def _utilisation(result: Result) -> Iterator[Row]:
 
 
 def _limits(result: Result) -> Iterator[Row]:
-    """MFU of the measured peak, and the place on the roofline."""
+    """MFU of the work-weighted and of the measured peak, and the place on the roofline."""
+    weighted = next((mfu for mfu in result.mfu if mfu.headline and mfu.weighted_peak is not None), None)
+    if weighted is not None and weighted.weighted_peak is not None:
+        share = Row(key="mfu_of_weighted_peak", label="MFU of the work-weighted peak", value=weighted.of_weighted_peak,
+                    rounding=cells.PERCENT)  # fmt: skip
+        peak = Row(key="weighted_peak_flops_per_second", label="work-weighted peak",
+                   value=weighted.weighted_peak.flops_per_second, rounding=cells.SIGNIFICANT)  # fmt: skip
+        text = f"{shown(share)} of {shown(peak)} FLOP/s a rank: {weighted_parts(weighted.weighted_peak)}"
+        yield replace(share, text=text, parts=(share, peak))
     if (measured := result.measured_peak) is not None:
         headline = next((mfu.of_measured_peak for mfu in result.mfu if mfu.headline), None)
         share = Row(key="mfu_of_measured_peak", label="MFU of the measured peak", value=headline,

@@ -142,8 +142,9 @@ def _card(result: Result) -> Iterator[Row]:
     )
     total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
     names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
+    recipe = result.contract.precision + (" (fp8 emulated)" if result.emulated else "")
     precision = Row(key="precision", label="precision", value=result.contract.precision)
-    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {result.contract.precision}",
+    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {recipe}",
               parts=(*rows_of(batch, names), precision))  # fmt: skip
 
 
@@ -224,6 +225,8 @@ def _strategy(result: Result) -> Iterator[Section]:
         options["lora"] = f"rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout}, on {modules}"
     rows = tuple(text_row(name, value, f"option_{name}") for name, value in options.items())
     rows += tuple(text_row(f"{name} by", kernel, f"kernel_{name}") for name, kernel in result.kernels.items())
+    ran = result.precisions.items()
+    rows += tuple(text_row(f"{name} in", dtype, f"precision_{name.replace(' ', '_')}") for name, dtype in ran)
     if (compiling := result.metrics.compile_seconds) is not None:
         label = "compiling, s (not measured)"
         rows += (Row(key="compile_seconds", label=label, value=compiling, rounding=cells.SIGNIFICANT),)

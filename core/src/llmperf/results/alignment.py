@@ -43,6 +43,20 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionDifference:
+    """Two runs by different precision recipes."""
+
+    run: str
+    """Recipe of the run."""
+    reference: str
+    """Recipe of the reference."""
+    emulated: bool
+    """Whether the run emulated fp8."""
+    case: str
+    """The recipe of the reference's case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
     """A run compared with a reference."""
 
@@ -56,8 +70,14 @@ class Alignment:
     """The first step that counts in the mean."""
     mean_relative: float | None
     """Mean relative error of the steps that count; None when there is none."""
+    mean_absolute: float
+    """Nats per token, over all steps."""
     largest_absolute: float
     """Nats per token, over all steps."""
+    largest_step: int
+    """The step of `largest_absolute`, the first of several."""
+    precisions: PrecisionDifference | None
+    """The precision recipes of both; None if they are the same."""
     passed: bool | None
     """Whether all limits hold; None if unknown: no step counts, the contracts differ, or both are one run."""
     why: tuple[str, ...]
@@ -83,7 +103,8 @@ def align(
     steps = _common(run, reference)
     counted = [step.relative for step in steps if step.step >= from_step]
     mean = fmean(counted) if counted else None
-    largest = max(step.absolute for step in steps)
+    most = max(steps, key=lambda step: step.absolute)
+    largest = most.absolute
     within = (step_limit is None or largest <= step_limit) and (mean is None or mean < mean_limit)
     faults, doubts = (*_faults(run), *_faults(reference)), _doubts(run, reference)
     return Alignment(
@@ -92,11 +113,31 @@ def align(
         steps=tuple(steps),
         from_step=from_step,
         mean_relative=mean,
+        mean_absolute=fmean(step.absolute for step in steps),
         largest_absolute=largest,
+        largest_step=most.step,
+        precisions=_precisions(run, reference),
         passed=False if faults or not within else None if doubts or mean is None else True,
         why=(*faults, *doubts),
         unlike=unlike(run, reference),
     )
+
+
+def _precisions(run: Result, reference: Result) -> PrecisionDifference | None:
+    if run.contract.precision == reference.contract.precision:
+        return None
+    return PrecisionDifference(
+        run=run.contract.precision,
+        reference=reference.contract.precision,
+        emulated=run.emulated,
+        case=precision_of_the_case(reference),
+    )
+
+
+def precision_of_the_case(result: Result) -> str:
+    """The recipe that the case of a result names."""
+    changed = [change.case_value for change in result.fix_hp if change.path == "contract.precision"]
+    return str(changed[0]) if changed else result.contract.precision
 
 
 def _faults(result: Result) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.results import device_readings
 from llmperf.runfolder.contents import RunRecords
+from llmperf.types.spec import RunSpec
 
 UNREAD_SECONDS = 5.0
 """Several readings: a short window may lie between two."""
@@ -18,7 +20,7 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     """All notes, in the order of planning, running and reading the records."""
     plan = records.plan
     known = [*plan.probe.problems, *plan.worker.notes, *plan.notes, *script_notes(records)]
-    known += records.ending.notes if records.ending else ()
+    known += [*(records.ending.notes if records.ending else ()), *_other_recipe(plan.spec)]
     if plan.peak_problem:
         known.append(f"no MFU: {plan.peak_problem}")
     missing = sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None})
@@ -32,6 +34,18 @@ def notes(records: RunRecords) -> tuple[str, ...]:
         *_thinned_curve(records),
         *_partly_read(records),
     )
+
+
+def _other_recipe(spec: RunSpec) -> Iterator[str]:
+    """A recipe with fewer bits than the usual one of 16: what it costs in loss is not in this result."""
+    recipe = precision_recipe(spec.contract.precision)
+    lower = recipe.products == "fp8" or recipe.optimizer_states != "fp32"
+    changed = [change.case_value for change in spec.changes if change.path == "contract.precision"]
+    if lower and changed:
+        yield (
+            f"trained in {recipe.name}, not in {changed[0]} as the case: what that costs in loss is not in this result;"
+            " llmperf align RUN REFERENCE compares it with a run in the case's precision"
+        )
 
 
 def _partly_read(records: RunRecords) -> Iterator[str]:
