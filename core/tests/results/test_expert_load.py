@@ -91,6 +91,18 @@ def test_counts_that_do_not_add_up_or_left_the_table_are_found(tmp_path, plan):
     assert codes(replace(result, expert_load=result.expert_load[1:])) == {"LP230"}
 
 
+@pytest.mark.parametrize(
+    "facts", [{"top_k": 9}, {"experts": 2**40}, {"experts": 1, "top_k": 1}, {"dense_layers": 2**50}, {"top_k": 2**50}]
+)
+@pytest.mark.parametrize("skew", [1.2, 1e300, 10.0])
+def test_a_hostile_result_is_judged_all_the_same(tmp_path, plan, facts, skew):
+    result = built(tmp_path / "run", plan, lambda rank: [by_table(plan)])
+    mixture = replace(result.model.mixture, **facts)
+    model = replace(result.model, mixture=mixture, layers=2**50)
+    wrong = replace(result, model=model, contract=replace(result.contract, routing_skew=skew))
+    assert "LP230" in codes(wrong)
+
+
 def test_loads_that_only_some_ranks_count_are_unknown(tmp_path, plan):
     result = built(tmp_path / "run", plan, lambda rank: [by_table(plan)] * (rank == 0))
     assert result.expert_load == ()

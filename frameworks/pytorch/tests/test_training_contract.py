@@ -56,10 +56,11 @@ def test_a_fused_weight_of_the_checkpoint_is_drawn_whole_under_its_name(tiny):
     np.testing.assert_array_equal(dict(built.named_parameters())[name].detach().numpy(), drawn)
 
 
-def test_the_example_of_a_fused_weight_runs_and_is_made_of_the_parts():
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def test_examples_run_and_a_fused_weight_is_made_of_the_parts():
+    example, routing = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     scope: dict[str, object] = {}
     exec(example, scope)
+    exec(routing, {})
     up = llmperf.initial_normal(1234, "model.layers.0.mlp.up_proj.weight", (12, 8), 0.02)
     np.testing.assert_array_equal(scope["gate_up"][12:], up)
 

@@ -23,8 +23,10 @@ MOST_EXPERTS = 4096
 """Models with more experts have no routing tables; the largest published ones have some hundred experts."""
 DEFAULT_SKEW = 1.0
 """Of `Contract.routing_skew`."""
+MOST_SKEW = 10.0
+"""Exponents are below this: with 10, the weight of the second expert is a thousandth of the first one's."""
 SCALE = 2**160
-"""Weights of Zipf's law are rounded to 1/SCALE: the smallest, MOST_EXPERTS^-10, is 2^-120."""
+"""Weights of Zipf's law are rounded to 1/SCALE: the smallest, MOST_EXPERTS^-MOST_SKEW, is 2^-120."""
 DIGITS = 80
 
 
@@ -44,6 +46,13 @@ def routing_loads(mixture: Mixture, routing: Routing, skew: float) -> tuple[int,
         return _zipf(mixture.experts, mixture.top_k, skew)
     each, rest = divmod(ROUTING_ROWS * mixture.top_k, mixture.experts)
     return (each + 1,) * rest + (each,) * (mixture.experts - rest)
+
+
+def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
+    """Whether tokens are routed by tables, which exist for models and exponents within the limits."""
+    if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
+        return False
+    return mixture.top_k <= mixture.experts <= MOST_EXPERTS
 
 
 def _zipf(experts: int, top_k: int, skew: float) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.accounting.parameters import mixture_layers
-from llmperf.accounting.routing import MOST_EXPERTS
+from llmperf.accounting.routing import has_tables
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.validation.violations import deviates, differs, figure, rule
@@ -54,9 +54,9 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
     """Each sequence takes the same experts, which the seed determines, so that all counts are known."""
     contract, model = result.contract, result.model
     mixture = model.mixture
-    if contract.routing == "learned" or contract.packing != "packed" or mixture is None:
+    if mixture is None or mixture.top_k > MOST_CHOICES:
         return
-    if mixture.experts > MOST_EXPERTS or mixture.top_k > MOST_CHOICES:
+    if contract.packing != "packed" or not has_tables(mixture, contract):
         return
     sequences = result.metrics.measured_steps * result.batch.global_batch
     known = mixture_layers(model)
