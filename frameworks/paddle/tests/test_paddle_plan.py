@@ -167,6 +167,7 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
         ({"model": {"tied_embeddings": True}, "tuning": {"sharding_stage": 3}}, "contract.model", "ties"),
         ({"model": {"sinks": True}}, "model.sinks", "paddle builds only models with sinks false, found true"),
         ({"model": {"activation": "swiglu_clamped"}}, "model.activation", "found 'swiglu_clamped'"),
+        ({"model": {"activation": "geglu"}, "tuning": {"fused_ops": ["swiglu"]}}, "tuning.fused_ops", "has geglu"),
         ({"options": {"amp_level": "O1"}}, "framework.amp_level", "amp_level is for bf16 and fp16, found fp32"),
         ({"options": {"segment_size": 10}}, "framework.segment_size", "for sharding stage 3, found 0"),
         (

@@ -92,3 +92,18 @@ def test_every_norm_of_a_model_is_one_operation_if_fused(torch, program, family,
     averages = operations.key_averages()
     assert sum(average.count for average in averages if average.key == "aten::rms_norm") == count
     assert sum(average.count for average in averages if average.key == "aten::rsqrt") == 5
+
+
+@pytest.mark.parametrize("fused", [(), ("rms_norm",)])
+def test_a_small_weight_that_1_is_added_to_counts_in_16_bits(torch, fused):
+    from llmperf_pytorch.kernels.choice import Kernels
+
+    hidden = torch.randn(4, 64)
+    weight = torch.full((64,), 0.003)
+    exact = Kernels(fused).rms_norm(hidden, weight, 1e-6, offset=True)
+    found = Kernels(fused).rms_norm(hidden.bfloat16().float(), weight.bfloat16(), 1e-6, offset=True)
+    torch.testing.assert_close(found, exact, rtol=0.01, atol=0.0)
+    rounded = Kernels(fused).rms_norm(hidden.bfloat16(), weight.bfloat16(), 1e-6, offset=True)
+    assert rounded.dtype is torch.bfloat16
+    ratio = found / Kernels(fused).rms_norm(hidden.bfloat16().float(), torch.zeros(64), 1e-6, offset=True)
+    assert ratio.mean().item() == pytest.approx(1.003, abs=1e-4)

@@ -146,13 +146,24 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
 
 def used_fused_ops(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
     """`tuning.fused_ops` with `auto` expanded."""
-    return expanded_fused_ops(spec, CPU_FUSED_OPS if probe.on_cpu else FUSED_OPS)
+    offered = CPU_FUSED_OPS if probe.on_cpu else FUSED_OPS
+    return expanded_fused_ops(spec, [name for name in offered if name not in _absent(spec)])
+
+
+def _absent(spec: RunSpec) -> tuple[str, ...]:
+    """Operations that the model does not have."""
+    return () if spec.model.activation == "swiglu" else ("swiglu",)
 
 
 def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     named = [name for name in spec.tuning.fused_ops if name != "auto"]
     if unknown := [name for name in named if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
+        yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
+    elif absent := [name for name in named if name in _absent(spec)]:
+        message = (
+            f"{spec.model.name} has {spec.model.activation}, not {absent[0]}; nearest: --set 'fused_ops=[\"auto\"]'"
+        )
         yield Problem(code="paddle.fused_ops", where="tuning.fused_ops", message=message)
     elif probe.on_cpu and (missing := [name for name in named if name not in CPU_FUSED_OPS]):
         message = f"Paddle has no kernel of {' and '.join(missing)} on a CPU, only of {', '.join(CPU_FUSED_OPS)}"

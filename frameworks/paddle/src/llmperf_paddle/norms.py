@@ -20,19 +20,24 @@ class RMSNorm(nn.Layer):
         self.weight = self.create_parameter([width or facts.hidden_size], default_initializer=ones)
 
     def forward(self, states: paddle.Tensor) -> paddle.Tensor:
-        """[..., width] to the same."""
-        gain = self._gain().astype(states.dtype)
+        """[..., width] to the same. With an offset in float32: in 16 bits 1 + a small weight loses most digits."""
+        weight = self._weight()
+        with paddle.amp.auto_cast(enable=False):
+            if self._offset:
+                return self._normed(states.astype("float32"), weight.astype("float32") + 1.0).astype(states.dtype)
+            return self._normed(states, weight.astype(states.dtype))
+
+    def _normed(self, states: paddle.Tensor, gain: paddle.Tensor) -> paddle.Tensor:
         if self._fused:
             from paddle.incubate.nn.functional import fused_rms_norm
 
             return fused_rms_norm(states, gain, None, self._eps, begin_norm_axis=states.ndim - 1)[0]
-        with paddle.amp.auto_cast(enable=False):
-            exact = states.astype("float32")
-            scaled = exact * paddle.rsqrt((exact * exact).mean(-1, keepdim=True) + self._eps)
-            return scaled.astype(states.dtype) * gain
+        exact = states.astype("float32")
+        scaled = exact * paddle.rsqrt((exact * exact).mean(-1, keepdim=True) + self._eps)
+        return scaled.astype(states.dtype) * gain
 
-    def _gain(self) -> paddle.Tensor:
-        return self.weight + 1.0 if self._offset else self.weight
+    def _weight(self) -> paddle.Tensor:
+        return self.weight
 
 
 class HeadNorm(RMSNorm):
@@ -42,6 +47,5 @@ class HeadNorm(RMSNorm):
         super().__init__(design, design.facts.query_width)
         self._layers = design.layers
 
-    def _gain(self) -> paddle.Tensor:
-        weight = self._layers.of_all_ranks(self.weight)
-        return weight + 1.0 if self._offset else weight
+    def _weight(self) -> paddle.Tensor:
+        return self._layers.of_all_ranks(self.weight)

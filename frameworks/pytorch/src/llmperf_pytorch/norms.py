@@ -47,8 +47,7 @@ class RmsNorm(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Any shape [..., width] to the same."""
-        gain = 1.0 + self.weight if self._offset else self.weight
-        return self._kernels.rms_norm(hidden, gain, self._eps)
+        return self._kernels.rms_norm(hidden, self.weight, self._eps, offset=self._offset)
 
 
 def norm_of(facts: Model, width: int, kernels: Kernels) -> RmsNorm:

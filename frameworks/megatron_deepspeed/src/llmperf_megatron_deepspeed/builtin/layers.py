@@ -88,5 +88,4 @@ class RmsNorm(nn.Module):
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """The same shape and dtype."""
-        gain = 1.0 + self.weight if self._offset else self.weight
-        return self._kernels.rms_norm(states, gain, self._eps)
+        return self._kernels.rms_norm(states, self.weight, self._eps, offset=self._offset)

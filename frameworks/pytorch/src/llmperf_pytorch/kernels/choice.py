@@ -47,10 +47,15 @@ class Kernels:
         """Whether output projection and loss are one operation."""
         return "cross_entropy" in self.fused
 
-    def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-        """RMSNorm of [..., width] with a weight [width]."""
+    def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float, *, offset: bool = False) -> torch.Tensor:
+        """RMSNorm of [..., width] with a weight [width]; with an offset it multiplies by 1 + the weight.
+
+        That sum is computed in float32: in 16 bits it would lose most digits of a small weight.
+        """
+        if offset and weight.dtype is not torch.float32:
+            return separate_rms_norm(hidden.float(), 1.0 + weight.float(), eps).to(hidden.dtype)
         norm = rms_norm if "rms_norm" in self.fused else separate_rms_norm
-        return norm(hidden, weight, eps)
+        return norm(hidden, 1.0 + weight if offset else weight, eps)
 
     def rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
         """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle, [seq_len, width]."""
