@@ -241,6 +241,8 @@ def test_offloaded_states_take_no_memory_of_the_device() -> None:
 
 def test_fp32_states_have_no_second_copy() -> None:
     assert state_bytes(1000, layout(0), "fp32") == 16 * 1000
+    assert state_bytes(1000, layout(0), "bf16_pure") == 8 * 1000
+    assert state_bytes(1000, layout(1, 2), "fp8_rowwise") == 4 * 1000 + 12 * 500
     assert state_bytes(1000, layout(1, 2), "tf32") == 8 * 1000 + 8 * 500
 
 

@@ -83,7 +83,8 @@ def make_probe(task):
     if task.get("device", "cpu") == "cpu":
         return PROBE
     offers = {**PROBE["offers"], "precisions": ["fp32", "tf32", "bf16", "fp16"], "collective_backend": "nccl"}
-    return {**PROBE, "devices": [{"index": 0, "model": "GPU", "memory_bytes": None}], "offers": offers}
+    device = {"index": 0, "model": "GPU", "memory_bytes": None, "details": task.get("details", {})}
+    return {**PROBE, "devices": [device], "offers": offers}
 
 
 def make_spec(task, world=1):

@@ -18,6 +18,7 @@ def task(precision, framework="pytorch", tuning=None, model="llama3_tiny", **res
 
     contract = {
         "steps": STEPS,
+        "global_batch": 2,
         "model": model or "tiny",
         "seq_len": 32,
         "precision": precision,
@@ -49,6 +50,7 @@ def problems(program, asked, device="cuda"):
         (task("fp8_rowwise", tuning={"tensor_parallel": 2}), "expected tensor_parallel and pipeline_parallel 1"),
         (task("fp8_rowwise", model="mixtral_tiny"), "mixtral_tiny is a mixture: expected a dense model"),
         (task("fp8_blockwise", tuning={"emulate_precision": False}), "multiples of 128, and llama3_tiny has 32"),
+        (task("fp8_blockwise", tuning={"emulate_precision": False}), "need compute capability 9.0 or more"),
         (task("bf16_pure", tuning={"pipeline_parallel": 2}), "expected pipeline_parallel 1"),
         (task("bf16_pure", tuning={"accumulation_dtype": "fp32"}), "expected accumulation_dtype auto"),
         (task("bf16_pure", "zero"), "float32 master weights at stage 0; nearest: --set sharding_stage=1"),
@@ -99,6 +101,24 @@ def test_gradients_of_emulated_blocks_are_close_to_those_of_the_product():
         found.append([output, inputs.grad, exact.weight.grad.clone(), exact.bias.grad.clone()])
     for one, other in zip(*found, strict=True):
         assert 0 <= (one - other).norm() / one.norm() < 0.05
+
+
+@pytest.mark.gpu
+@NEEDS_TORCHAO
+@pytest.mark.parametrize("precision", FP8)
+def test_fp8_of_a_gpu_has_the_losses_of_its_emulation(train, precision):
+    import torch
+
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("no GPU of compute capability 9.0 or more")
+    wide = {"hidden_size": 256, "intermediate_size": 512, "attention_heads": 2, "kv_heads": 1}
+    native = task(
+        precision, tuning={"emulate_precision": False}, model="", device="cuda", details={"compute_capability": "9.0"}
+    )
+    emulated = task(precision, model="", device="cuda")
+    results = train([{**each, "model": wide} for each in (native, emulated)], ranks=1)
+    assert results[0]["losses"] == pytest.approx(results[1]["losses"], abs=5e-3)
+    assert "emulated" not in results[0]["precisions"]["projections of blocks"]
 
 
 @NEEDS_TORCHAO
