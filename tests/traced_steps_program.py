@@ -10,6 +10,7 @@ import os
 import sys
 from importlib import import_module
 
+from llmperf.accounting.counting import forward_flops
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 
@@ -26,10 +27,19 @@ def traced(device, rank, framework, settings):
     def total(operations, field):
         return sum(getattr(one, field) * (one.per_micro_batch * accumulation + one.per_step) for one in operations)
 
+    def forward(kind):
+        return [one for one in trace.operations if one.kind == kind and one.phase == "forward"]
+
+    components = forward_flops(plan.spec.model, plan.spec.contract.seq_len, "windowed")
+    tokens = plan.batch.tokens_per_step / plan.layout.world_size
+    stated_attention = components.pop("attention") * tokens
     matmuls = [one for one in trace.operations if one.kind == "matmul"]
     return {
         "waits": {f"{wait.where} {wait.operation}": wait.per_step for wait in trace.host_waits},
         "matmul_flops": total(matmuls, "flops"),
+        "stated_matmul_flops": 3 * sum(components.values()) * tokens,
+        "attention_flops": total(forward("attention"), "flops"),
+        "stated_attention_flops": stated_attention,
         "kinds": sorted({one.kind for one in trace.operations}),
         "optimizers": [one.name for one in trace.operations if one.name.startswith("aten._fused_adam")],
         "collectives": sorted({(one.collective, len(one.ranks), one.overlaps) for one in trace.collectives}),

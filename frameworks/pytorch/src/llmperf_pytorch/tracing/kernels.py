@@ -80,7 +80,8 @@ def _autocast(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _flash(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
-    if mask is not None or query.dtype not in HALF or query.shape[-1] > LARGEST_FLASH_HEAD:
+    width = query.shape[-1]
+    if mask is not None or query.dtype not in HALF or width > LARGEST_FLASH_HEAD or value.shape[-1] != width:
         return None
     return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, causal, scale=scale)[0]
 

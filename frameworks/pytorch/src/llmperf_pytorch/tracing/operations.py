@@ -21,8 +21,10 @@ SCALED_PRODUCTS = ("aten._scaled_mm", "aten._scaled_mm_v2")
 """In fp8; the scales of their operands come after these."""
 PRODUCTS = ("aten.mm", "aten.addmm", "aten.addmm_", "aten.bmm", "aten.baddbmm", "aten.baddbmm_", *SCALED_PRODUCTS)
 """Matrix products, whose last two tensors are the factors."""
+GROUPED_PRODUCT = "aten._grouped_mm"
+"""Products of rows in groups, or of two matrices group by group."""
 KINDS: dict[str, OperationKind] = {
-    **dict.fromkeys((*PRODUCTS, "aten._grouped_mm"), "matmul"),
+    **dict.fromkeys((*PRODUCTS, GROUPED_PRODUCT), "matmul"),
     **dict.fromkeys(
         ("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"
     ),
@@ -42,7 +44,7 @@ KINDS: dict[str, OperationKind] = {
         ("aten._to_copy", "aten.copy_", "aten.clone", "aten.cat", "aten.stack", "aten.zero_", "aten.fill_",
          "aten.zeros", "aten.zeros_like", "aten.ones_like", "aten.full", "aten.full_like", "aten.new_zeros",
          "aten.constant_pad_nd", "aten._foreach_copy_", "aten._foreach_zero_", "aten.split_with_sizes_copy",
-         "aten.new_full", "aten.contiguous", "aten.slice_backward", "aten.select_backward",
+         "aten.new_full", "aten.contiguous", "aten.index_select", "aten.slice_backward", "aten.select_backward",
          "fsdp.all_gather_copy_in", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat", "aten._chunk_cat"),
         "copy",
     ),
@@ -55,6 +57,7 @@ PREFIXES: tuple[tuple[str, OperationKind], ...] = (
     ("aten.flex_attention", "attention"),
     ("higher_order.flex_attention", "attention"),
     ("flex_attention", "attention"),
+    ("llmperf.flex_attention", "attention"),
     ("aten._fused_adam", "optimizer"),
     ("aten._foreach", "optimizer"),
     ("aten._amp_", "optimizer"),
@@ -82,6 +85,8 @@ FUNCTIONS: dict[str, OperationKind] = {
     "linear_cross_entropy": "loss",
     "clip_grad_norm_": "optimizer",
     "swiglu": "activation",
+    "_clamped_swiglu": "activation",
+    "_geglu": "activation",
 }
 """By the function that calls the operation, however far above it."""
 MODULES: tuple[tuple[str, OperationKind], ...] = (
@@ -233,6 +238,8 @@ def _flops(
         batch = left.shape[0] if left.dim() == 3 else 1
         shape = (batch, left.shape[-2], right.shape[-1], left.shape[-1])
         return 2.0 * math.prod(shape), shape
+    if name == GROUPED_PRODUCT:
+        return grouped_flops(args)
     if known_kind(name) == "attention":
         return attention_flops(operation, args, kwargs), ()
     if known_kind(name) == "copy":
@@ -242,14 +249,37 @@ def _flops(
     return float(sum(tensor.numel() for tensor in outputs or inputs)), ()
 
 
+def grouped_flops(args: tuple[Any, ...]) -> tuple[float, tuple[int, ...]]:
+    """FLOPs of a product of groups, and its groups, rows, columns and inner size if all groups have equally many rows.
+
+    Of rows [rows, in] and matrices [groups, in, out], or of [m, rows] and [rows, n], whose groups are products.
+    """
+    left, right = args[0], args[1]
+    groups = left.shape[0] if left.dim() == 3 else right.shape[0] if right.dim() == 3 else args[2].shape[0]
+    rows, columns, inner = left.shape[-2], right.shape[-1], left.shape[-1]
+    flops = 2.0 * rows * columns * inner
+    if left.dim() == 2 and right.dim() == 2:
+        return flops, (groups, rows, columns, inner // groups)
+    if left.dim() == 2:
+        return flops, (groups, rows // groups, columns, inner)
+    if right.dim() == 2:
+        return flops, (groups, rows, columns // groups, inner)
+    return flops * groups, (groups, rows, columns, inner)
+
+
 def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Of a fused kernel: 4 x batch x heads x queries x keys x width, 2.5 times that backward, half if causal."""
+    """Of a fused kernel: 2 x batch x heads x queries x keys x (width + width of values), half of it if causal.
+
+    Kernels of FlexAttention say how many `pairs` of query and key they compute. 2.5 times that backward.
+    """
     names = [argument.name for argument in operation._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key = given.get("query"), given.get("key")
     if not isinstance(query, torch.Tensor) or not isinstance(key, torch.Tensor) or query.dim() != 4:
         return 0.0
     batch, heads, queries, width = query.shape
-    flops = 4.0 * batch * heads * queries * key.shape[-2] * width
+    value = given.get("value")
+    both = width + (value.shape[-1] if isinstance(value, torch.Tensor) else width)
+    flops = 2.0 * batch * heads * given.get("pairs", queries * key.shape[-2]) * both
     backward = 2.5 if "backward" in operation_name(operation) else 1.0
     return flops * backward * (0.5 if given.get("is_causal") else 1.0)

@@ -59,6 +59,7 @@ def traced_step(
     gives a line that says what it replaces. To be called in a process of its own.
     """
     from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
+    from llmperf_pytorch.tracing.flex import flex_attention_by_pairs
     from llmperf_pytorch.tracing.kernels import kernels_of_accelerators
     from llmperf_pytorch.tracing.stand_ins import (
         conversion_of_modules,
@@ -81,6 +82,7 @@ def traced_step(
             streams_in_order(),
             meshes_with_ranks(),
             kernels_of_accelerators(),
+            flex_attention_by_pairs(),
             bucketed_data_parallel(),
             *(make() for make in stand_ins),
         ):
