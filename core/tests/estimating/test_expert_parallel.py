@@ -55,6 +55,20 @@ def test_experts_of_a_rank_are_not_sharded_besides() -> None:
     assert state_bytes(1000, replace(layout, expert_parallel=1), "bf16", experts=800) == 16 * 1000 // 8
 
 
+def test_gathered_blocks_are_held_without_the_experts_of_the_rank_itself() -> None:
+    def communicated(ways: int, blocks: int) -> int:
+        plan = plan_of(ways, stage=3)
+        worker = replace(plan.worker, gathered_blocks=blocks, buffer_bytes=0)
+        return analytic_trace(replace(plan, worker=worker), 0).memory.at_peak.get("communication", 0)
+
+    experts = count_parameters(MODEL).experts // MODEL.layers
+    attention = MODEL.hidden_size * 128 * (32 + 4 + 4 + 32)
+    router = MODEL.hidden_size * 128
+    assert communicated(1, 2) == 2 * 2 * (experts + attention + router)
+    assert communicated(8, 2) == 2 * 2 * (attention + router)
+    assert communicated(1, 0) == 0
+
+
 def test_the_same_products_are_computed_with_shared_experts() -> None:
     alone, shared = (analytic_trace(plan_of(ways), 0).operations for ways in (1, 8))
     flops = [sum(each.flops * each.per_micro_batch for each in trace) for trace in (alone, shared)]

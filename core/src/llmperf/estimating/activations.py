@@ -31,7 +31,7 @@ def block_bytes(sizes: RankSizes) -> int:
     norms = sizes.model.norms_per_block * (norm_input + norm_bytes(sizes))
     common = norms + _attention(sizes) + _routed(sizes)
     if sizes.frozen:
-        return common + _frozen_feed_forward(sizes) + _adapters(sizes)
+        return common + _feed_forward(sizes) + _adapters(sizes)
     return common + _projected(sizes) + _feed_forward(sizes)
 
 
@@ -97,15 +97,20 @@ def scores(sizes: RankSizes) -> int:
 
 
 def _feed_forward(sizes: RankSizes) -> int:
-    """Gate, up and their product; as separate operations also the activated gate."""
-    tensors = 3 if runs_fused(sizes, "swiglu") else 4
+    """Gate, up and their product, which frozen weights need not for their gradient; with separate operations more."""
+    tensors = gate_steps(sizes) + (1 if sizes.frozen else 2)
     return tensors * sizes.compute_bytes * sizes.inner * sizes.tokens
 
 
-def _frozen_feed_forward(sizes: RankSizes) -> int:
-    """The same without the product: frozen weights need no input for their gradient."""
-    tensors = 2 if runs_fused(sizes, "swiglu") else 3
-    return tensors * sizes.compute_bytes * sizes.inner * sizes.tokens
+def gate_steps(sizes: RankSizes) -> int:
+    """Results of the gated activation that are kept: the last one alone if it is one kernel.
+
+    Separate operations keep the activated gate too; the clamped activation of GPT-OSS, which has no kernel of its own,
+    also the clamped gate, the clamped up plus 1, their product and the sigmoid.
+    """
+    if sizes.model.activation == "swiglu_clamped":
+        return 1 if sizes.plan.spec.tuning.compile else 5
+    return 1 if runs_fused(sizes, "swiglu") else 2
 
 
 def _adapters(sizes: RankSizes) -> int:

@@ -86,10 +86,10 @@ def moments(sizes: RankSizes, between: Mapping[MemoryKind, int]) -> Iterator[Mom
     gradients = gradient_bytes(sizes)
     earlier = gradients if sizes.plan.batch.gradient_accumulation > 1 else between["gradients"]
     activations = kept_activations(sizes)
-    casts = _cast_weights(sizes)
+    casts, gathered = _cast_weights(sizes), _gathered_weights(sizes)
 
     def moment(phase: Phase, name: str, **held: int) -> Moment:
-        buffers = 0 if phase == "update" else sizes.plan.worker.buffer_bytes
+        buffers = 0 if phase == "update" else sizes.plan.worker.buffer_bytes + gathered
         return Moment(phase=phase, name=name, held={**between, "communication": buffers, **held})  # type: ignore[dict-item]
 
     if sizes.last:
@@ -177,6 +177,15 @@ def logits_bytes(sizes: RankSizes) -> int:
         return sizes.compute_bytes * elements
     parts = 2 if sizes.plan.layout.tensor_parallel > 1 else 3
     return (parts * SINGLE + sizes.compute_bytes) * elements
+
+
+def _gathered_weights(sizes: RankSizes) -> int:
+    """Weights of the blocks that are whole at once where they are sharded; a rank's own experts always are."""
+    if sizes.plan.layout.sharding_stage < 3:
+        return 0
+    blocks = sizes.kinds[-1]
+    own = blocks.whole_experts // blocks.blocks if blocks.blocks else 0
+    return sizes.compute_bytes * min(sizes.plan.worker.gathered_blocks, blocks.blocks) * (blocks.block_matrices - own)
 
 
 def _cast_weights(sizes: RankSizes) -> int:

@@ -14,7 +14,7 @@ from itertools import chain
 
 from llmperf.accounting.parameters import shared_width
 from llmperf.accounting.precisions import precision_recipe, products_dtype
-from llmperf.estimating.activations import SINGLE, attention_is_fused, runs_fused, scores
+from llmperf.estimating.activations import SINGLE, attention_is_fused, gate_steps, runs_fused, scores
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
 
@@ -212,7 +212,7 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
     gate = sizes.compute_bytes * sizes.inner * sizes.tokens
     rotates, norms = sizes.model.position_encoding == "rope", sizes.model.norms_per_block
     turn = (2, 1) if runs_fused(sizes, "rope") else (9, 5)
-    swiglu = (3, 1) if runs_fused(sizes, "swiglu") else (5, 2)
+    swiglu = {1: (3, 1), 2: (5, 2)}.get(gate_steps(sizes), (16, 7))
     passes: tuple[tuple[str, Phase, float, int], ...] = (
         ("", "forward", 1.0, blocks),
         ("", "backward", 1.0, again),

@@ -81,6 +81,9 @@ class WorkerPlan:
     the whole shard."""
     buffer_bytes: Count = 0
     """Of buffers in which gradients are communicated, such as buckets, on each rank; free again before the update."""
+    gathered_blocks: Count = 0
+    """Transformer blocks whose sharded weights are gathered at once, at sharding stage 3, on each rank; 0 if
+    `buffer_bytes` counts them."""
     offloaded: tuple[ModelState, ...] = ()
     """Which model states are in the memory of the host and not of the device."""
     weights_in_fp32: bool = False

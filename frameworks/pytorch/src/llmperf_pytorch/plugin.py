@@ -42,6 +42,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf_pytorch.layouts.plan import (
         OPTIONS,
         SETTINGS,
+        gathered_blocks,
         layout_problems,
         shares_model,
         update_bytes_per_parameter,
@@ -65,6 +66,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         precisions=RECIPES,
         fused_ops=used_fused_ops("pytorch", spec),
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
+        gathered_blocks=gathered_blocks(spec, layout),
         settings=SETTINGS,
         problems=(
             *adapter_problems("pytorch", spec),

@@ -43,6 +43,12 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
     return {0: 2.0, 1: 0.0, 2: 2.0, 3: 0.0}[stage] if half else {0: 4.0, 1: 4.0, 2: 4.0, 3: 0.0}[stage]
 
 
+def gathered_blocks(spec: RunSpec, layout: Layout) -> int:
+    """Blocks whose sharded parameters are gathered at once: the one that computes, and those gathered ahead."""
+    ahead = spec.framework.get("prefetch", 1)
+    return 1 + int(ahead) if layout.sharding_stage == 3 and ahead in OPTIONS["prefetch"] else 0
+
+
 def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     """Every reason why ranks cannot share the model like this."""
     yield from parallelism_problems(
