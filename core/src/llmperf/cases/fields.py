@@ -82,10 +82,10 @@ def check_table(table: Any, kind: type, where: str) -> None:
 
 
 def with_unset(table: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """A table of TOML, which has no null, with None for "none" in fields that may be unset; check it first."""
+    """A table of TOML, which has no null, with None for "none" in fields that may be unset; unknown keys stay."""
     values = dict(table)
     for key, value in table.items():
-        annotation = hints(kind)[key]
+        annotation = hints(kind).get(key)
         inner = dataclass_in(annotation)
         if value == "none" and type(None) in typing.get_args(annotation):
             values[key] = None

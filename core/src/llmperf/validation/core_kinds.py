@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf import types
+from llmperf.cases.fields import with_unset
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.user_files import read_toml
@@ -69,7 +70,7 @@ def kinds() -> list[DocumentKind]:
             title="a case",
             suffixes=(".toml",),
             recognise=_is_case,
-            values=_toml_values,
+            values=lambda path: with_unset(_toml_values(path), Case),  # "none" unsets a setting
             schema=partial(named_schema, "case"),
             type=lambda: Case,
             in_place=_named_as_file,
