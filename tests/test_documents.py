@@ -65,9 +65,10 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))
-    for name, text in NAMED.findall((ROOT / "docs" / "clusters.md").read_text()):
-        if name != "llmperf.toml":
-            (tmp_path / name).write_text(text)
+    for document in ("clusters.md", "models.md"):
+        for name, text in NAMED.findall((ROOT / "docs" / document).read_text()):
+            if name != "llmperf.toml":
+                (tmp_path / name).write_text(text)
     for name in ("docs", "published"):
         (tmp_path / name).symlink_to(ROOT / name)
     assert words[0] in {*COMMANDS, *extra_commands()}
