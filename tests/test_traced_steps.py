@@ -38,7 +38,8 @@ TODAY = {
     "deepseek_v3_tiny": ("zero", ["tuning.sharding_stage=3", "tuning.attention=efficient"]),
 }
 """Models of today; the kernels compute what is visible, with values as wide as they are."""
-NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY]
+SHARED_EXPERTS = ["tuning.sharding_stage=3", "tuning.expert_parallel=4", "contract.model=qwen3_moe_tiny"]
+NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "shared experts"]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,7 @@ def traces():
             (0, framework, [*settings, f"contract.model={name}", "contract.precision=bf16"])
             for name, (framework, settings) in TODAY.items()
         ),
+        (0, "pytorch", [*SHARED_EXPERTS, "contract.precision=bf16"]),
     ]
     tasks = [(DEVICES, rank, framework, [*settings, "tuning.micro_batch=1"]) for rank, framework, settings in tasks]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
@@ -71,6 +73,14 @@ def test_traced_flops_are_those_of_the_models_facts(traces, model):
     trace = traces[model]
     assert trace["matmul_flops"] == pytest.approx(trace["stated_matmul_flops"], rel=0.001)
     assert trace["attention_flops"] == pytest.approx(trace["stated_attention_flops"], rel=0.001)
+
+
+def test_ranks_that_share_experts_send_each_other_equally_many_tokens(traces):
+    trace, whole = traces["shared experts"], traces["qwen3_moe_tiny"]
+    assert trace["matmul_flops"] == pytest.approx(whole["matmul_flops"], rel=1e-9)
+    assert "all_to_all" in {collective for collective, _, _ in trace["collectives"]}
+    (waits,) = trace["waits"].items()
+    assert "experts.py" in str(waits)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

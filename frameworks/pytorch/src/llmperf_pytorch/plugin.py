@@ -132,11 +132,13 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
 
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
-    """The trainer on torch's fake tensors; not of ranks that share experts, whose messages depend on the tokens."""
+    """The trainer on torch's fake tensors; ranks that share experts send one another equally many tokens."""
     from llmperf.errors import UserError
 
-    if plan.layout.expert_parallel > 1:
-        raise UserError("pytorch does not trace expert parallelism: expected expert_parallel=1; nearest: --analytic")
+    if plan.layout.expert_parallel > 1 and plan.spec.contract.routing == "skewed":
+        raise UserError(
+            "pytorch traces experts on several ranks with equal loads only: expected routing other than skewed"
+        )
     from llmperf_pytorch.tracing.step import traced_step
 
     return traced_step(plan, rank, llmperf_build_trainer)

@@ -6,13 +6,15 @@ messages depend on. Experts are held whole by the rank that has them: only other
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch._guards import detect_fake_mode
 
 from llmperf_pytorch.decoder.mixture import Experts, Reordered
+from llmperf_pytorch.layouts.mesh import expert_mesh
 from llmperf_pytorch.layouts.shards import Shard
 
 if TYPE_CHECKING:
@@ -26,8 +28,7 @@ class ExpertRanks:
     def __init__(self, layout: Layout, device_type: str) -> None:
         self.count = layout.expert_parallel
         self._data_parallel = layout.data_parallel
-        sizes = (layout.data_parallel // self.count, self.count)
-        mesh: DeviceMesh = init_device_mesh(device_type, sizes, mesh_dim_names=("replicate", "experts"))
+        mesh = expert_mesh(layout, device_type)
         self.group: ProcessGroup = mesh["experts"].get_group()
         self.place: int = mesh["experts"].get_local_rank()
         self._replicas: ProcessGroup = mesh["replicate"].get_group()
@@ -105,7 +106,7 @@ class DividedExperts(Experts):
             sent = counts.view(ranks, -1)
             received = torch.empty_like(sent)
             torch.distributed.all_to_all_single(received, sent, group=group)
-            sizes = torch.stack([sent.sum(1), received.sum(1)]).tolist()
+            sizes = _read_sizes(sent.sum(1), received.sum(1), rows)
             here = torch.arange(sent.shape[1], device=counts.device).repeat(ranks)
             owners = here.repeat_interleave(received.flatten(), output_size=sum(sizes[1]))
             order = owners.argsort(stable=True)
@@ -114,6 +115,16 @@ class DividedExperts(Experts):
         results = super().forward(Reordered.apply(arrived, order, back), owners[order], received.sum(0))
         returned: torch.Tensor = _Exchanged.apply(Reordered.apply(results, back, order), sizes[1], sizes[0], group)
         return returned
+
+
+def _read_sizes(sent: torch.Tensor, received: torch.Tensor, rows: torch.Tensor) -> list[list[int]]:
+    """Rows to each rank and from each, for which the host waits; equal ones if the rows have no data, in a trace."""
+    sizes: list[list[int]] = torch.stack([sent, received]).cpu().tolist()
+    if detect_fake_mode(rows) is None:
+        return sizes
+    ranks = len(sizes[0])
+    ends = [rows.shape[0] * place // ranks for place in range(ranks + 1)]
+    return [[last - first for first, last in pairwise(ends)]] * 2
 
 
 class _Exchanged(torch.autograd.Function):

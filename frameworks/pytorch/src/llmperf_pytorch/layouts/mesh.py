@@ -19,3 +19,9 @@ def rank_mesh(layout: Layout, device_type: str) -> DeviceMesh:
     shards = layout.sharding_degree if layout.sharding_stage else 1
     sizes = (layout.pipeline_parallel, layout.data_parallel // shards, shards, layout.tensor_parallel)
     return init_device_mesh(device_type, sizes, mesh_dim_names=DIMENSIONS)
+
+
+def expert_mesh(layout: Layout, device_type: str) -> DeviceMesh:
+    """The data-parallel ranks: neighbouring ones share the experts of each mixture, others hold the same ones."""
+    sizes = (layout.data_parallel // layout.expert_parallel, layout.expert_parallel)
+    return init_device_mesh(device_type, sizes, mesh_dim_names=("replicate", "experts"))
