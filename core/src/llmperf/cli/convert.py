@@ -20,6 +20,8 @@ Examples:
 """
 FIGURE = re.compile(r"(?P<number>\d{1,15}(?:\.\d{1,12})?) ?(?P<unit>%|TFLOP/s|tokens/s|)", re.IGNORECASE)
 FLOPS_PER_TERA = 1e12
+LARGEST_LIKELY_PERCENT = 200
+"""A larger number without a unit is not taken for an MFU that lacks its sign."""
 
 
 @click.command("convert", epilog=EXAMPLES)
@@ -62,6 +64,9 @@ def command(
         seq_len=seq_len, gradient_checkpointing=share > 0, recomputed_share=share, lora_parameters=lora_parameters
     )
     number, unit = _figure(figure)
+    if unit == "tokens/s" and origin is not None:
+        nearest = f"{figure}%" if number <= LARGEST_LIKELY_PERCENT else "no --from"
+        raise UserError(f"--from: a throughput follows no convention, found {figure!r}; nearest: {nearest}")
     of = None if peak is None else _peak(peak, "--peak")
     source = None if origin is None else convention_of(origin, "--from")
     if unit == "tokens/s":
@@ -87,6 +92,8 @@ def command(
         click.echo(f"  {entry.how}\n  GFLOP per token: {entry.formula} = {entry.flops_per_token / 1e9:.6g} x 10^9\n")
     for entry in results:
         click.echo(f"{entry.title}\n  {entry.how}\n  per token: {entry.formula}")
+    if any(entry.mfu is not None and entry.mfu > 1 for entry in (*given, *results)):
+        click.echo("note: more than the peak: figure, convention, peak or device count is not what it is taken for")
 
 
 def _figure(text: str) -> tuple[float, str]:

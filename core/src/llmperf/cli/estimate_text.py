@@ -109,8 +109,20 @@ def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
     behind = f" ({hidden:.3g} s of communication behind computation)" if hidden else ""
     yield "step", f"{time.seconds:.3g} s: {parts}{behind}"
     known = [f"{mfu.convention} {mfu.value:.1%}" for mfu in estimate.mfu if mfu.value is not None]
-    rates = f"MFU {', '.join(known)}" if known else "MFU unknown without a peak"
+    rates = f"MFU {', '.join(known)}{_peaks(estimate)}" if known else "MFU unknown without a peak"
     yield "throughput", f"{estimate.tokens_per_second_per_device:,.0f} token/p/s; {rates}"
+
+
+def _peaks(estimate: Estimate) -> str:
+    """What the MFU are of, and the headline by the work-weighted peak where products have two dtypes."""
+    headline = next((mfu for mfu in estimate.mfu if mfu.headline), None)
+    if headline is None or headline.peak_flops_per_second is None:
+        return ""
+    text = f" of {headline.peak_flops_per_second:.4g} FLOP/s {headline.peak_dtype}"
+    if headline.weighted_peak is not None and headline.of_weighted_peak is not None:
+        weighted = f"{headline.weighted_peak.flops_per_second:.4g} FLOP/s, weighted by the work in each dtype"
+        text += f"; {headline.convention} {headline.of_weighted_peak:.1%} of {weighted}"
+    return text
 
 
 def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:

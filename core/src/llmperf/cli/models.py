@@ -118,11 +118,13 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
         click.echo(f"  {'a token passes':26}{active:>20,}")
     for part in model.stated_parts:
         click.echo(f"  {'beside: ' + part.name:26}{part.parameters:>20,}  stated, not trained")
+    if seq_len > model.max_positions:
+        click.echo(f"\nnote: {seq_len} tokens are more than the {model.max_positions} positions of the model")
     click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")
     _print_forward(document["forward_flops"])
     click.echo("\nGFLOP per trained token by convention")
     for entry in document["conventions"]:
-        click.echo(f"  {entry['title']:48}{entry['flops'] / 1e9:>10.6g}  {entry['formula']}")
+        click.echo(f"  {entry['title']:48} {entry['flops'] / 1e9:>10.6g}  {entry['formula']}")
 
 
 def _document(model: Model, seq_len: int) -> dict[str, Any]:

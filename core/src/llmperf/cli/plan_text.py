@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from llmperf.accounting.flops import HEADLINE
 from llmperf.accounting.layout import coordinates_text, range_text, rank_order_text
 from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.accounting.routing import routing_text
+from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.interfaces import compact
 from llmperf.planning.nodes import LOCAL
 from llmperf.planning.preflight import peak_text
 from llmperf.planning.states import Outcome, Planned
+from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.plan import Plan
@@ -141,6 +144,9 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         rank = plan.rank_peak_flops
         origin = f"{plan.peak.source}; confidence: {plan.peak.confidence}, {plan.peak.date}"
         yield "peak", f"{rank:.4g} FLOP/s {plan.peak.dtype} a rank ({origin})"
+        weighted = weighted_peaks(plan).get(HEADLINE)
+        if weighted is not None:
+            yield "work-weighted peak", f"{weighted.flops_per_second:.4g} FLOP/s a rank: {weighted_parts(weighted)}"
     if plan.state_bytes_per_stage:
         stages = ", ".join(f"{size / 2**30:.2f}" for size in plan.state_bytes_per_stage)
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
