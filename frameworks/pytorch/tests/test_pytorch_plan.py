@@ -61,6 +61,8 @@ def test_all_that_does_not_fit_is_told_at_once(program):
     ("model", "where"),
     [
         ({"multi_token_layers": 1}, "model.multi_token_layers"),
+        ({"position_encoding": "alibi", "sinks": True}, "model.position_encoding"),
+        ({"position_encoding": "alibi", "window": 9}, "model.position_encoding"),
         ({"family": "baichuan", "kv_heads": 4, "qk_norm": "head"}, "model.qk_norm"),
         ({"family": "baichuan", "kv_heads": 2}, "model.kv_heads"),
     ],
@@ -208,7 +210,7 @@ def test_attention_kernels_say_what_they_cannot_compute(program):
 
 def test_a_family_of_ones_own_is_composed_from_its_facts(program):
     """Such as an outsider's, of blocks that are known."""
-    facts = {"family": "mine", "position_encoding": "alibi", "normalized_head": True, "qk_norm": "head", "window": 9}
+    facts = {"family": "mine", "position_encoding": "alibi", "normalized_head": True, "qk_norm": "head"}
     assert problems(program, {"model": facts}) == {}
 
 

@@ -26,7 +26,7 @@ def rotary_frequencies(model: Model, windowed: bool = False) -> tuple[NDArray[np
     """
     own_theta = model.window_rope_theta if windowed else None
     theta = own_theta or model.rope_theta or DEFAULT_THETA
-    width = rotated_width(model)
+    width = model.rotated_width
     frequencies = theta ** -(np.arange(0, width, 2, dtype=np.float64) / width)
     scaling = model.rope_scaling if own_theta is None else None
     attention_scale = 1.0
@@ -39,13 +39,6 @@ def rotary_frequencies(model: Model, windowed: bool = False) -> tuple[NDArray[np
         given = scaling.attention_scale
         attention_scale = 0.1 * math.log(scaling.factor) + 1.0 if given is None else given
     return frequencies.astype(np.float32), attention_scale
-
-
-def rotated_width(model: Model) -> int:
-    """Channels of a query or key that positions rotate: the first ones, or those of `Latent.rope_width`."""
-    if model.latent is not None:
-        return model.latent.rope_width
-    return int(model.query_width * model.rotated_share)
 
 
 def _llama3(frequencies: NDArray[np.float64], scaling: RopeScaling) -> NDArray[np.float64]:

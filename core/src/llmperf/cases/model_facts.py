@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from llmperf.errors import UserError
 from llmperf.types.models import Model
 
+MOST_TOKENS = 2**24
+"""Rows of the largest vocabulary: data that is made here holds a permutation of it."""
 MOST_HEADS = 4096
 """More are not searched for the nearest valid number."""
 Misfit = tuple[str, str, object]
@@ -22,10 +24,23 @@ def check_model(model: Model, where: str) -> None:
 
 def misfits(model: Model) -> Iterator[Misfit]:
     """Every contradiction among the facts of a model."""
+    yield from _sizes(model)
     yield from _attention(model)
     yield from _windows(model)
     yield from _mixture(model)
     yield from _positions(model)
+
+
+def _sizes(model: Model) -> Iterator[Misfit]:
+    """Numbers that no model has."""
+    if model.vocab_size > MOST_TOKENS:
+        yield "vocab_size", f"at most {MOST_TOKENS}", model.vocab_size
+    if not 0 < model.norm_eps < 1:
+        yield "norm_eps", "more than 0 and less than 1", model.norm_eps
+    if not 0 < model.initializer_std <= 1:
+        yield "initializer_std", "more than 0 and at most 1", model.initializer_std
+    if not model.embedding_scale > 0:
+        yield "embedding_scale", "more than 0", model.embedding_scale
 
 
 def _attention(model: Model) -> Iterator[Misfit]:
@@ -93,6 +108,12 @@ def _mixture(model: Model) -> Iterator[Misfit]:
 def _positions(model: Model) -> Iterator[Misfit]:
     if not 0 < model.rotated_share <= 1:
         yield "rotated_share", "more than 0 and at most 1", model.rotated_share
+    elif model.position_encoding == "rope":
+        yield from _rotation(model)
+    elif model.position_encoding == "alibi":
+        for key in ("rope_theta", "window_rope_theta"):
+            if (theta := getattr(model, key)) is not None:
+                yield key, f"none with position_encoding {model.position_encoding!r}", theta
     scaling = model.rope_scaling
     if scaling is None:
         return
@@ -103,7 +124,26 @@ def _positions(model: Model) -> Iterator[Misfit]:
     if scaling.method != "linear" and scaling.original_positions is None:
         expected = f"the longest sequence of the first training, for {scaling.method}"
         yield "rope_scaling.original_positions", expected, None
+    if scaling.method == "yarn" and (scaling.beta_fast or 32.0) < (scaling.beta_slow or 1.0):
+        yield "rope_scaling.beta_fast", "at least rope_scaling.beta_slow", scaling.beta_fast
     if scaling.method == "llama3":
         low, high = scaling.low_frequency, scaling.high_frequency
         if low is None or high is None or low >= high:
             yield "rope_scaling.low_frequency", "less than rope_scaling.high_frequency, both given for llama3", low
+
+
+def _rotation(model: Model) -> Iterator[Misfit]:
+    """Rotary positions turn pairs of channels."""
+    for key in ("rope_theta", "window_rope_theta"):
+        if (theta := getattr(model, key)) is not None and theta <= 1:
+            yield key, "more than 1", theta
+    width = model.rotated_width
+    if width % 2 == 0 and width:
+        return
+    expected = "an even number of channels that are rotated"
+    if model.latent is not None:
+        yield "latent.rope_width", expected, width
+    elif model.rotated_share != 1:
+        yield "rotated_share", f"{expected}, of {model.query_width} in a head", f"{width} channels"
+    else:
+        yield "head_width", expected, width

@@ -223,4 +223,4 @@ def change_text(change: Change) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "unset" if value is None else str(value)
+    return "unset" if value is None else "[]" if value == "" else str(value)

@@ -139,7 +139,9 @@ def settings(named: Iterable[tuple[str, Any]]) -> str:
     """`seq_len=512 optimizer.warmup_steps=20`: the last part of each path, the last two where they are ambiguous."""
     parts = [(path.split("."), value) for path, value in named]
     ends = Counter(path[-1] for path, _ in parts)
-    return " ".join(f"{'.'.join(path[-1 if ends[path[-1]] == 1 else -2 :])}={text(value)}" for path, value in parts)
+    return " ".join(
+        f"{'.'.join(path[-1 if ends[path[-1]] == 1 else -2 :])}={text(value) or '[]'}" for path, value in parts
+    )
 
 
 def layout(parallelism: Layout) -> str:

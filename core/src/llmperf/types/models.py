@@ -202,6 +202,13 @@ class Model:
         return self.query_width if self.latent is None else self.latent.value_width
 
     @property
+    def rotated_width(self) -> int:
+        """Channels of a query or key that positions rotate: the first ones, or those of `Latent.rope_width`."""
+        if self.latent is not None:
+            return self.latent.rope_width
+        return int(self.query_width * self.rotated_share)
+
+    @property
     def windowed_layers(self) -> int:
         """Layers whose attention has a window; multi-token layers are not among them."""
         if self.window is None:

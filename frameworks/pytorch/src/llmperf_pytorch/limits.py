@@ -75,6 +75,9 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if model.position_encoding not in ENCODINGS:
         message = f"expected one of {', '.join(ENCODINGS)}, found {model.position_encoding!r} ({model.name})"
         yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
+    if model.position_encoding == "alibi" and (model.sinks or model.window is not None):
+        message = f"no kernel takes ALiBi with sinks or windows: expected rope, found alibi ({model.name})"
+        yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
     if packed and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)
