@@ -81,6 +81,11 @@ def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
         (["acme", "--vendor", "acme"], "--vendor, --set, --case and --reference are for frameworks"),
         (["pytorch", "--set", "modle=x"], "did you mean 'model'?"),
         (["pytorch", "--vendor", "acme"], "sees no device here: no driver"),
+        (["pytorch", "--case", "nosuch.toml"], "nosuch.toml: No such file"),
+        (["pytorch", "--case", "defualt"], "did you mean 'default'?"),
+        (["pytorch", "--case", "default", "--set", "model=./no.toml"], "/no.toml (./no.toml, relative to the working"),
+        (["pytorch", "--set", "model=llama_tny"], "did you mean 'llama_tiny'?"),
+        (["pytorch", "--reference", "pytroch"], "did you mean 'pytorch'?"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(acme, capsys, words, said):

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmperf.cases.library import library_with_case, whole_library_for
 from llmperf.cases.settings import from_command_line
-from llmperf.errors import LlmperfError
+from llmperf.errors import LlmperfError, UserError
 from llmperf.planning.build import plan_run, worker_env
+from llmperf.planning.nodes import packages_problem
 from llmperf.planning.states import Outcome, Request
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
@@ -45,8 +47,8 @@ class FrameworkSubject(Subject):
     """One installed framework plugin, and the devices and the case that it is tried on.
 
     `case` is the name or file of a case whose model is trained, the default case on a tiny Llama if None; `reference`
-    names a framework whose losses are compared. UserError for invalid settings, or a vendor without a device here;
-    PluginError if there is no such reference.
+    names a framework whose losses are compared. UserError for invalid settings, a case, model or reference that cannot
+    be used, or a vendor without a device here; PluginError if there is no such reference.
     """
 
     def __init__(
@@ -59,8 +61,11 @@ class FrameworkSubject(Subject):
     ) -> None:
         super().__init__("framework", name, vendor, settings)
         from_command_line(settings)
+        _check_documents(case, settings)
         if reference is not None:
             find("framework", reference)
+            if (missing := packages_problem(reference)) is not None:
+                raise UserError(f"--reference {reference}: {missing}")
         self.reference = reference
         self._case = case
         self._title = f"case {case!r}" if case else "the default case"
@@ -211,6 +216,19 @@ class FrameworkSubject(Subject):
     def losses(self) -> Mapping[int, float]:
         """Mean of the ranks' losses at each step of the run."""
         return self.trained.losses
+
+
+def _check_documents(case: str | None, settings: tuple[str, ...]) -> None:
+    """UserError if the case, or the model of the case or of the settings, is unknown or invalid."""
+    model, where = None, "contract.model"
+    if case is not None:
+        model = library_with_case(case).case(case).contract.model
+        where = f"{case}: contract.model"
+    for setting in from_command_line(settings):
+        if setting.path == "contract.model":
+            model, where = str(setting.value), "contract.model"
+    if model is not None:
+        whole_library_for("models", model).model(model, where)
 
 
 def _runnable(drafted: Outcome, what: str) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,9 @@ class Library:
         paths = self.paths("models")
         if name.endswith(".toml"):
             own = Path(name)
+            if not os.path.exists(own):  # a case's model is relative to the working folder, not to the case's file
+                relative = "" if own.is_absolute() else f" ({name}, relative to the working folder)"
+                raise UserError(f"{where}: expected a model file, found none at {own.absolute()}{relative}")
             if own.stem in whole_library().paths("models"):
                 raise UserError(f"{where}: {own}: {own.stem!r} is the name of a shipped model; rename the file")
             return read_named(own, Model)

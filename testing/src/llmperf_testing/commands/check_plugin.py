@@ -51,7 +51,8 @@ def command(
 ) -> None:
     """Check that the installed plugin NAME keeps its contract; needs no pytest and no tests of the plugin's.
 
-    Exits with 0 if every check passed or was skipped, 1 if one failed, 2 if there is no such plugin.
+    Exits with 0 if every check passed or was skipped, 1 if one failed, 2 if there is no such plugin or an option is
+    invalid.
     """
     from llmperf_testing.running import checks_of, outcomes, subject_of
 
