@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from llmperf.accounting.flops import flops_of, utilisation
 from llmperf.cases.library import library
 from llmperf.cli.main import call
@@ -47,3 +48,27 @@ def test_the_list_of_models_shows_the_parameters_that_the_extension_counts(insta
     parameters = {model["name"]: model["parameters"] for model in json.loads(capsys.readouterr().out)}
     assert parameters["llama_tiny"] == 7
     assert parameters["llama2_7b"] == 6_738_415_616
+
+
+def test_the_facts_of_one_model_show_the_extensions_count_and_name_it(install, capsys):
+    install("llmperf-mixture", "mixture", COUNT, role="extension")
+    assert call(["models", "llama_tiny", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["counted_by"], document["total_parameters"], document["parameters"]) == ("mixture", 7, None)
+    assert [(entry["convention"], entry["flops"]) for entry in document["conventions"]] == [("nominal", 12.0)]
+    assert call(["models", "llama_tiny"]) == 0
+    shown = capsys.readouterr().out
+    assert "parameters, counted by extension mixture\n  total                                        7" in shown
+    assert "forward pass" not in shown
+    assert call(["models", "llama_mini"]) == 0
+    shown = capsys.readouterr().out
+    assert "counted by" not in shown
+    assert "GFLOP of a forward pass" in shown
+
+
+@pytest.mark.parametrize(("model", "noted"), [("llama_tiny", True), ("llama_mini", False)])
+def test_an_estimate_says_that_it_has_the_cores_formulas_and_who_counted_flops(install, capsys, model, noted):
+    install("llmperf-mixture", "mixture", COUNT, role="extension")
+    plan = ["default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--set", f"model={model}"]
+    assert call(["estimate", *plan, "--analytic"]) == 0
+    assert ("its FLOPs for MFU are counted by extension mixture" in capsys.readouterr().out) == noted

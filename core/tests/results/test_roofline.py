@@ -31,6 +31,10 @@ def test_intensity_is_known_without_rates(plan):
     assert (line.bound, line.ridge_flops_per_byte, line.achieved_flops_per_second) == (None, None, None)
 
 
+def test_a_model_whose_flops_an_extension_counts_has_no_place(plan):
+    assert roofline(replace(plan, flops=replace(plan.flops, counted_by="mixture")), 0.5) is None
+
+
 def test_assumed_rates_give_a_bound_but_no_measured_peak(plan):
     assumed = replace(plan, rates=replace(plan.rates, basis="assumed"))
     assert roofline(assumed, 0.5).rates_basis == "assumed"

@@ -13,7 +13,9 @@ from llmperf.cli.output import big, json_option, print_json, print_table, say_le
 from llmperf.errors import UserError
 
 if TYPE_CHECKING:
-    from llmperf.types import Model
+    from llmperf.accounting.conventions import Attention
+    from llmperf.accounting.counting import ConventionFlops
+    from llmperf.types import FlopsPerToken, Model
 
 IMPORT = "import"
 EXAMPLES = """\b
@@ -112,52 +114,62 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
         print_json(document)
         return
     click.echo(model_text(model))
-    _print_parts("parameters", document["parameters"], document["total_parameters"])
+    by = "" if document["counted_by"] == "core" else f", counted by extension {document['counted_by']}"
+    _print_parts(f"parameters{by}", document["parameters"] or {}, document["total_parameters"])
     active = document["active_parameters"]
-    if active != document["total_parameters"]:
+    if active is not None and active != document["total_parameters"]:
         click.echo(f"  {'a token passes':26}{active:>20,}")
     for part in model.stated_parts:
         click.echo(f"  {'beside: ' + part.name:26}{part.parameters:>20,}  stated, not trained")
     if seq_len > model.max_positions:
         click.echo(f"\nnote: {seq_len} tokens are more than the {model.max_positions} positions of the model")
-    click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")
-    _print_forward(document["forward_flops"])
-    click.echo("\nGFLOP per trained token by convention")
+    if document["forward_flops"] is not None:
+        click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")
+        _print_forward(document["forward_flops"])
+    click.echo(f"\nGFLOP per trained token by convention{by}")
     for entry in document["conventions"]:
         click.echo(f"  {entry['title']:48} {entry['flops'] / 1e9:>10.6g}  {entry['formula']}")
 
 
 def _document(model: Model, seq_len: int) -> dict[str, Any]:
-    """Facts, parameters and FLOPs of a model, as `--json` prints them."""
+    """Facts, parameters and FLOPs of a model, as `--json` prints them.
+
+    Where an extension counts, components are null, and the conventions are those that it gives.
+    """
     from llmperf.accounting.conventions import conventions, titled
     from llmperf.accounting.counting import flops_by, forward_flops
+    from llmperf.accounting.flops import flops_of
     from llmperf.accounting.parameters import count_parameters
     from llmperf.files.json_files import builtins
+    from llmperf.plugins.loading import plugins_for
     from llmperf.types import Workload
 
-    count, workload = count_parameters(model), Workload(seq_len=seq_len)
-    counted = {name: (convention, flops_by(convention, model, workload)) for name, convention in conventions().items()}
+    workload, plugins = Workload(seq_len=seq_len), plugins_for()
+    say_left_out(plugins.left_out)
+    flops, known = flops_of(plugins, model, workload), conventions()
+    by_core = flops.counted_by == "core"
+    counted: dict[str, ConventionFlops | FlopsPerToken] = {str(entry.convention): entry for entry in flops.per_token}
+    if by_core:
+        counted = {name: flops_by(convention, model, workload) for name, convention in known.items()}
+    masks: tuple[Attention, ...] = ("full", "causal", "windowed")
     return {
         "model": builtins(model),
-        "parameters": count.components,
-        "total_parameters": count.total,
-        "active_parameters": count.active,
+        "counted_by": flops.counted_by,
+        "parameters": count_parameters(model).components if by_core else None,
+        "total_parameters": flops.parameters,
+        "active_parameters": flops.active_parameters,
         "seq_len": seq_len,
-        "forward_flops": {
-            "full": forward_flops(model, seq_len, "full"),
-            "causal": forward_flops(model, seq_len, "causal"),
-            "windowed": forward_flops(model, seq_len, "windowed"),
-        },
+        "forward_flops": {mask: forward_flops(model, seq_len, mask) for mask in masks} if by_core else None,
         "conventions": [
             {
                 "convention": name,
-                "flops": flops.flops,
-                "formula": flops.formula,
-                "leaves_out": flops.leaves_out,
-                "title": titled(convention),
-                "source": convention.source,
+                "flops": entry.flops,
+                "formula": entry.formula,
+                "leaves_out": entry.leaves_out,
+                "title": titled(known[name]),
+                "source": known[name].source,
             }
-            for name, (convention, flops) in counted.items()
+            for name, entry in counted.items()
         ],
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
@@ -47,7 +47,12 @@ def estimate_of(
     except ValueError as error:
         rates, problem = None, str(error)
     trace = traces[slowest]
-    known_notes = (*notes, *load_notes(plan), *(line for trace in traces.values() for line in trace.notes))
+    known_notes = (
+        *notes,
+        *_formula_notes(plan, traces),
+        *load_notes(plan),
+        *(line for trace in traces.values() for line in trace.notes),
+    )
     throughput = None if time is None else plan.batch.tokens_per_step / time.seconds / plan.layout.world_size
     return Estimate(
         schema=ESTIMATE_SCHEMA,
@@ -77,6 +82,14 @@ def estimate_of(
         stand_ins=tuple(dict.fromkeys(line for trace in traces.values() for line in trace.stand_ins)),
         notes=tuple(dict.fromkeys(known_notes)),
     )
+
+
+def _formula_notes(plan: Plan, traces: Mapping[int, StepTrace]) -> Iterator[str]:
+    """That formulas of the core stand for a model whose FLOPs an extension counts."""
+    counted_by = plan.flops.counted_by
+    if counted_by != "core" and any(trace.method == "analytic" for trace in traces.values()):
+        formulas = "memory and time: by the core's formulas, as of a transformer with the model's facts"
+        yield f"{formulas}; its FLOPs for MFU are counted by extension {counted_by}"
 
 
 def fits(memory: tuple[StageMemory, ...]) -> bool | None:

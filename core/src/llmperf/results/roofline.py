@@ -26,8 +26,13 @@ def measured_peak(plan: Plan) -> MeasuredPeak | None:
     )
 
 
-def roofline(plan: Plan, step_seconds: float | None) -> Roofline:
-    """Where the rank with the most FLOPs is, by the analytic trace; `step_seconds` is the median step, if known."""
+def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
+    """Where the rank with the most FLOPs is, by the analytic trace; `step_seconds` is the median step, if known.
+
+    None for a model whose FLOPs an extension counts: the trace has the core's formulas, which may not hold for it.
+    """
+    if plan.flops.counted_by != "core":
+        return None
     traces = [analytic_trace(plan, first_rank_of(plan, stage)) for stage in range(plan.layout.pipeline_parallel)]
     rounds = plan.batch.gradient_accumulation
     trace = max(traces, key=lambda trace: work(trace, rounds)[0])

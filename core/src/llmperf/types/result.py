@@ -247,7 +247,8 @@ class Result:
     measured_peak: MeasuredPeak | None = None
     """The fastest matrix product measured on this machine; None without a measurement that holds for the run."""
     roofline: Roofline | None = None
-    """Arithmetic intensity of a step, and what limits it; None for a run that is not complete."""
+    """Arithmetic intensity of a step, and what limits it; None for a run that is not complete, and where an
+    extension counted the FLOPs."""
     nodes: tuple[NodeResult, ...] = ()
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     waiting: Waiting | None = None
