@@ -16,7 +16,7 @@ from llmperf.tokens.routing import table_loads
 from llmperf.types import Change, ExpertsRecord, Mixture, PhaseRecord, RankRecord, StepRecord
 from llmperf.validation.check import findings
 
-CODES = {"LP230", "LP231", "LP232"}
+CODES = {"LP230", "LP231", "LP232", "LP233", "LP234"}
 
 
 @pytest.fixture
@@ -91,6 +91,17 @@ def test_counts_that_do_not_add_up_or_left_the_table_are_found(tmp_path, plan):
     assert codes(replace(result, expert_load=result.expert_load[1:])) == {"LP230"}
 
 
+def test_equal_loads_of_learned_routing_are_doubted(tmp_path, plan):
+    result = built(tmp_path / "run", plan, lambda rank: [by_table(plan)])
+    learned = replace(result, contract=replace(result.contract, routing="learned", routing_skew=1.0))
+    mean = sum(result.expert_load[0].tokens) // 4
+    equal = tuple(replace(load, tokens=(mean,) * 4, imbalance=1.0) for load in result.expert_load)
+    assert codes(replace(learned, expert_load=equal)) == {"LP234"}
+    assert codes(replace(learned, expert_load=(result.expert_load[0], *equal[1:]))) == set()
+    every = replace(result.model, mixture=replace(result.model.mixture, top_k=4))
+    assert "LP234" not in codes(replace(learned, model=every, expert_load=equal))
+
+
 @pytest.mark.parametrize(
     "facts", [{"top_k": 9}, {"experts": 2**40}, {"experts": 1, "top_k": 1}, {"dense_layers": 2**50}, {"top_k": 2**50}]
 )
@@ -107,6 +118,10 @@ def test_loads_that_only_some_ranks_count_are_unknown(tmp_path, plan):
     result = built(tmp_path / "run", plan, lambda rank: [by_table(plan)] * (rank == 0))
     assert result.expert_load == ()
     assert any("does not count the tokens of experts" in note for note in result.notes)
+    assert codes(replace(result, status="complete")) == {"LP233"}
+    assert codes(replace(result, status="failed")) == set()
+    learned = replace(result.contract, routing="learned", routing_skew=1.0)
+    assert codes(replace(result, status="complete", contract=learned)) == set()
     assert "expert_imbalance" not in {row.key for section in result_sheet(result).sections() for row in section.rows}
 
 

@@ -216,6 +216,19 @@ def balanced(result):
     )(result)
 
 
+def uncounted(result):
+    """Experts that took the tokens of their tables, or not: nothing was counted."""
+    balanced(result)
+    result["expert_load"] = []
+
+
+def equal(result):
+    """A router that gave each expert as many tokens."""
+    balanced(result)
+    result["contract"]["routing"] = "learned"
+    result["expert_load"] = [LOAD | {"tokens": [6, 6, 6, 6]}]
+
+
 LOAD = {"layer": 0, "tokens": [1, 2, 3, 4], "imbalance": 1.0}
 
 FAULTS = {
@@ -237,6 +250,8 @@ FAULTS = {
     "LP230": put(("/expert_load", [LOAD])),
     "LP231": put(("/expert_load", [LOAD])),
     "LP232": balanced,
+    "LP233": uncounted,
+    "LP234": equal,
     "LP220": put(("/nodes", [NODE])),
     "LP221": waiting(share=0.9),
     "LP222": costly,
@@ -288,6 +303,7 @@ FAULTS = {
     "LP321": put(("/emulated", True)),
     "LP322": put(("/mfu/0/of_weighted_peak", 0.5)),
     "LP320": put(("/roofline/flops_per_byte", times(2))),
+    "LP323": put(("/model/nominal_parameters", times(5000))),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
     "LP652": put(("/plugins", [])),

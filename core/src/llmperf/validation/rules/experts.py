@@ -1,4 +1,4 @@
-"""The load of experts: it adds up, and balanced and skewed routing went by their tables."""
+"""The load of experts: it adds up, and tokens were routed as the contract says."""
 
 from __future__ import annotations
 
@@ -73,3 +73,22 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
             expert, because = wrong[0], f"{sequences} sequences by the table of {contract.routing} routing"
             expected, found = sequence[expert] * sequences, load.tokens[expert]
             yield f"/expert_load/{index}/tokens/{expert}", f"expected {expected} ({because}), found {found}"
+
+
+@rule("LP233", "warning", "With balanced or skewed routing the tokens of experts are counted")
+def routing_is_counted(result: Result) -> Iterator[Violation]:
+    """Only the counts show that tokens took the experts of the tables."""
+    contract, mixture = result.contract, result.model.mixture
+    if result.status == "complete" and mixture is not None and contract.routing != "learned" and not result.expert_load:
+        yield "/expert_load", f"expected the tokens of each expert ({contract.routing} routing), found none"
+
+
+@rule("LP234", "warning", "Learned routing does not give all experts equally many tokens")
+def routing_is_learned(result: Result) -> Iterator[Violation]:
+    """Exactly equal counts are those of a table, not of a router. With top-k of all experts they must be equal."""
+    mixture, loads = result.model.mixture, result.expert_load
+    if mixture is None or result.contract.routing != "learned" or mixture.top_k >= mixture.experts or not loads:
+        return
+    if all(len(load.tokens) > 1 and any(load.tokens) and len(set(load.tokens)) == 1 for load in loads):
+        because = f"{loads[0].tokens[0]} tokens in layer {loads[0].layer}"
+        yield "/expert_load", f"expected unequal counts (learned routing), found equal ones in all layers ({because})"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 CORE = "core"
 """What `counted_by` says of the core's own count."""
+NOMINAL_FACTOR = 1.3
+"""Most that a nominal figure may differ from the count; Llama 3.2 1B has 1.24 x 10^9 parameters."""
 
 
 @rule("LP301", "error", "MFU is token/p/s x FLOPs per token / peak")
@@ -146,10 +148,30 @@ def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
     if _counters(document)[0][1] == CORE:  # LP303 checks all conventions
         return
     spec = document.spec if not isinstance(document, Result) else document
-    factor, size = 6 if spec.contract.lora is None else 4, spec.model.nominal_parameters
+    factor, model = 6 if spec.contract.lora is None else 4, spec.model
+    size = model.nominal_active_parameters or model.nominal_parameters
     for path, field, stated in _stated(document):
         if stated.convention == HEADLINE:
             yield from deviates(f"{path}/{field}", stated.flops, factor * size, f"{factor} x {size:,}")
+
+
+@rule("LP323", "warning", "Nominal parameters are about those counted", "result", "plan")
+def nominal_parameters(document: Result | Plan) -> Iterator[Violation]:
+    """The headline MFU is proportional to the nominal parameters, so they must be the round figure of the count."""
+    if isinstance(document, Result):
+        path, model, count = "/model", document.model, _recount(document)
+        total, active = document.parameters, None if count is None else count.active_parameters
+    else:
+        path, model = "/spec/model", document.spec.model
+        total, active = document.flops.parameters, document.flops.active_parameters
+    stated = {
+        "nominal_parameters": (model.nominal_parameters, total),
+        "nominal_active_parameters": (model.nominal_active_parameters, active),
+    }
+    for name, (nominal, counted) in stated.items():
+        if nominal and counted and max(nominal / counted, counted / nominal) > NOMINAL_FACTOR:
+            expected = f"expected about {counted} (counted from the model, within a factor of {NOMINAL_FACTOR})"
+            yield f"{path}/{name}", f"{expected}, found {nominal}"
 
 
 _core_count = lru_cache(maxsize=256)(count_flops)
