@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_a_figure_has_the_same_digits_in_every_format(sheet):
     table = TerminalReporter().render([sheet, sheet], "en")
     for key in ("tokens_per_second_per_device", "mfu_nominal", "final_loss", "device_memory_used_bytes"):
         assert known[key] in table, key
+
+
+def test_reports_name_the_extension_that_counted_flops(example):
+    assert "FLOPs counted by" not in card(result_sheet(json_files.convert(example, Result, "result")))
+    for mfu in example["mfu"]:
+        mfu["counted_by"] = "acme_moe"
+    sheet = result_sheet(json_files.convert(example, Result, "result"))
+    assert re.search(r"FLOPs counted by +extension acme_moe\n", card(sheet))
+    assert "| extension acme_moe |" in MarkdownReporter().render([sheet], "en").replace("\\_", "_")
 
 
 def test_programs_get_exact_values(sheet):

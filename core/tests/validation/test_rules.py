@@ -178,6 +178,15 @@ def test_flops_counted_by_an_extension_that_is_not_installed(example):
     assert [one.code for one in judged(example)] == ["LP315", "LP317"]
 
 
+def test_an_extension_counts_nominal_flops_by_the_active_parameters_of_a_mixture(example):
+    counted_by(example, "acme_moe", EXTENSION)
+    put(example, {"/model/mixture": {"experts": 4, "top_k": 1, "expert_width": 8}})
+    put(example, {"/model/nominal_active_parameters": 2_500_000})
+    assert "LP317" in [one.code for one in judged(example)]
+    put(example, {"/mfu/0/flops_per_token": 1.5e7})
+    assert "LP317" not in [one.code for one in judged(example)]
+
+
 def test_flops_counted_by_an_installed_extension_that_does_not_count_the_model(example):
     counted_by(example, "published", {**EXTENSION, "name": "published"})
     assert [one.message for one in judged(example) if one.severity == "error"] == [

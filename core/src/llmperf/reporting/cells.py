@@ -15,7 +15,7 @@ from llmperf.accounting.layout import layout_text
 from llmperf.files.text import printable as escaped
 from llmperf.types import Change, Layout, Rounding, Row
 from llmperf.types.result import Failure
-from llmperf.types.utilisation import WeightedPeak
+from llmperf.types.utilisation import Mfu, WeightedPeak
 
 UNKNOWN = "-"
 MAX_CELL = 400
@@ -73,6 +73,13 @@ def shown(row: Row) -> str:
 def text_row(label: str, value: str | None, key: str = "") -> Row:
     """A row of text."""
     return Row(key=key, label=label, value=value)
+
+
+def counted_by(mfu: Mfu) -> Iterator[Row]:
+    """Which extension counted the FLOPs; no row for those of the core."""
+    if mfu.counted_by != "core":
+        yield Row(key="flops_counted_by", label="FLOPs counted by", value=mfu.counted_by,
+                  text=f"extension {mfu.counted_by}")  # fmt: skip
 
 
 def leaves(rows: Iterable[Row]) -> Iterator[Row]:

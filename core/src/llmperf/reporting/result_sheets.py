@@ -202,6 +202,7 @@ def _utilisation(result: Result) -> Iterator[Row]:
         name = f"{'HFU' if mfu.convention == 'hfu' else 'MFU'} ({mfu.convention})"
         yield Row(key=f"mfu_{mfu.convention}", label=name + " *" * mfu.headline, value=mfu.value,
                   rounding=cells.PERCENT)  # fmt: skip
+    yield from (row for mfu in result.mfu[:1] for row in cells.counted_by(mfu))
     known = next((mfu for mfu in result.mfu if mfu.peak_flops_per_second is not None), None)
     peak, dtype, source, confidence, date = (
         Row(key=name, label="peak", value=getattr(known, name, None), rounding=cells.SIGNIFICANT)
