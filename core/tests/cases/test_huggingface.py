@@ -27,6 +27,10 @@ QWEN3_30B = {
     "use_sliding_window": False, "vocab_size": 151936,
 }  # fmt: skip
 """As published with Qwen3-30B-A3B."""
+NOT_USED = "router_aux_loss_coef = 0.001: a training setting that is not used, llmperf adds no auxiliary loss"
+DENSE = {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8,
+         "num_hidden_layers": 8, "vocab_size": 1000, "max_position_embeddings": 4096}  # fmt: skip
+WINDOWED = {**DENSE, "head_dim": 64, "use_sliding_window": True, "sliding_window": 64}
 CHATGLM3 = {
     "model_type": "chatglm", "add_bias_linear": False, "add_qkv_bias": True, "apply_query_key_layer_scaling": True,
     "attention_softmax_in_fp32": True, "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128,
@@ -64,6 +68,7 @@ def test_published_configurations_are_the_shipped_models(config, name) -> None:
     found = imported(config, name, "config.json")
     assert facts_of(found.model, model) == model
     assert found.not_expressed == ()
+    assert found.notes == ((NOT_USED,) if config is QWEN3_30B else ())
 
 
 def test_nominal_figures_are_counts_to_two_digits() -> None:
@@ -72,9 +77,62 @@ def test_nominal_figures_are_counts_to_two_digits() -> None:
 
 
 def test_what_is_not_expressed_is_listed() -> None:
-    config = {**QWEN3_30B, "decoder_sparse_step": 2, "novel_attention": {"kind": "x"}, "num_nextn_predict_layers": 1}
+    config = {**QWEN3_30B, "quantization_config": {"bits": 4}, "novel_attention": {"kind": "x"},
+              "num_nextn_predict_layers": 1}  # fmt: skip
     listed = imported(config, "mine", "config.json").not_expressed
-    assert listed == ("decoder_sparse_step = 2", "novel_attention = {'kind': 'x'}", "num_nextn_predict_layers = 1")
+    assert listed == (
+        "quantization_config = {'bits': 4}",
+        "novel_attention = {'kind': 'x'}",
+        "num_nextn_predict_layers = 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "pattern"),
+    [
+        ({"model_type": "qwen2", "max_window_layers": 6}, ("full",) * 6 + ("window",) * 2),
+        ({"model_type": "qwen3", "max_window_layers": 4}, ("full",) * 4 + ("window",) * 4),
+        ({"model_type": "qwen3", "max_window_layers": 0}, ()),
+        ({"model_type": "qwen3", "max_window_layers": 4, "layer_types": ["full_attention", "sliding_attention"] * 4},
+         ("full", "window")),
+        ({"model_type": "qwen2_moe", "max_window_layers": 4, "num_experts": 4, "num_experts_per_tok": 2,
+          "shared_expert_intermediate_size": 64},
+         ("window", "full", "window") + ("full",) * 5),
+        ({"model_type": "qwen3_moe", "max_window_layers": 4, "num_experts": 4, "num_experts_per_tok": 2}, ()),
+    ],
+)  # fmt: skip
+def test_the_layers_of_qwen_have_windows_as_in_transformers(change, pattern) -> None:
+    model = imported({**WINDOWED, **change}, "mine", "config.json").model
+    assert (model.window, model.window_pattern) == (64, pattern)
+
+
+@pytest.mark.parametrize("change", [{"max_window_layers": 8}, {}, {"use_sliding_window": False}])
+def test_qwen_without_windowed_layers_has_no_window(change) -> None:
+    assert imported({**WINDOWED, "model_type": "qwen3", **change}, "mine", "config.json").model.window is None
+
+
+def test_other_bounds_of_the_clamped_activation_are_listed() -> None:
+    config = huggingface_config(library().model("gpt_oss_tiny"))
+    assert imported({**config, "swiglu_limit": 7.0, "swiglu_alpha": 1.702}, "x", "c.json").not_expressed == ()
+    listed = imported({**config, "swiglu_limit": 5.0, "swiglu_alpha": 0}, "x", "c.json").not_expressed
+    assert listed == ("swiglu_limit = 5.0", "swiglu_alpha = 0")
+
+
+def test_a_head_width_that_is_left_out_is_that_of_the_class_and_listed() -> None:
+    found = imported({**DENSE, "model_type": "qwen3"}, "mine", "config.json")
+    assert found.model.head_width == 128
+    assert found.notes == ("head_dim: not given, 128 as transformers assumes",)
+    config = {**QWEN3_30B, "router_aux_loss_coef": 0.0, "hidden_size": 4096}
+    del config["head_dim"]
+    assert imported(config, "mine", "config.json").model.query_width == 4096 // 32
+
+
+def test_greedy_choice_of_experts_has_no_groups() -> None:
+    config = {**huggingface_config(library().model("deepseek_v2_lite")), "n_group": 4, "topk_group": 2}
+    assert imported(config, "mine", "config.json").model.mixture.groups == 1
+    grouped = imported({**config, "topk_method": "group_limited_greedy"}, "mine", "config.json").model
+    assert (grouped.mixture.groups, grouped.mixture.top_groups) == (4, 2)
+    assert facts_of(imported(huggingface_config(grouped), "mine", "config.json").model, grouped) == grouped
 
 
 def test_the_language_model_of_a_vision_model_is_imported() -> None:
@@ -91,7 +149,7 @@ def test_values_that_a_larger_configuration_leaves_out_are_those_of_transformers
     found = imported({"model_type": "gemma3", "text_config": text, "vision_config": {}}, "mine", "config.json")
     model = library().model("gemma3_27b")
     assert facts_of(found.model, model) == model
-    assert "vocab_size: not given, 262208 as transformers assumes" in found.not_expressed
+    assert "vocab_size: not given, 262208 as transformers assumes" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -100,7 +158,15 @@ def test_values_that_a_larger_configuration_leaves_out_are_those_of_transformers
         ({"model_type": "gpt2"}, "model_type: unknown type 'gpt2'"),
         ({"model_type": "qwen3_meo"}, "did you mean 'qwen3_moe'?"),
         ({"model_type": ["qwen3_moe"]}, "model_type: unknown type"),
-        ({"model_type": None}, "model_type: unknown type 'None'"),
+        ({"model_type": None}, "config.json: expected model_type, found none"),
+        ({"rope_scaling": [1]}, "rope_scaling: expected a table, found [1]"),
+        ({"rope_parameters": "yarn"}, "rope_parameters: expected a table, found 'yarn'"),
+        ({"mlp_only_layers": [3]}, "mlp_only_layers: expected [], since the facts of a model cannot express"),
+        ({"decoder_sparse_step": 2}, "decoder_sparse_step: expected 1, since the facts of a model cannot express"),
+        ({"num_experts": None}, "num_experts: expected a whole number"),
+        ({"num_hidden_layers": 10**12}, "nominal_parameters: expected at most 9007199254740991, found"),
+        ({"layer_types": ["full_attention"] * 47}, "layer_types: expected 48 of sliding_attention, full_attention"),
+        ({"layer_types": [["full_attention"]] * 48}, "layer_types: expected 48 of sliding_attention, full_attention"),
         ({"hidden_size": "2048"}, "hidden_size: expected a whole number from 1 to 9007199254740991, found '2048'"),
         ({"hidden_size": True}, "hidden_size: expected a whole number from 1 to 9007199254740991, found True"),
         ({"hidden_size": 10**40}, "hidden_size: expected a whole number from 1 to 9007199254740991, found 1000"),

@@ -63,7 +63,9 @@ def text_of(name: str) -> str:
         ),
         ("gpt_oss_20b", "window = 128\n", "", "window: expected the tokens that a windowed layer sees"),
         ("gpt_oss_20b", '["window", "full"]', '["full"]', "window_pattern: expected at least one 'window'"),
-        ("gpt_oss_20b", '["window", "full"]', '["windw", "full"]', "Invalid enum value 'windw'"),
+        ("gpt_oss_20b", '["window", "full"]', '["windw", "full"]', "window_pattern[0]: expected one of window, full"),
+        ("gpt_oss_20b", '["q", "k", "v", "o"]', '["query"]', "attention_bias[0]: expected one of q, k, v, o"),
+        ("deepseek_v3", '"sigmoid"', '"sigmoi"', "mixture.router_score: expected one of softmax, sigmoid"),
         ("llama3_1_8b", "low_frequency = 1.0\n", "", "rope_scaling.low_frequency: expected less than"),
         ("llama3_1_8b", "factor = 8.0", "factor = 0.5", "rope_scaling.factor: expected at least 1, found 0.5"),
         (

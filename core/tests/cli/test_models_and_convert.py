@@ -70,6 +70,35 @@ def test_a_configuration_becomes_a_model_file_that_can_be_shown(capsys, tmp_path
     assert run(capsys, "validate", "mine.toml")[0] == 0
 
 
+def test_an_import_replaces_a_file_only_by_force_and_never_a_link(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(huggingface_config(library().model("llama3_tiny"))))
+    (tmp_path / "mine.toml").write_text("precious")
+    (tmp_path / "link.toml").symlink_to("mine.toml")
+    words = ("models", "import", "config.json", "-o")
+    code, _, err = run(capsys, *words, "mine.toml")
+    assert code == 2
+    assert "mine.toml: exists already; --force replaces it" in err
+    assert run(capsys, *words, "link.toml", "--force")[0] == 2
+    assert (tmp_path / "mine.toml").read_text() == "precious"
+    assert run(capsys, *words, "mine.toml", "--force")[0] == 0
+    assert read_named(tmp_path / "mine.toml", Model).layers == library().model("llama3_tiny").layers
+
+
+def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = huggingface_config(library().model("llama3_tiny"))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "huge.json").write_text(json.dumps({**config, "num_hidden_layers": 10**12}))
+    code, _, err = run(capsys, "models", "import", "config.json", "-o", "llama2_7b.toml")
+    assert code == 2
+    assert "'llama2_7b' is the name of a shipped model" in err
+    code, _, err = run(capsys, "models", "import", "huge.json", "-o", "mine.toml")
+    assert code == 2
+    assert "huge.json: nominal_parameters: expected at most" in err
+    assert not list(tmp_path.glob("*.toml"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -78,6 +107,7 @@ def test_a_configuration_becomes_a_model_file_that_can_be_shown(capsys, tmp_path
         (["models", "import", "config.json", "-o", "mine.json"], "expected a name that ends in .toml"),
         (["models", "llama2_7b", "other"], "expected one NAME, or import CONFIG"),
         (["models", "llama2_7b", "-o", "x.toml"], "--output: only with"),
+        (["models", "llama2_7b", "--force"], "--force: only with"),
         (["convert", "50%", *LLAMA], "--from: expected the convention of '50%', found none"),
         (["convert", "50%", *LLAMA, "--from", "palm"], "--peak: expected the peak that '50%' is of, found none"),
         (["convert", "half", *LLAMA], "FIGURE: expected a number above 0 with %, TFLOP/s or tokens/s"),

@@ -55,7 +55,7 @@ def test_another_model_is_told_by_every_fact_that_differs(checkpoint, facts, tmp
         ({"rope_theta": 5e5}, "rope_theta: expected 10000.0"),
         ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0}}, "rope_scaling: expected none"),
         ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "longrope"}}, "longrope"),
-        ({"model_type": "mistral"}, "family: expected llama"),
+        ({"model_type": "mistral", "sliding_window": None}, "family: expected llama"),
         ({"attention_bias": True}, "attention_bias: expected ()"),
         ({"num_key_value_heads": None}, "kv_heads: expected 2 (tiny), found 4"),
         ({"hidden_size": "64"}, "hidden_size: expected a whole number from 1"),

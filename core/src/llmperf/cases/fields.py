@@ -79,6 +79,18 @@ def check_table(table: Any, kind: type, where: str) -> None:
             for index, entry in enumerate(value):
                 check_table(entry, item, f"{path}[{index}]")
         check_bound(value, hints(kind)[key], path)
+        _check_choices(value, hints(kind)[key], path)
+
+
+def _check_choices(value: Any, annotation: Any, where: str) -> None:
+    """UserError for a text that is not among the values of its field, or of an entry of its field's list."""
+    options = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        if isinstance(value, str) and value not in options:
+            raise UserError(f"{where}: expected one of {', '.join(map(str, options))}, found {value!r}")
+    elif typing.get_origin(annotation) is tuple and isinstance(value, list):
+        for index, entry in enumerate(value):
+            _check_choices(entry, options[0], f"{where}[{index}]")
 
 
 def with_unset(table: Mapping[str, Any], kind: type) -> dict[str, Any]:

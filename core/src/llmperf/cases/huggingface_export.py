@@ -17,6 +17,8 @@ MODEL_TYPES = {
 """`model_type` by family; GLM is ChatGLM3's architecture with gate and up projection in one matrix."""
 EXPERT_KEYS = {"gpt_oss": "num_local_experts", "mixtral": "num_local_experts"}
 """The key for the number of routed experts, `n_routed_experts` in latent families, else `num_experts`."""
+GROUPED = "group_limited_greedy"
+"""Method of choosing experts of some groups; plain `greedy` looks at no groups."""
 WINDOWS = {"window": "sliding_attention", "full": "full_attention"}
 
 
@@ -67,7 +69,7 @@ def _attention(model: Model) -> dict[str, Any]:
         config["attention_bias"] = bool(model.attention_bias)
     if model.window is not None:
         pattern = model.window_pattern or ("window",)
-        config["sliding_window"] = model.window
+        config |= {"sliding_window": model.window} | ({"use_sliding_window": True} if "qwen" in model.family else {})
         config["layer_types"] = [WINDOWS[pattern[layer % len(pattern)]] for layer in range(model.layers)]
     if model.window_rope_theta is not None:
         config["rope_local_base_freq"] = model.window_rope_theta
@@ -97,7 +99,7 @@ def _mixture(model: Model, mixture: Mixture) -> dict[str, Any]:
             "norm_topk_prob": mixture.normalized_scores,
             "routed_scaling_factor": mixture.score_scale,
             "scoring_func": mixture.router_score,
-            "topk_method": "noaux_tc" if mixture.balanced_by_bias else "greedy",
+            "topk_method": "noaux_tc" if mixture.balanced_by_bias else GROUPED if mixture.groups > 1 else "greedy",
         }
     if model.family in EXPERT_KEYS:
         return config | {EXPERT_KEYS[model.family]: mixture.experts, "intermediate_size": mixture.expert_width}

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from llmperf.accounting.parameters import count_parameters
-from llmperf.cases.fields import LARGEST_INTEGER, check_table
+from llmperf.cases.fields import check_table
+from llmperf.cases.huggingface_keys import SHOWN, Configuration, shown
 from llmperf.cases.huggingface_types import configuration_types
-from llmperf.cases.model_facts import check_model
+from llmperf.cases.library import document
+from llmperf.cases.model_text import model_text
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert, decode, read_bytes
 from llmperf.files.text import printable
+from llmperf.files.user_files import parse_toml
 from llmperf.types.models import Model
 
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 100_000
 """Of a list with an entry for each layer."""
-SHOWN = 60
-"""Characters of a value in a message."""
 Table = dict[str, Any]
 
 
@@ -36,74 +37,8 @@ class Imported:
     model: Model
     not_expressed: tuple[str, ...]
     """Keys with their values that the facts of a model cannot express, or that are not known."""
-
-
-class Configuration:
-    """The keys of a configuration; each is taken once, and what is left is reported."""
-
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self._values = values
-        self._where = where
-        self._taken: set[str] = set()
-        self.parts: list[Configuration] = []
-        """Tables of the configuration."""
-
-    def take(self, *names: str) -> Any:
-        """The value of the first of these keys that is given; None if none is."""
-        found = [name for name in names if self._values.get(name) is not None]
-        self._taken.update(names)
-        return self._values[found[0]] if found else None
-
-    def whole(self, *names: str, default: int | None = None) -> int:
-        """A whole number of at least 1; UserError if it is missing or something else."""
-        value = self.take(*names)
-        if value is None:
-            value = default
-        return self._checked(names[0], value, 1)
-
-    def count(self, name: str) -> int:
-        """A whole number; 0 if it is not given."""
-        return self._checked(name, self.take(name) or 0, 0)
-
-    def _checked(self, name: str, value: Any, least: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_INTEGER:
-            found = "none" if value is None else _shown(value)
-            expected = f"a whole number from {least} to {LARGEST_INTEGER}"
-            raise UserError(f"{self._where}: {name}: expected {expected}, found {found}")
-        return int(value)
-
-    def optional(self, *names: str) -> int | None:
-        """The same, or None if it is not given."""
-        given = [name for name in names if self._values.get(name) is not None]
-        self._taken.update(names)
-        return self.whole(given[0]) if given else None
-
-    def number(self, name: str, default: float) -> float:
-        """A number that is not negative."""
-        value = self.take(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise UserError(f"{self._where}: {name}: expected a number of at least 0, found {_shown(value)}")
-        return float(value)
-
-    def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
-        value = self.take(name)
-        if value is not None and not isinstance(value, bool):
-            raise UserError(f"{self._where}: {name}: expected true or false, found {_shown(value)}")
-        return default if value is None else value
-
-    def left(self) -> list[str]:
-        """Keys that nothing has taken and that mean something, each with its value."""
-        known = configuration_types()
-        return [
-            f"{printable(str(key)[:SHOWN])} = {_shown(value)}"
-            for key, value in self._values.items()
-            if key not in self._taken
-            and key not in known.ignored
-            and value not in (None, False, [], {}, known.without_meaning.get(key))
-        ]
+    notes: tuple[str, ...] = ()
+    """Values that are assumed because the configuration leaves them out, and training settings that are not used."""
 
 
 def import_config(path: Path, name: str) -> Imported:
@@ -118,22 +53,30 @@ def import_config(path: Path, name: str) -> Imported:
 def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
     """The model of a configuration's values."""
     kind, known = values.get("model_type"), configuration_types()
-    notes: list[str] = []
+    not_expressed: list[str] = []
+    defaults: Mapping[str, Any] = {}
     if kind in ("llava", "gemma3") and isinstance(values.get("text_config"), Mapping):
         whole, values = values, values["text_config"]
         kind = values.get("model_type", "llama") if kind == "llava" else "gemma3_text"
-        notes = ["vision_config: only the language model is imported"] * ("vision_config" in whole)
-        missing = {key: value for key, value in known.nested_defaults.get(str(kind), {}).items() if key not in values}
-        notes += [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
+        not_expressed = ["vision_config: only the language model is imported"] * ("vision_config" in whole)
+        defaults = known.nested_defaults.get(str(kind), {})
         tied = {key: whole[key] for key in ("tie_word_embeddings",) if key in whole}
-        values = {**missing, **tied, **values}
+        values = {**tied, **values}
+    if kind is None:
+        raise UserError(f"{where}: expected model_type, found none")
     if not isinstance(kind, str) or kind not in known.types:
         raise unknown(f"{where}: model_type", "type", str(kind)[:SHOWN], known.types)
-    config = Configuration(values, where)
+    missing = {k: v for k, v in {**known.class_defaults.get(kind, {}), **defaults}.items() if k not in values}
+    notes = [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
+    config = Configuration({**missing, **values}, where)
     table = _facts(config, kind, where)
     table |= {"name": name, "title": name, "source": f"{printable(Path(where).name)[:SHOWN]}, model_type {kind}"}
-    notes += [line for part in (config, *config.parts) for line in part.left()]
-    return Imported(model=_checked(table, where), not_expressed=tuple(notes))
+    not_expressed += [line for part in (config, *config.parts) for line in part.left()]
+    return Imported(
+        model=_checked(table, where),
+        not_expressed=tuple(not_expressed),
+        notes=(*notes, *config.not_used()),
+    )
 
 
 def _checked(table: Table, where: str) -> Model:
@@ -144,8 +87,7 @@ def _checked(table: Table, where: str) -> Model:
     model = replace(model, nominal_parameters=_rounded(count.total))
     if model.mixture is not None:
         model = replace(model, nominal_active_parameters=min(_rounded(count.active), model.nominal_parameters))
-    check_model(model, where)
-    return model
+    return document(parse_toml(model_text(model).encode(), where), Model, where)  # as its file is read
 
 
 def _rounded(count: int) -> int:
@@ -155,6 +97,7 @@ def _rounded(count: int) -> int:
 
 def _facts(config: Configuration, kind: str, where: str) -> Table:
     config.take("model_type")
+    config.check_required()
     heads, hidden = config.whole("num_attention_heads"), config.whole("hidden_size")
     table: Table = {
         **configuration_types().types[kind],
@@ -178,14 +121,14 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
     activation = config.take("hidden_activation", "hidden_act")
     expected = configuration_types().activations[table.get("activation", "swiglu")]
     if activation not in (None, expected):
-        raise UserError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {_shown(activation)}")
+        raise UserError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {shown(activation)}")
     table |= _attention(config, kind, table)
-    table |= _windows(config, table, where)
+    table |= _windows(config, kind, table, where)
     if kind.startswith("gemma3"):
         table["embedding_scale"] = math.sqrt(hidden)
         if (scale := config.optional("query_pre_attn_scalar")) is not None:
             table["query_scale_width"] = scale
-    mixture = _mixture(config, kind, table)
+    mixture = _mixture(config, kind, table, where)
     return table | ({} if mixture is None else {"mixture": mixture, "nominal_active_parameters": 1})
 
 
@@ -217,24 +160,26 @@ def _attention(config: Configuration, kind: str, table: Table) -> Table:
     return found
 
 
-def _windows(config: Configuration, table: Table, where: str) -> Table:
+def _windows(config: Configuration, kind: str, table: Table, where: str) -> Table:
     """The window and its pattern, if any layer has it."""
     window, layers = config.optional("sliding_window"), table["layers"]
     theta = table.pop("window_rope_theta", 10000.0)
-    used = config.take("use_sliding_window")
+    used = config.flag("use_sliding_window", not kind.startswith("qwen"))
     every = config.optional("sliding_window_pattern", "_sliding_window_pattern")
-    kinds = config.take("layer_types")
-    if kinds is not None and (not isinstance(kinds, list) or len(kinds) > MAX_LAYERS):
-        raise UserError(f"{where}: layer_types: expected a list of a kind for each layer, found {_shown(kinds)}")
-    if window is None or used is False:
+    spans = _spans(config.take("layer_types"), layers, where)
+    full_first = config.count("max_window_layers", 28) if kind in ("qwen2", "qwen3", "qwen2_moe") else 0
+    if window is None or not used:
         return {"window_pattern": []}
-    if kinds is not None:
-        spans = {"sliding_attention": "window", "full_attention": "full"}
-        strange = next((kind for kind in kinds if not isinstance(kind, str) or kind not in spans), None)
-        if strange is not None or len(kinds) != layers:
-            found = f"{len(kinds)} of them" if strange is None else _shown(strange)
-            raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(spans)}, found {found}")
-        pattern = _shortest([spans[kind] for kind in kinds])
+    if spans is not None:
+        pattern = _shortest(spans)
+    elif kind in ("qwen2", "qwen3", "qwen2_moe"):
+        if layers > MAX_LAYERS:
+            raise UserError(f"{where}: num_hidden_layers: expected at most {MAX_LAYERS}, found {layers}")
+        if kind == "qwen2_moe":  # windows in every other layer of the first
+            windowed = [layer % 2 == 0 and layer < full_first for layer in range(layers)]
+        else:
+            windowed = [layer >= full_first for layer in range(layers)]
+        pattern = _shortest(["window" if is_windowed else "full" for is_windowed in windowed])
     elif every is not None and every <= layers:
         pattern = ["window"] * (every - 1) + ["full"]
     else:
@@ -248,6 +193,21 @@ def _windows(config: Configuration, table: Table, where: str) -> Table:
     return windows
 
 
+def _spans(kinds: Any, layers: int, where: str) -> list[str] | None:
+    """What each layer's attention sees, from `layer_types`; None if it is not given."""
+    names = {"sliding_attention": "window", "full_attention": "full"}
+    if kinds is None:
+        return None
+    if not isinstance(kinds, list) or len(kinds) > MAX_LAYERS:
+        raise UserError(f"{where}: layer_types: expected a list of a kind for each layer, found {shown(kinds)}")
+    for kind in kinds:
+        if not isinstance(kind, str) or kind not in names:
+            raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(names)}, found {shown(kind)}")
+    if len(kinds) != layers:
+        raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(names)}, found {len(kinds)} of them")
+    return [names[kind] for kind in kinds]
+
+
 def _shortest(pattern: list[str]) -> list[str]:
     """The shortest beginning that the whole repeats."""
     for size in range(1, min(len(pattern), 64) + 1):
@@ -257,12 +217,10 @@ def _shortest(pattern: list[str]) -> list[str]:
 
 
 def _positions(config: Configuration, kind: str, where: str) -> Table:
-    nested, local = config.take("rope_parameters"), None
-    if isinstance(nested, Mapping) and isinstance(nested.get("full_attention"), Mapping):
+    nested, local = config.table("rope_parameters"), None
+    if isinstance(nested.get("full_attention"), Mapping):
         local, nested = nested.get("sliding_attention"), nested["full_attention"]
-    older = config.take("rope_scaling")
-    values = {**(nested if isinstance(nested, Mapping) else {}), **(older if isinstance(older, Mapping) else {})}
-    rope = Configuration(values, f"{where}: rope_scaling")
+    rope = Configuration({**nested, **config.table("rope_scaling")}, f"{where}: rope_scaling")
     config.parts.append(rope)
     theta = config.number("rope_theta", rope.number("rope_theta", 1e6 if kind.startswith("gemma3") else 10000.0))
     if kind == "chatglm":
@@ -281,7 +239,7 @@ def _positions(config: Configuration, kind: str, where: str) -> Table:
         return table
     if method not in ("linear", "llama3", "yarn"):
         expected = "expected default, linear, llama3 or yarn"
-        raise UserError(f"{where}: rope_scaling: rope_type: {expected}, found {_shown(method)}")
+        raise UserError(f"{where}: rope_scaling: rope_type: {expected}, found {shown(method)}")
     scaling: Table = {"method": method, "factor": rope.number("factor", 1.0)}
     for key, field in configuration_types().rope_keys[method].items():
         value = rope.take(key)
@@ -299,11 +257,11 @@ def _mscale(factor: float, scale: float) -> float:
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def _mixture(config: Configuration, kind: str, table: Table) -> Table | None:
+def _mixture(config: Configuration, kind: str, table: Table, where: str) -> Table | None:
     base = table.pop("mixture", None)
-    experts = config.optional("num_experts", "num_local_experts", "n_routed_experts")
-    if base is None or experts is None:
+    if base is None:
         return None
+    experts = config.whole("num_experts", "num_local_experts", "n_routed_experts")
     mixture: Table = {**base, "experts": experts, "top_k": config.whole("num_experts_per_tok")}
     mixture["expert_width"] = config.whole("moe_intermediate_size", default=table["intermediate_size"])
     mixture["shared_experts"] = config.count("n_shared_experts")
@@ -315,17 +273,11 @@ def _mixture(config: Configuration, kind: str, table: Table) -> Table | None:
     mixture["score_scale"] = config.number("routed_scaling_factor", 1.0)
     if (score := config.take("scoring_func")) is not None:
         mixture["router_score"] = score
-    if (choice := config.take("topk_method")) is not None:
-        mixture["balanced_by_bias"] = choice == "noaux_tc"
+    choice = config.take("topk_method") or ("greedy" if kind == "deepseek_v2" else "noaux_tc")
     if "latent" in table:
-        mixture["groups"] = config.optional("n_group") or 1
-        mixture["top_groups"] = config.optional("topk_group") or 1
+        if choice not in ("greedy", "group_limited_greedy", "noaux_tc"):
+            expected = "expected greedy, group_limited_greedy or noaux_tc"
+            raise UserError(f"{where}: topk_method: {expected}, found {shown(choice)}")
+        groups = {"groups": config.optional("n_group") or 1, "top_groups": config.optional("topk_group") or 1}
+        mixture |= {"balanced_by_bias": choice == "noaux_tc"} | ({} if choice == "greedy" else groups)
     return mixture
-
-
-def _shown(value: object) -> str:
-    try:
-        text = printable(repr(value))
-    except (RecursionError, ValueError):  # nested deeply, or an integer of thousands of digits
-        return "a value that is too long"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

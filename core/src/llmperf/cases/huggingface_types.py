@@ -22,10 +22,16 @@ class ConfigurationTypes:
     """Keys that say nothing of the architecture, or that the type implies."""
     without_meaning: Mapping[str, Any]
     """Values of keys that are as in the facts."""
+    required: Mapping[str, Any]
+    """Values of keys that decide which parameters a model has; others cannot be expressed."""
+    not_used: Mapping[str, str]
+    """Keys of training settings that are not used, with the reason."""
     activations: Mapping[str, str]
     """`hidden_act` by the activation of a model."""
     rope_keys: Mapping[str, Mapping[str, str]]
     """Fields of `RopeScaling` by keys, for each method."""
+    class_defaults: Mapping[str, Mapping[str, Any]]
+    """Values of keys that a configuration leaves out, by its type, as transformers' classes have them."""
     nested_defaults: Mapping[str, Mapping[str, Any]]
     """Values that transformers leaves out of the language part of a larger configuration, by its type."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -59,8 +59,7 @@ class Library:
             if not os.path.exists(own):  # a case's model is relative to the working folder, not to the case's file
                 relative = "" if own.is_absolute() else f" ({name}, relative to the working folder)"
                 raise UserError(f"{where}: expected a model file, found none at {own.absolute()}{relative}")
-            if own.stem in whole_library().paths("models"):
-                raise UserError(f"{where}: {own}: {own.stem!r} is the name of a shipped model; rename the file")
+            check_own_name(own, where)
             return read_named(own, Model)
         if name not in paths:
             raise unknown(where, "model", name, paths)
@@ -95,14 +94,25 @@ class Library:
 
 def read_named(path: Path, kind: type[T]) -> T:
     """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
-    table = {"name": path.stem, **read_toml(path)}
-    check_table(table, kind, str(path))
-    document = convert(with_unset(table, kind), kind, str(path))
-    if document.name != path.stem:
-        raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {document.name!r}")
-    if isinstance(document, Model):
-        check_model(document, str(path))
-    return document
+    read = document({"name": path.stem, **read_toml(path)}, kind, str(path))
+    if read.name != path.stem:
+        raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {read.name!r}")
+    return read
+
+
+def document(table: Mapping[str, Any], kind: type[T], where: str) -> T:
+    """A model or a case from the tables of its file; UserError for the first invalid key or value."""
+    check_table(table, kind, where)
+    made = convert(with_unset(table, kind), kind, where)
+    if isinstance(made, Model):
+        check_model(made, where)
+    return made
+
+
+def check_own_name(path: Path, where: str) -> None:
+    """UserError for a user's model file that has the name of a shipped model."""
+    if path.stem in whole_library().paths("models"):
+        raise UserError(f"{where}: {path}: {path.stem!r} is the name of a shipped model; rename the file")
 
 
 def library(*plugins: Plugins) -> Library:

@@ -95,6 +95,8 @@ def describe(annotation: Any) -> str:
         return describe(annotation.__origin__)
     if origin is typing.Literal:
         return "one of " + ", ".join(str(option) for option in options)
+    if origin is tuple and typing.get_origin(options[0]) is typing.Literal:
+        return "a list of " + ", ".join(str(option) for option in typing.get_args(options[0]))
     if origin is tuple:
         return _LISTS.get(describe(options[0]), 'a list, such as ["a", "b"]')
     if isinstance(origin, type) and issubclass(origin, Mapping):

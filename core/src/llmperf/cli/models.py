@@ -36,8 +36,11 @@ Examples:
     type=click.Path(path_type=Path),
     help="With `import`: where to write the model file, which is named after the model.",
 )
+@click.option("--force", is_flag=True, help="With `--output`: replace an existing file.")
 @json_option
-def command(name: str | None, config: Path | None, seq_len: int | None, output: Path | None, as_json: bool) -> None:
+def command(
+    name: str | None, config: Path | None, seq_len: int | None, output: Path | None, force: bool, as_json: bool
+) -> None:
     """List the models, show one, or import one.
 
     NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown. `import CONFIG` makes a
@@ -46,12 +49,12 @@ def command(name: str | None, config: Path | None, seq_len: int | None, output: 
     if name == IMPORT:
         if config is None:
             raise UserError("import: expected a Hugging Face configuration, such as config.json, found none")
-        _import(config, output, as_json)
+        _import(config, output, force, as_json)
         return
     if config is not None:
         raise UserError(f"expected one NAME, or {IMPORT} CONFIG, found {name} {config}")
-    if output is not None:
-        raise UserError(f"--output: only with `llmperf models {IMPORT} CONFIG`")
+    if output is not None or force:
+        raise UserError(f"{'--force' if output is None else '--output'}: only with `llmperf models {IMPORT} CONFIG`")
     if name is None:
         _list(as_json)
     else:
@@ -191,9 +194,10 @@ def _print_forward(flops: dict[str, dict[str, float]]) -> None:
     click.echo(f"  {'total':26}" + "".join(f"{sum(flops[mask].values()) / 1e9:>18.6g}" for mask in masks))
 
 
-def _import(config: Path, output: Path | None, as_json: bool) -> None:
+def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> None:
     from llmperf.accounting.parameters import count_parameters
     from llmperf.cases.huggingface_import import import_config
+    from llmperf.cases.library import check_own_name
     from llmperf.cases.model_text import model_text
     from llmperf.files.json_files import builtins, write_bytes
 
@@ -202,12 +206,15 @@ def _import(config: Path, output: Path | None, as_json: bool) -> None:
         raise UserError(f"--output: expected a name that ends in .toml, found {str(output)!r}")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
         raise UserError(f"--output: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
+    if output is not None:
+        check_own_name(output, "--output")
+        _check_target(output, force)
     found = import_config(config, name)
     count, text = count_parameters(found.model), model_text(found.model)
     if output is not None:
         write_bytes(output, text.encode())
     if as_json:
-        print_json({"model": builtins(found.model), "not_expressed": found.not_expressed})
+        print_json({"model": builtins(found.model), "not_expressed": found.not_expressed, "notes": found.notes})
         return
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
     active = "" if found.model.mixture is None else f", of which a token passes {count.active:,}"
@@ -215,3 +222,13 @@ def _import(config: Path, output: Path | None, as_json: bool) -> None:
     click.echo(f"{count.total:,} parameters{active}; {note}", err=True)
     for line in found.not_expressed:
         click.echo(f"not expressed: {line}", err=True)
+    for line in found.notes:
+        click.echo(f"note: {line}", err=True)
+
+
+def _check_target(path: Path, force: bool) -> None:
+    """UserError for a link, or for a file that exists if `force` is not set."""
+    if path.is_symlink():
+        raise UserError(f"{path}: expected a place for a file, found a link")
+    if path.exists() and not force:
+        raise UserError(f"{path}: exists already; --force replaces it")

@@ -67,7 +67,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error.strerror or error}") from None
     if len(data) > MAX_TOML_BYTES:
         raise UserError(f"{path}: larger than the {MAX_TOML_BYTES // 2**20} MiB that are read")
-    return _decoded(data, path)
+    return parse_toml(data, str(path))
 
 
 def _refuse_of_others(path: Path, status: os.stat_result) -> None:
@@ -98,16 +98,17 @@ def _private_group(status: os.stat_result) -> bool:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file; UserError if it cannot be read, is not UTF-8, or is not TOML."""
-    return _decoded(read_bytes(path, limit=MAX_TOML_BYTES), path)
+    return parse_toml(read_bytes(path, limit=MAX_TOML_BYTES), str(path))
 
 
-def _decoded(data: bytes, path: Path) -> dict[str, Any]:
+def parse_toml(data: bytes, where: str) -> dict[str, Any]:
+    """The tables of a file's content; UserError that names `where` if it is not UTF-8 or not TOML."""
     try:
         return _parsed(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: expected a TOML file in UTF-8, found a byte that is not at {error.start}") from None
+        raise UserError(f"{where}: expected a TOML file in UTF-8, found a byte that is not at {error.start}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from None
+        raise UserError(f"{where}: not valid TOML: {error}") from None
 
 
 def parse_value(text: str) -> Any:
