@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
-import re
 import statistics
 import sys
 from collections.abc import Mapping
@@ -137,7 +137,7 @@ def main() -> None:
                 print(f"{row.name}: {error}", file=sys.stderr)
     memory = print_memory(rows)
     rated = [item for item in rows if item.row.throughput is not None]
-    throughput = print_throughput(rated) if rated else []
+    throughput = print_throughput(rated) if rated else {}
     if options.write:
         write(rows, memory, throughput)
 
@@ -169,40 +169,64 @@ def print_memory(rows: list[Estimated]) -> list[float]:
     return errors
 
 
-def print_throughput(rows: list[Estimated]) -> list[float]:
-    """The table of throughput; returns the error of each row with a fit on the others."""
+def print_throughput(rows: list[Estimated]) -> dict[str, list[float]]:
+    """The table of throughput; returns the error of each row with a fit on the others, by method."""
     print("| Row | By | Published token/p/s | Ideal | Fit on the others | Error |\n|---|---|---|---|---|---|")
-    errors = []
+    errors: dict[str, list[float]] = {}
     for item in rows:
         published = item.row.throughput or 1
         ideal = item.throughput()
         fit = ideal * (fitted_efficiency([other for other in rows if other is not item], item.method) or 1.0)
-        errors.append(abs(fit / published - 1))
+        errors.setdefault(item.method, []).append(abs(fit / published - 1))
         shown = f"{published:,.0f} | {ideal:,.0f} | {fit:,.0f} | {fit / published - 1:+.1%}"
         print(f"| {item.row.name} | {item.method} | {shown} |")
     fits = {method: fitted_efficiency(rows, method) for method in METHODS}
     print(f"\nefficiency fitted to all rows: {fits}")
-    print(f"error, left out of the fit: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+    for method, parts in {**errors, "all": [error for part in errors.values() for error in part]}.items():
+        print(f"error, left out of the fit, {method}: median {statistics.median(parts):.1%}, largest {max(parts):.1%}")
     return errors
 
 
-def write(rows: list[Estimated], memory: list[float], throughput: list[float]) -> None:
+def write(rows: list[Estimated], memory: list[float], throughput: Mapping[str, list[float]]) -> None:
     """The efficiency and the errors of every estimate."""
     rated = [item for item in rows if item.row.throughput is not None]
+    efficiency = {method: f"{share:.3f}" for method in METHODS if (share := fitted_efficiency(rated, method))}
     figures = {
-        "fragmentation": fitted_memory(rows).share,
-        **{method: f"{share:.3f}" for method in METHODS if (share := fitted_efficiency(rated, method)) is not None},
-        "memory": f"{statistics.median(memory):.3f}",
-        "memory_within_tenth": sum(error <= 0.1 for error in memory),
-        "memory_rows": len(memory),
-        "throughput": f"{statistics.median(throughput):.3f}",
-        "throughput_rows": len(throughput),
-        "date": f'"{datetime.now(timezone.utc).date().isoformat()}"',
+        "": {"fragmentation": fitted_memory(rows).share},
+        "efficiency": efficiency,
+        "memory_error": {
+            "median": f"{statistics.median(memory):.3f}",
+            "within_tenth": sum(error <= 0.1 for error in memory),
+            "rows": len(memory),
+            "date": f'"{datetime.now(timezone.utc).date().isoformat()}"',
+        },
     }
-    text = calibration.FILE.read_text()
-    for name, figure in figures.items():
-        text = re.sub(rf'^("?){name}\1 = .*$', rf"\1{name}\1 = {figure}", text, flags=re.MULTILINE)
-    calibration.FILE.write_text(text)
+    for method, errors in throughput.items():
+        plans = [item.plan for item in rows if item.method == method]
+        figures[f"throughput_error.{method}"] = {
+            "median": f"{statistics.median(errors):.3f}",
+            "rows": len(errors),
+            "families": _list({plan.spec.model.family for plan in plans}),
+            "precisions": _list({plan.spec.contract.precision for plan in plans}),
+            "device_models": _list({plan.probe.devices[0].model for plan in plans}),
+        }
+    calibration.FILE.write_text(replaced(calibration.FILE.read_text(), figures))
+
+
+def _list(names: set[str]) -> str:
+    return json.dumps(sorted(names))
+
+
+def replaced(text: str, figures: Mapping[str, Mapping[str, object]]) -> str:
+    """The text of the file with other figures, by table and key without quotes."""
+    lines, table = [], ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            table = line.strip("[]").replace('"', "")
+        name, _, _ = line.partition(" = ")
+        figure = figures.get(table, {}).get(name.strip('"'))
+        lines.append(line if figure is None else f"{name} = {figure}")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def test_skewed_routing_makes_ranks_wait_for_the_busiest() -> None:
         (1, "learned", "taken as equal"),
         (8, "balanced", "equal, by balanced routing"),
         (1, "skewed", "each rank computes all experts"),
-        (8, "skewed", "the busiest of 8 ranks has"),
+        (8, "skewed", "the mean of tokens, on average over the layers"),
     ],
 )
 def test_the_load_that_was_assumed_is_noted(ways: int, routing: str, text: str) -> None:

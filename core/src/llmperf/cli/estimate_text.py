@@ -9,7 +9,7 @@ from llmperf.accounting.layout import layout_text
 from llmperf.cli.plan_text import change_text
 from llmperf.files.text import printable
 from llmperf.planning.fitting import as_options
-from llmperf.types.estimate import Communication, Estimate, StageMemory, StepTime
+from llmperf.types.estimate import Communication, Estimate, ExpectedError, StageMemory, StepTime
 from llmperf.types.tracing import MemoryKind
 
 GIB = 2**30
@@ -40,12 +40,21 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield from _time(estimate)
     yield from _parts(estimate)
     yield from _host(estimate)
-    if error := estimate.expected_error:
-        within = f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%"
-        memory = f"memory {error.memory:.0%} in the median, {within}"
-        throughput = f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)"
-        yield "expected error", memory if estimate.time is None else f"{memory}, {throughput}"
+    if estimate.expected_error is not None:
+        yield "expected error", _error(estimate.expected_error, with_throughput=estimate.time is not None)
     yield from (("note", note) for note in estimate.notes)
+
+
+def _error(error: ExpectedError, *, with_throughput: bool) -> str:
+    method = {"fake tensors": "traces", "analytic": "formulas"}[error.method]
+    figures = [
+        f"memory {error.memory:.0%} in the median",
+        f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%",
+    ]
+    if with_throughput:
+        figures.append(f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows by {method})")
+    none = f"; no published row by {method} with {' or '.join(error.outside)}" if error.outside else ""
+    return f"{', '.join(figures)}; rows by {method}: {error.rows}{none}"
 
 
 def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmperf.accounting.parameters import count_parameters
+from llmperf.accounting.precisions import products_dtype
 from llmperf.estimating.analytic_collectives import analytic_collectives
 from llmperf.estimating.analytic_memory import analytic_memory
 from llmperf.estimating.analytic_operations import analytic_operations
@@ -12,6 +13,7 @@ from llmperf.types.plan import Plan
 from llmperf.types.tracing import StepTrace
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
+FP8_NOTE = "fp8: casts to fp8 and scales are not counted: a lower bound of the step"
 
 
 def analytic_trace(plan: Plan, rank: int) -> StepTrace:
@@ -26,8 +28,12 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
         host_waits=None,
         memory=analytic_memory(sizes),
         parameters=count_parameters(plan.spec.model).total,
-        notes=(NOTE, *load_notes(plan)),
+        notes=(NOTE, *load_notes(plan), *_precision_notes(plan)),
     )
+
+
+def _precision_notes(plan: Plan) -> tuple[str, ...]:
+    return (FP8_NOTE,) if products_dtype(plan.spec.contract) == "fp8" else ()
 
 
 def first_rank_of(plan: Plan, stage: int) -> int:

@@ -16,6 +16,7 @@ from llmperf.accounting.parameters import shared_width
 from llmperf.accounting.precisions import precision_recipe, products_dtype
 from llmperf.estimating.activations import SINGLE, attention_is_fused, gate_steps, runs_fused, scores
 from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.types.precision import DTYPE_BYTES
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
 
 
@@ -303,19 +304,24 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
 
 
 def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
-    """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient."""
+    """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient.
+
+    Gradients are read in the dtype of the weights that are updated: of the master weights, if there are any.
+    """
     whole = sizes.whole_trained
     shard = whole - (whole - sizes.trained) // sizes.sharding
-    mixed = sizes.weight_bytes < 4
-    per_parameter = 28 + (2 if mixed else 0) + sizes.plan.worker.update_bytes_per_parameter
-    gradients = sizes.trained * sizes.weight_bytes
+    recipe = precision_recipe(sizes.plan.spec.contract.precision)
+    updated = recipe.master_weights or recipe.weights
+    element = DTYPE_BYTES[updated]
+    copied = sizes.weight_bytes if sizes.weight_bytes < element else 0
+    moved = 3 * element + 4 * DTYPE_BYTES[recipe.optimizer_states] + copied
     yield TracedOperation(
         name="adamw",
         kind="optimizer",
         phase="update",
-        dtype="fp32",
+        dtype=updated,
         flops=12.0 * shard,
-        bytes=int(per_parameter * shard),
+        bytes=int((moved + sizes.plan.worker.update_bytes_per_parameter) * shard),
         kernels=10,
         per_step=1,
     )
@@ -323,9 +329,9 @@ def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
         name="gradient norm and clipping",
         kind="optimizer",
         phase="update",
-        dtype="fp32",
-        flops=2.0 * sizes.trained,
-        bytes=3 * gradients,
+        dtype=updated,
+        flops=2.0 * shard,
+        bytes=3 * shard * sizes.weight_bytes,
         kernels=10,
         per_step=1 if sizes.plan.spec.contract.optimizer.clip_norm is not None else 0,
     )

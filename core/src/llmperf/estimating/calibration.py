@@ -13,12 +13,45 @@ import msgspec
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.types.estimate import ExpectedError
-from llmperf.types.units import NonNegative
+from llmperf.types.plan import Plan
+from llmperf.types.units import Count, NonNegative
 
 FILE = Path(__file__).parents[1] / "data" / "estimate_calibration.toml"
 
-
+Method = Literal["fake tensors", "analytic"]
 Efficiency = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryErrors:
+    """How far estimates of memory were from published figures."""
+
+    median: NonNegative
+    """Relative error, each row left out of the fit in turn."""
+    within_tenth: Count
+    """Rows with an error of at most 10 %."""
+    rows: Count
+    """Rows it is from."""
+    source: str
+    """The command that computed all errors, and what it was held against."""
+    date: str
+    """ISO date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputErrors:
+    """How far estimates of throughput by one method were from published figures, and what rows there are."""
+
+    median: NonNegative
+    """Relative error, each row left out of the fit in turn."""
+    rows: Count
+    """Rows it is from."""
+    families: tuple[str, ...]
+    """Families of the rows' models, all of them dense; here and below also of rows with memory alone."""
+    precisions: tuple[str, ...]
+    """Recipes."""
+    device_models: tuple[str, ...]
+    """As vendors name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +62,44 @@ class Calibration:
     """Memory that an allocator holds beyond the peak of tensors, as a share of it."""
     fragmentation_source: str
     """What it was fitted to."""
-    efficiency: Mapping[Literal["fake tensors", "analytic"], Efficiency]
+    efficiency: Mapping[Method, Efficiency]
     """Speed of published runs as a share of what the roofline, the links and the schedule allow, by the method of the
     trace: formulas leave out small operations."""
     efficiency_source: str
     """What it was fitted to."""
-    error: ExpectedError
+    memory_error: MemoryErrors
     """Of estimates with it."""
+    throughput_error: Mapping[Method, ThroughputErrors]
+    """Of estimates with it, by the method of the trace."""
 
 
 @cache
 def calibration() -> Calibration:
     """The calibration of this version."""
     return convert(read_toml(FILE), Calibration, str(FILE))
+
+
+def expected_error(plan: Plan, method: Method) -> ExpectedError:
+    """How far estimates were from published figures, and what of this one no published row by its method has."""
+    memory, throughput = calibration().memory_error, calibration().throughput_error[method]
+    model, precision, device = plan.spec.model, plan.spec.contract.precision, plan.probe.devices[0].model
+    outside = {
+        "a mixture of experts": model.mixture is not None,
+        f"family {model.family}": model.mixture is None and model.family not in throughput.families,
+        precision: precision not in throughput.precisions,
+        device: device not in throughput.device_models,
+    }
+    names = (throughput.families, throughput.precisions, throughput.device_models)
+    families, precisions, devices = (", ".join(part) for part in names)
+    return ExpectedError(
+        memory=memory.median,
+        memory_within_tenth=memory.within_tenth,
+        memory_rows=memory.rows,
+        throughput=throughput.median,
+        throughput_rows=throughput.rows,
+        method=method,
+        rows=f"dense {families} in {precisions} on {devices}",
+        outside=tuple(name for name, is_outside in outside.items() if is_outside),
+        source=memory.source,
+        date=memory.date,
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
-from llmperf.estimating.calibration import calibration
+from llmperf.estimating.calibration import expected_error
 from llmperf.estimating.expert_load import load_notes
 from llmperf.estimating.memory import stage_memory
 from llmperf.estimating.savings import savings
@@ -73,11 +73,11 @@ def estimate_of(
         mfu=utilisation(plan.flops, throughput, plan.peak, plan.device_share, weighted=weighted_peaks(plan)),
         operations=operation_times(trace, rates, rounds),
         communication=communications(trace, rates, plan.layout, rounds),
-        savings=() if rates is None or time is None else savings(plan, trace, rates, time, slowest),
+        savings=() if rates is None or time is None else savings(plan, traces, rates, time, slowest),
         host_waits=trace.host_waits,
         kernels=kernels(trace, rounds),
         rates=known.rates,
-        expected_error=calibration().error,
+        expected_error=expected_error(plan, trace.method),
         tracing=tracing,
         stand_ins=tuple(dict.fromkeys(line for trace in traces.values() for line in trace.stand_ins)),
         notes=tuple(dict.fromkeys(known_notes)),

@@ -52,4 +52,5 @@ def _assumed(plan: Plan) -> str:
     beginning = f"skewed by exponent {contract.routing_skew:g}"
     if ways == 1:
         return f"{beginning}; each rank computes all experts, so that only kernels for uneven groups could tell"
-    return f"{beginning}; in each layer the busiest of {ways} ranks has {expert_load(plan):.2f} x the mean of tokens"
+    load = f"{expert_load(plan):.2f} x the mean of tokens"
+    return f"{beginning}; the busiest of {ways} ranks has {load}, on average over the layers"

@@ -1,15 +1,18 @@
 """What another kernel or layout would save: bytes that a fused kernel would not move, and waiting that could overlap.
 
 A fused kernel reads its inputs and writes its results once. What the traced operations of its kind move beyond that
-is saved time on a device that is limited by its memory.
+is saved time on a device that is limited by its memory. Like the step itself, savings are what roofline, links and
+schedule allow, divided by the efficiency of published runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from llmperf.accounting.precisions import precision_recipe
-from llmperf.estimating.step_time import operation_times
+from llmperf.estimating.analytic import analytic_trace, first_rank_of
+from llmperf.estimating.rank_sizes import rank_sizes
+from llmperf.estimating.step_time import operation_times, step_time
 from llmperf.types.estimate import OperationTime, Saving, StepTime
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates
@@ -19,22 +22,28 @@ LEAST_SHARE = 0.005
 """Savings of a smaller share of the step are left out."""
 
 
-def savings(plan: Plan, trace: StepTrace, rates: DeviceRates, time: StepTime, slowest: int) -> tuple[Saving, ...]:
+def savings(
+    plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates, time: StepTime, slowest: int
+) -> tuple[Saving, ...]:
     """What would shorten the step, most first."""
-    rounds = plan.batch.gradient_accumulation
-    operations = operation_times(trace, rates, rounds)
+    operations = operation_times(traces[slowest], rates, plan.batch.gradient_accumulation)
     candidates = [
         *_fused(plan, operations, rates, slowest),
-        *_recomputed(plan, operations),
+        *_recomputed(plan, tuple(traces), rates, time),
         *_waiting(time, plan),
     ]
-    kept = [saving for saving in candidates if saving.seconds >= LEAST_SHARE * time.seconds]
+    ideal = time.seconds - time.loss_seconds
+    slower = time.seconds / ideal if ideal else 1.0
+    kept = [
+        replace(saving, seconds=saving.seconds * slower)
+        for saving in candidates
+        if saving.seconds >= LEAST_SHARE * ideal
+    ]
     return tuple(sorted(kept, key=lambda saving: -saving.seconds))
 
 
 def _fused(plan: Plan, operations: tuple[OperationTime, ...], rates: DeviceRates, stage: int) -> Iterator[Saving]:
-    least = least_bytes(plan, stage)
-    for kind, bytes_needed in least.items():
+    for kind, bytes_needed in least_bytes(plan, stage).items():
         spent = sum(item.seconds or 0.0 for item in operations if item.kind == kind)
         yield Saving(
             change=f"fused {kind}",
@@ -45,39 +54,48 @@ def _fused(plan: Plan, operations: tuple[OperationTime, ...], rates: DeviceRates
 
 def least_bytes(plan: Plan, stage: int) -> Mapping[OperationKind, float]:
     """Bytes that fused kernels move in a step of a stage, by kind of operation."""
-    model, layout, tuning = plan.spec.model, plan.layout, plan.spec.tuning
-    element = precision_recipe(plan.spec.contract.precision).rest_bytes
-    tokens = plan.batch.gradient_accumulation * plan.batch.micro_batch * plan.batch.seq_len / layout.context_parallel
-    layers = model.layers / layout.pipeline_parallel
-    last = stage == layout.pipeline_parallel - 1
-    again = 2 if tuning.gradient_checkpointing else 1
-    split = layout.tensor_parallel
-    in_norms = split if layout.sequence_parallel else 1
-    width = element * tokens
-    norms = (2 * layers + (1 if last else 0)) * model.hidden_size / in_norms
-    heads = model.hidden_size * (1 + model.kv_heads / model.attention_heads) / split * layers
+    sizes = rank_sizes(plan, first_rank_of(plan, stage))
+    model, again = sizes.model, sizes.recomputed_blocks
+    element = sizes.compute_bytes * sizes.tokens * plan.batch.gradient_accumulation
+    stream = sizes.hidden / sizes.sequence_parts
+    turned = sizes.query_width + sizes.key_width
+    normed = model.norms_per_block * stream + (turned if model.qk_norm != "none" else 0)
+    gates = [kind.inner * (8 * kind.blocks + 3 * kind.recomputed_blocks) for kind in sizes.kinds]
     least: dict[OperationKind, float] = {
-        "norm": width * norms * (2 * again + 3),
-        "activation": width * model.intermediate_size / split * layers * (3 * again + 5),
-        "loss": width * model.vocab_size / split * 2 if last else 0.0,
+        "norm": element * (normed * (5 * sizes.blocks + 2 * again) + (5 * stream if sizes.last else 0)),
+        "activation": element * sum(gates),
+        "loss": element * sizes.vocabulary * 2 if sizes.last else 0.0,
     }
     if model.position_encoding == "rope":
-        least["rope"] = width * heads * (2 * again + 2)
+        least["rope"] = element * turned * (4 * sizes.blocks + 2 * again)
     return least
 
 
-def _recomputed(plan: Plan, operations: tuple[OperationTime, ...]) -> Iterator[Saving]:
-    if not plan.spec.tuning.gradient_checkpointing:
+def _recomputed(plan: Plan, stages: tuple[int, ...], rates: DeviceRates, time: StepTime) -> Iterator[Saving]:
+    """The step by formulas with and without recomputation, as a share of this one."""
+    tuning = plan.spec.tuning
+    if not tuning.gradient_checkpointing:
         return
-    forward = sum(
-        item.seconds or 0.0 for item in operations if item.phase == "forward" and item.kind not in ("loss", "embedding")
-    )
-    share = 1 / plan.spec.tuning.recompute_every
+    kept = replace(plan, spec=replace(plan.spec, tuning=replace(tuning, gradient_checkpointing=False)))
+    try:
+        longer, shorter = (_ideal_seconds(each, stages, rates) for each in (plan, kept))
+    except ValueError:  # the formulas need a rate that the trace did not
+        return
+    blocks = "all blocks" if tuning.recompute_every == 1 else f"1 in {tuning.recompute_every} blocks"
+    parts = {
+        "operations": f"norms, positions and activations of {blocks}",
+        "block": f"the forward pass of {blocks}, with its communication,",
+    }
     yield Saving(
         change="no gradient checkpointing, if the memory suffices",
-        seconds=forward * share,
-        basis="the forward pass of the blocks is computed once instead of twice",
+        seconds=(time.seconds - time.loss_seconds) * max(0.0, 1 - shorter / longer),
+        basis=f"{parts[tuning.recompute]} once instead of twice: the share of a step by formulas with and without it",
     )
+
+
+def _ideal_seconds(plan: Plan, stages: tuple[int, ...], rates: DeviceRates) -> float:
+    time, _ = step_time(plan, {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}, rates)
+    return time.seconds - time.loss_seconds
 
 
 def _waiting(time: StepTime, plan: Plan) -> Iterator[Saving]:

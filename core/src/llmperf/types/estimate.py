@@ -150,9 +150,15 @@ class ExpectedError:
     memory_rows: Count
     """Rows it is from."""
     throughput: NonNegative
-    """Median relative error of throughput, each row left out of the fit in turn."""
+    """Median relative error of throughput of rows by `method`, each left out of the fit in turn."""
     throughput_rows: Count
     """Rows it is from."""
+    method: Literal["fake tensors", "analytic"]
+    """How the slowest stage was traced: rows by this method are compared."""
+    rows: str
+    """Models, precisions and devices of published rows by this method."""
+    outside: tuple[str, ...]
+    """What of this estimate no such row has."""
     source: str
     """The command that computed it, and what it was held against."""
     date: str

@@ -1,0 +1,143 @@
+"""What an estimate says that other settings would save, how far to trust it, and the update that it counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from llmperf.accounting.parameters import count_parameters
+from llmperf.cases.library import library
+from llmperf.cli.estimate_text import estimate_text
+from llmperf.estimating.analytic import analytic_trace
+from llmperf.estimating.estimate import KnownRates, estimate_of
+from llmperf.estimating.savings import least_bytes
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
+from llmperf.running.step_traces import analytic_traces
+from llmperf.types import Plan
+from llmperf.types.estimate import Estimate, Saving
+
+LLAMA = ("llama3_1_8b_pretrain_pytorch", "H100-SXM5-80GB:1x8", "micro_batch=1", "global_batch=8")
+MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8")
+
+
+@cache
+def estimated(case: str, on: str, *settings: str) -> Estimate:
+    outcome = plan_only(Request(case=case, on=on, settings=settings))
+    assert outcome.plan is not None, outcome.problems
+    rates = outcome.plugins.rates(outcome.plan.probe.devices[0].model)
+    return estimate_of(outcome.plan, analytic_traces(outcome.plan).stages, KnownRates(rates=rates))
+
+
+def seconds(estimate: Estimate) -> float:
+    assert estimate.time is not None
+    return estimate.time.seconds
+
+
+def recomputation(estimate: Estimate) -> Saving:
+    return next(saving for saving in estimate.savings if saving.change.startswith("no gradient checkpointing"))
+
+
+@pytest.mark.parametrize(
+    ("case", "basis"),
+    [
+        ((*LLAMA, "recompute=operations"), "norms, positions and activations of all blocks"),
+        ((*LLAMA, "recompute=block"), "forward pass of all blocks"),
+        ((*LLAMA, "recompute=block", "recompute_every=2"), "forward pass of 1 in 2 blocks"),
+        (MIXTURE, "with its communication"),
+    ],
+)
+def test_no_recomputation_saves_what_the_step_without_it_is_shorter(case: tuple[str, ...], basis: str) -> None:
+    checkpointed, kept = estimated(*case), estimated(*case, "gradient_checkpointing=false")
+    saving = recomputation(checkpointed)
+    assert saving.seconds == pytest.approx(seconds(checkpointed) - seconds(kept))
+    assert basis in saving.basis
+
+
+def test_operations_alone_are_a_small_part_of_the_step() -> None:
+    parts = {
+        how: recomputation(of).seconds / seconds(of)
+        for how in ("operations", "block")
+        for of in [estimated(*LLAMA, f"recompute={how}")]
+    }
+    assert parts["operations"] < 0.04 < 0.15 < parts["block"] < 0.3
+
+
+def test_savings_are_losses_included_like_the_step() -> None:
+    of = estimated(*MIXTURE)
+    assert of.time is not None
+    saving = next(saving for saving in of.savings if saving.change.startswith("communication"))
+    ideal = of.time.seconds - of.time.loss_seconds
+    assert saving.seconds / of.time.seconds == pytest.approx(of.time.communication_seconds / ideal)
+
+
+def planned(case: str, on: str, *settings: str) -> Plan:
+    plan = plan_only(Request(case=case, on=on, settings=settings)).plan
+    assert plan is not None
+    return plan
+
+
+def test_fused_activations_of_mixtures_are_those_that_a_token_passes() -> None:
+    plan = planned(*LLAMA, "gradient_checkpointing=false")
+    for name, columns in (
+        ("qwen3_30b_a3b", 48 * 8 * 768),
+        ("deepseek_v3", 3 * 18432 + 58 * 9 * 2048),
+        ("llama3_1_8b", 32 * 14336),
+    ):
+        of = replace(plan, spec=replace(plan.spec, model=replace(library().model(name), multi_token_layers=0)))
+        assert least_bytes(of, 0)["activation"] == 2 * plan.batch.seq_len * 8 * columns
+
+
+def update(plan: Plan) -> dict[str, int]:
+    """Bytes of the operations of the update."""
+    return {each.name: each.bytes for each in analytic_trace(plan, 0).operations if each.phase == "update"}
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_rank_computes_the_norm_of_its_shard_of_the_gradients(stage: int) -> None:
+    whole, shard = (update(planned(*LLAMA, "precision=fp32", f"sharding_stage={number}")) for number in (0, stage))
+    name = "gradient norm and clipping"
+    assert shard[name] == pytest.approx(whole[name] / 8, rel=1e-6)
+
+
+ZERO = ("llama2_7b_pretrain_zero", "A100-SXM4-80GB:1x8")
+
+
+@pytest.mark.parametrize(
+    ("case", "precision", "bytes_each"),
+    [
+        (LLAMA, "bf16_pure", 14),
+        (LLAMA, "fp8_rowwise", 30),
+        (LLAMA, "fp32", 28),
+        (ZERO, "bf16_pure", 14),
+        (ZERO, "bf16", 30),  # with the copy in 16 bits
+        (ZERO, "fp16", 30),
+    ],
+)
+def test_the_update_moves_what_the_recipe_holds(case: tuple[str, ...], precision: str, bytes_each: int) -> None:
+    plan = planned(*case, f"precision={precision}")
+    shard = count_parameters(plan.spec.model).total / 8
+    added = plan.worker.update_bytes_per_parameter
+    assert update(plan)["adamw"] == pytest.approx((bytes_each + added) * shard, rel=1e-6)
+
+
+def test_fp8_by_formulas_is_noted_as_a_lower_bound() -> None:
+    (note,) = (note for note in estimated(*LLAMA, "precision=fp8_rowwise").notes if "fp8" in note)
+    assert "casts to fp8 and scales are not counted" in note
+    assert not any("fp8" in note for note in estimated(*LLAMA).notes)
+
+
+def error_line(estimate: Estimate) -> str:
+    (line,) = (line for line in estimate_text(estimate).splitlines() if line.startswith("expected error"))
+    return line
+
+
+def test_the_expected_error_names_its_rows_and_what_none_of_them_has() -> None:
+    line = error_line(estimated(*MIXTURE, "precision=fp8_rowwise"))
+    assert "no published row by formulas with a mixture of experts or fp8_rowwise or NVIDIA H200" in line
+    published = estimated("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8")
+    assert published.expected_error is not None
+    assert published.expected_error.outside == ()
+    assert "(12 rows by formulas); rows by formulas: dense llama in fp16 on" in error_line(published)
+    assert "no published row" not in error_line(published)
