@@ -134,10 +134,10 @@ def error_line(estimate: Estimate) -> str:
 
 
 def test_the_expected_error_names_its_rows_and_what_none_of_them_has() -> None:
-    line = error_line(estimated(*MIXTURE, "precision=fp8_rowwise"))
-    assert "no published row by formulas with a mixture of experts or fp8_rowwise or NVIDIA H200" in line
+    line = error_line(estimated(*MIXTURE))
+    assert "no published row by formulas with a mixture of experts or bf16 or NVIDIA H200" in line
     published = estimated("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8")
     assert published.expected_error is not None
     assert published.expected_error.outside == ()
-    assert "(12 rows by formulas); rows by formulas: dense llama in fp16 on" in error_line(published)
+    assert "(12 rows); rows by formulas: dense llama in fp16 on" in error_line(published)
     assert "no published row" not in error_line(published)

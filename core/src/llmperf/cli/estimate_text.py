@@ -52,7 +52,7 @@ def _error(error: ExpectedError, *, with_throughput: bool) -> str:
         f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%",
     ]
     if with_throughput:
-        figures.append(f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows by {method})")
+        figures.append(f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)")
     none = f"; no published row by {method} with {' or '.join(error.outside)}" if error.outside else ""
     return f"{', '.join(figures)}; rows by {method}: {error.rows}{none}"
 

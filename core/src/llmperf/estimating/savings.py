@@ -89,7 +89,7 @@ def _recomputed(plan: Plan, stages: tuple[int, ...], rates: DeviceRates, time: S
     yield Saving(
         change="no gradient checkpointing, if the memory suffices",
         seconds=(time.seconds - time.loss_seconds) * max(0.0, 1 - shorter / longer),
-        basis=f"{parts[tuning.recompute]} once instead of twice: the share of a step by formulas with and without it",
+        basis=f"{parts[tuning.recompute]} computed once instead of twice: steps by formulas with and without it",
     )
 
 
