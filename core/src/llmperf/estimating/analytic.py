@@ -19,6 +19,7 @@ FP8_NOTE = "fp8: casts to fp8 and scales are not counted: a lower bound of the s
 def analytic_trace(plan: Plan, rank: int) -> StepTrace:
     """A step of one rank of a plan, as `llmperf_trace_step` would return it."""
     sizes = rank_sizes(plan, rank)
+    casts = (FP8_NOTE,) if products_dtype(plan.spec.contract) == "fp8" else ()
     return StepTrace(
         rank=rank,
         method="analytic",
@@ -28,12 +29,8 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
         host_waits=None,
         memory=analytic_memory(sizes),
         parameters=count_parameters(plan.spec.model).total,
-        notes=(NOTE, *load_notes(plan), *_precision_notes(plan)),
+        notes=(NOTE, *load_notes(plan), *casts),
     )
-
-
-def _precision_notes(plan: Plan) -> tuple[str, ...]:
-    return (FP8_NOTE,) if products_dtype(plan.spec.contract) == "fp8" else ()
 
 
 def first_rank_of(plan: Plan, stage: int) -> int:

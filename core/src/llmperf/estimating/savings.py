@@ -77,8 +77,11 @@ def _recomputed(plan: Plan, stages: tuple[int, ...], rates: DeviceRates, time: S
     if not tuning.gradient_checkpointing:
         return
     kept = replace(plan, spec=replace(plan.spec, tuning=replace(tuning, gradient_checkpointing=False)))
+    steps = []
     try:
-        longer, shorter = (_ideal_seconds(each, stages, rates) for each in (plan, kept))
+        for each in (plan, kept):
+            by_formulas = {stage: analytic_trace(each, first_rank_of(each, stage)) for stage in stages}
+            steps.append(step_time(each, by_formulas, rates)[0].seconds)
     except ValueError:  # the formulas need a rate that the trace did not
         return
     blocks = "all blocks" if tuning.recompute_every == 1 else f"1 in {tuning.recompute_every} blocks"
@@ -88,14 +91,9 @@ def _recomputed(plan: Plan, stages: tuple[int, ...], rates: DeviceRates, time: S
     }
     yield Saving(
         change="no gradient checkpointing, if the memory suffices",
-        seconds=(time.seconds - time.loss_seconds) * max(0.0, 1 - shorter / longer),
+        seconds=(time.seconds - time.loss_seconds) * max(0.0, 1 - steps[1] / steps[0]),
         basis=f"{parts[tuning.recompute]} computed once instead of twice: steps by formulas with and without it",
     )
-
-
-def _ideal_seconds(plan: Plan, stages: tuple[int, ...], rates: DeviceRates) -> float:
-    time, _ = step_time(plan, {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}, rates)
-    return time.seconds - time.loss_seconds
 
 
 def _waiting(time: StepTime, plan: Plan) -> Iterator[Saving]:
