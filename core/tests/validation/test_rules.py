@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import llmperf_schemas
 import pytest
+from llmperf.accounting.flops import count_flops
+from llmperf.cases.library import library
 from llmperf.files import json_files
-from llmperf.types import Plan, Result
+from llmperf.types import Plan, Result, Workload
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings
 from llmperf.validation.core_kinds import named_schema
@@ -109,6 +112,8 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP308", {"/device_share": 1.0}),
         ("LP308", {"/vendor": "nvidia", "/probe/devices/0/model": "NVIDIA A100-SXM4-40GB"}),
         ("LP304", {"/flops/parameters": 7000000000}),
+        ("LP323", {"/spec/model/nominal_parameters": 7000000000}),
+        ("LP323", {"/spec/model/nominal_active_parameters": 1}),
         ("LP603", {"/spec/changes/0/value": 9}),
         ("LP606", {"/spec/contract/precision": "bf16"}),
         ("LP607", {"/spec/model/layers": 8}),
@@ -120,6 +125,16 @@ def test_rules_hold_for_plans_too(code, values):
     plan = put(llmperf_schemas.example("plan"), values)
     assert code in [one.code for one in findings("plan", json_files.convert(plan, Plan, "plan"))]
     assert code in [rule.code for rule in open_catalogue().rules_for("plan")]
+
+
+def test_nominal_figures_of_shipped_models_are_about_those_counted():
+    plan, models = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan"), library()
+    for name in models.paths("models"):
+        model = models.model(name)
+        counted = replace(
+            plan, spec=replace(plan.spec, model=model), flops=count_flops(model, Workload(seq_len=model.max_positions))
+        )
+        assert "LP323" not in [finding.code for finding in findings("plan", counted)], name
 
 
 def test_a_cpu_is_no_device_of_another_vendors_catalogue(example):
