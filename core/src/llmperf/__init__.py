@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
     from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
+    from llmperf.accounting.parameters import count_parameters as count_parameters
     from llmperf.accounting.precisions import precision_recipe as precision_recipe
     from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
@@ -60,6 +61,7 @@ API_VERSION = 1
 
 _HOMES = {
     "hookimpl": "llmperf.hookspecs",
+    "count_parameters": "llmperf.accounting.parameters",
     "cache_dir": "llmperf.files.user_files",
     "agent_argv": "llmperf.launching.agent",
     "interface_variables": "llmperf.planning.interfaces",

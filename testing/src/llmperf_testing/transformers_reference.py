@@ -14,6 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from llmperf import (
+    count_parameters,
     decays,
     huggingface_config,
     initial_constant,
@@ -22,7 +23,6 @@ from llmperf import (
     open_batches,
     routing_table,
 )
-from llmperf.accounting.parameters import count_parameters
 from llmperf.errors import UserError
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
