@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from llmperf.types import StepOutput
@@ -25,9 +25,6 @@ from llmperf_pytorch.layouts.trainer import ShardedTrainer
 from llmperf_pytorch.losses import deferred
 from llmperf_pytorch.models import construct_model, set_buffers
 from llmperf_pytorch.weights import count_parameters
-
-if TYPE_CHECKING:
-    pass
 
 
 class PipelineTrainer(ShardedTrainer):
