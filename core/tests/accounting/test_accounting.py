@@ -159,6 +159,11 @@ def test_baichuan_has_one_packed_projection() -> None:
         lora_parameters(model("baichuan2_7b"), Lora())
 
 
+def test_experts_take_no_adapters():
+    with pytest.raises(UserError, match=r"projections of attention \(q_proj, .*experts take no adapters, found"):
+        lora_parameters(library().model("mixtral_tiny"), Lora(target_modules=("q_proj", "gate_proj")))
+
+
 def test_unknown_lora_target_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'q_proj'"):
         lora_parameters(model("llama2_7b"), Lora(target_modules=("q_prj",)))

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llmperf.errors import unknown
+from llmperf.errors import UserError, unknown
 from llmperf.types import Lora, Model
 from llmperf.types.models import Projection
 
 Shape = tuple[int, int]
 """Inputs and outputs of a projection."""
+FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
+"""Projections of a dense feed-forward layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +249,9 @@ def lora_parameters(model: Model, lora: Lora) -> int:
     """
     shapes = _adapted(model)
     for name in lora.target_modules:
+        if model.mixture is not None and name in FEED_FORWARD:
+            expected = f"projections of attention ({', '.join(shapes)}), since experts take no adapters"
+            raise UserError(f"contract.lora.target_modules: expected {expected}, found {name!r} ({model.name})")
         if name not in shapes:
             raise unknown("contract.lora.target_modules", "projection", name, shapes)
     return model.layers * lora.rank * sum(sum(shapes[name]) for name in set(lora.target_modules))
@@ -257,4 +262,4 @@ def _adapted(model: Model) -> dict[str, Shape]:
     shapes, hidden, inner = attention_shapes(model), model.hidden_size, model.intermediate_size
     if model.mixture is not None:
         return shapes
-    return {**shapes, "gate_proj": (hidden, inner), "up_proj": (hidden, inner), "down_proj": (inner, hidden)}
+    return {**shapes, **dict(zip(FEED_FORWARD, ((hidden, inner), (hidden, inner), (inner, hidden)), strict=True))}
