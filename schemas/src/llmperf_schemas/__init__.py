@@ -1,5 +1,5 @@
 """The JSON Schemas (2020-12) of llmperf, as data: results, plans, cases, models, records,
-submissions' manifests, published documents and estimates.
+submissions' manifests, published documents, estimates, verifications and challenges.
 
 They need nothing but this package, so that a website or another program can check documents without llmperf.
 """
@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 FOLDER = Path(__file__).parent
 """Where the schemas and the examples are."""
 
-NAMES = ("result", "plan", "case", "model", "record", "manifest", "published", "estimate")
+NAMES = ("result", "plan", "case", "model", "record", "manifest", "published", "estimate", "verification", "challenge")
 
 RESULT_SCHEMA = f"llmperf/result/{SCHEMA_VERSION}"
 """What the `schema` field of a result says."""
@@ -26,6 +26,10 @@ MANIFEST_SCHEMA = f"llmperf/manifest/{SCHEMA_VERSION}"
 """What the `schema` field of a submission's manifest says."""
 ESTIMATE_SCHEMA = f"llmperf/estimate/{SCHEMA_VERSION}"
 """What the `schema` field of an estimate says."""
+VERIFICATION_SCHEMA = f"llmperf/verification/{SCHEMA_VERSION}"
+"""What the `schema` field of a verification says."""
+CHALLENGE_SCHEMA = f"llmperf/challenge/{SCHEMA_VERSION}"
+"""What the `schema` field of a challenge says."""
 PUBLISHED_SCHEMA = f"llmperf/published/{SCHEMA_VERSION}"
 """What the `schema` field of an imported document says."""
 
