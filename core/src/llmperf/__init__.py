@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_table as print_table
+    from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
     from llmperf.files.json_files import encode_pretty as encode_pretty
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.runfolder.create import load_plan as load_plan
+    from llmperf.submissions.loaded_results import load_results as load_results
+    from llmperf.submissions.opened import opened_sheets as opened_sheets
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import decays as decays
@@ -75,6 +78,7 @@ _HOMES = {
     "option_problems": "llmperf.planning.plugin_checks",
     "whole_number": "llmperf.planning.plugin_checks",
     "load_plan": "llmperf.runfolder.create",
+    "load_results": "llmperf.submissions.loaded_results",
     "standard_layout": "llmperf.accounting.layout",
     "parallelism_problems": "llmperf.accounting.layout",
     "open_regular": "llmperf.files.json_files",
@@ -99,12 +103,14 @@ _HOMES = {
     "json_option": "llmperf.cli.output",
     "print_json": "llmperf.cli.output",
     "print_table": "llmperf.cli.output",
+    "MAX_DOCUMENT_BYTES": "llmperf.files.json_files",
     "encode_pretty": "llmperf.files.json_files",
     "read_bytes": "llmperf.files.json_files",
     "write_bytes": "llmperf.files.json_files",
     "read_toml": "llmperf.files.user_files",
     "device_aliases": "llmperf.plugins.facts",
     "printable": "llmperf.files.text",
+    "opened_sheets": "llmperf.submissions.opened",
 }
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]

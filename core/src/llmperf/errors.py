@@ -64,10 +64,10 @@ class Terminated(BaseException):
         super().__init__(f"ended by signal {number}")
 
 
-def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserError:
+def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listing: str | None = None) -> UserError:
     """The error for a name that is not among `choices`: it suggests the closest match, or else lists the choices.
 
-    `where` may be empty if the name alone is clear.
+    `where` may be empty if the name alone is clear. `listing`: a command that lists the choices, for too many of them.
     """
     from difflib import get_close_matches
 
@@ -76,5 +76,7 @@ def unknown(where: str, kind: str, found: str, choices: Iterable[str]) -> UserEr
     if near:
         nearest = next(name for name in names if name.lower() == near[0])
         return UserError(f"{where}unknown {kind} {found!r}; did you mean {nearest!r}?")
+    if listing is not None:
+        return UserError(f"{where}unknown {kind} {found!r}; `{listing}` lists those that exist")
     listed = ", ".join(names) if names else "none"
     return UserError(f"{where}unknown {kind} {found!r}; expected one of: {listed}")

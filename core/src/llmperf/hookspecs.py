@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LoggedFacts,
         LoggedFailure,
         LoggedStep,
+        Logger,
         Model,
         Observer,
         PeakFlops,
@@ -56,6 +57,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
     "llmperf_peak_flops": ("vendor",),
+    "llmperf_time_peak": ("vendor",),
     "llmperf_device_rates": ("vendor",),
     "llmperf_plan_workers": ("framework",),
     "llmperf_trace_step": ("framework",),
@@ -63,6 +65,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
     "llmperf_launchers": ("vendor", "extension", "core"),
     "llmperf_observers": ("extension", "core"),
+    "llmperf_loggers": ("extension",),
     "llmperf_screening": ("framework", "core"),
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
@@ -149,6 +152,21 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
     ...         return None
     ...     return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=1e12,
     ...                      source="Acme A1 datasheet, p. 2", date="2026-01-01")
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
+    """Called in the controller after a run on its own machine whose peak was measured, to measure the peak anew.
+
+    The vendor owns it, if its `llmperf_peak_flops` measures. It uses no figure that is kept, and takes a few seconds
+    at most. The result has both figures; validation compares them. None means that it could not be measured.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_time_peak(device_model, dtype):
+    ...     return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=1e12,
+    ...                      source="fastest product, after the run", date="2026-01-01", confidence="measured")
     """
     raise NotImplementedError
 
@@ -249,6 +267,20 @@ def llmperf_observers() -> Iterable[Observer]:
     >>> @llmperf.hookimpl
     ... def llmperf_observers():
     ...     return [MyTracker()]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_loggers() -> Iterable[Logger]:
+    """Called in the controller for `llmperf run --log NAME=VALUE`, for the places that runs can be logged to.
+
+    Extensions may answer; all answers are collected. The observer of the named logger follows each run.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_loggers():
+    ...     from llmperf_acme.board import AcmeBoard
+    ...     return [Logger(name="acme", value="DIR", open=lambda value: AcmeBoard(Path(value)))]
     """
     raise NotImplementedError
 

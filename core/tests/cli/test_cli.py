@@ -199,24 +199,6 @@ def test_completion_scripts(capsys, shell):
     assert "_LLMPERF_COMPLETE" in run(capsys, "completion", shell)[1]
 
 
-def complete(*words: str) -> list[str]:
-    env = {
-        **os.environ,
-        "_LLMPERF_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    argv = [str(Path(sys.executable).with_name("llmperf"))]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=30)
-    return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
-
-
-def test_completion_knows_commands_cases_and_plugins():
-    assert complete("llmperf", "val") == ["validate"]
-    assert "llama2_7b_lora" in complete("llmperf", "run", "llama2")
-    assert complete("llmperf", "run", "--framework", "ze") == ["zero"]
-
-
 def test_a_bug_keeps_its_traceback():
     program = (
         "import llmperf.cli.main as m, llmperf.cli.listings as c;"

@@ -13,7 +13,8 @@ from llmperf.files import json_files
 PUBLISHED = Path(__file__).parents[3] / "published"
 HEAVY = ("numpy", "torch", "deepspeed", "paddle", "transformers", "jsonschema", "plotext", "tabulate", "asyncio")
 FOR_IMPORTED = ("llmperf_published.reading", "llmperf_published.types.document")
-FOR_WRITERS = ("tarfile", "xml", "llmperf.results", "llmperf.launching.agent", "llmperf.planning", "llmperf.measuring")
+FOR_WRITERS = ("tarfile", "xml", "llmperf.results.build", "llmperf.results.comparison", "llmperf.results.throughput",
+               "llmperf.launching.agent", "llmperf.planning", "llmperf.measuring")  # fmt: skip
 
 
 def imported(*words):

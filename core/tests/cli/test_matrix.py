@@ -146,6 +146,7 @@ def test_scaling_is_measured_in_turn_and_kept_beside_its_runs(stub_site, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_runs_twice(matrix):
     """Either the command or the process above it is killed, after its start or after that of a run of half a second."""
     draws, repeats = random.Random(20), 32

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from llmperf.cli.nodes_doctor import _relative, _screening
+from click import unstyle
+from llmperf.cli.nodes_doctor import _relative, _screening, _shown
 from llmperf.cli.request import say_what_was_left_out
+from llmperf.running.node_checks import CheckedNode, NodesCheck
 from llmperf.screening.verdict import Verdict
 
 
@@ -28,6 +30,16 @@ def test_differences_of_nodes_are_left_out_where_a_node_lacks_the_framework(caps
 def test_a_failed_node_is_not_among_those_of_which_none_stands_out(failed, line):
     found = Verdict(measured=(), slow=(), unreachable=(), not_measured=(), path_mtu=(), seconds=3.0)
     assert list(_screening(found, failed))[-1].startswith(line)
+
+
+def test_where_no_node_answers_nothing_is_said_of_devices(capsys):
+    nodes = (CheckedNode(host="a", failure="node a: no answer"), CheckedNode(host="b", failure="node b: no answer"))
+    checked = NodesCheck(vendor=None, nodes=nodes, differences=(), concerns=(), verdict=None)
+    assert [unstyle(line) for line in _shown(checked) if line] == [
+        "error: node a: no answer",
+        "error: node b: no answer",
+    ]
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("value", "text"), [(-0.12, "-12 %"), (0.5, "+50 %"), (531.4, "532 times")])

@@ -6,9 +6,11 @@ import os
 import pty
 import subprocess
 import sys
+import time
 
 import pytest
-from llmperf.cli.progress_line import duration, progress_text
+from llmperf.cli.progress_line import Place, duration, progress_text
+from llmperf.reporting.sparkline import sparkline
 from llmperf.types import Progress
 
 PROGRAM = """
@@ -87,3 +89,29 @@ def test_elsewhere_there_is_a_line_now_and_then():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30)
     assert done.stderr.count("\n") == 1
     assert "\r" not in done.stderr
+
+
+def test_the_line_shows_the_time_of_the_last_steps_and_which_run_of_several_it_is():
+    known = {"tokens_per_second_per_device": 1234.5, "mfu": 0.25, "memory_used_bytes": 2**30, "seconds_left": 42.0}
+    place = Place(number=3, runs=12, ends_at=time.monotonic() + 600.4)
+    line = progress_text(progress(**known), None, place, "▁▁█▁")
+    assert line.startswith("run 3 of 12  measuring  step 3/9  1,234 token/p/s  step time ▁▁█▁  MFU 25.0 %")
+    assert line.endswith("42 s left  10 min 0 s for all")
+    late = Place(number=3, runs=12, ends_at=time.monotonic() - 1)
+    assert "for all" not in progress_text(progress(**known), None, late)
+    narrow = progress_text(progress(**known), 70, place, "▁▁█▁")
+    assert narrow == "run 3 of 12 measuring 3/9 1,234 token/p/s 42 s left 10 min 0 s for all"
+
+
+@pytest.mark.parametrize(
+    ("values", "encoding", "chart"),
+    [
+        ([1.0, 1.0, 2.0], "utf-8", "▁▁█"),
+        ([1.0, 1.0001], "utf-8", "▄▅"),
+        ([1.0, 1.0, 2.0], "ascii", "__#"),
+        ([1.0], "utf-8", ""),
+        ([0.0, 0.0], "utf-8", "▁▁"),
+    ],
+)
+def test_a_sparkline_has_a_level_for_each_value_and_does_not_enlarge_noise(values, encoding, chart):
+    assert sparkline(values, encoding=encoding) == chart

@@ -9,7 +9,7 @@ import pytest
 import wcwidth
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.reporting.text_table import Column, laid_out, wrapped_cell
+from llmperf.reporting.text_table import Column, fitted, laid_out, wrapped_cell
 from llmperf.types import Result
 
 PUBLISHED = str(Path(__file__).parents[3] / "published")
@@ -39,12 +39,29 @@ def column(text, name):
     return [row[start:].split("  ")[0].strip() for row in rows if row.strip()]
 
 
-@pytest.mark.parametrize("command", ["report", "summary"])
-def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, capsys, command):
-    assert call([command, str(runs)]) == 0
+def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, capsys):
+    assert call(["report", str(runs)]) == 0
     models = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
     assert models == sorted(models)
     assert models[0] == "llama2_7b"
+
+
+def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs, capsys):
+    assert call(["summary", str(runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if ", pretraining: " in line]
+    assert [line.split(",")[0] for line in headings] == ["llama2_7b", "llama2_7b", "llama_tiny"]
+    assert headings[0] == "llama2_7b, pretraining: default, fp32, 256 tokens x 4; changed: global_batch=4"
+    kinds = [line for line in lines if line.startswith("1x2 ")]
+    assert [line.split()[-1] for line in kinds] == ["30.0", "20.0", "9,000.0"]
+    assert lines[lines.index(headings[0]) + 1] == kinds[0]
+
+
+def test_the_summary_draws_the_history_of_a_kind(runs, capsys):
+    assert call(["summary", str(runs), "--format", "markdown"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n# ") + out.startswith("# ") == 1
+    assert "| 2 | 20.0 | 100.0 % | ▁█ | 30.0 |" in out
 
 
 def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, capsys):
@@ -54,21 +71,33 @@ def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, c
     assert column(out, "case")[-1] == "default (variant)"
 
 
+def test_long_lines_go_on_below_the_beginning_of_their_value():
+    text = "peak    a value of many words that go on\nLP209 warning some words\nshort  x"
+    assert fitted(text, 24).split("\n") == [
+        "peak    a value of many",
+        "        words that go on",
+        "LP209 warning some words",
+        "short  x",
+    ]
+    assert fitted("  note: one two three", 14).split("\n") == ["  note: one", "    two three"]
+    assert fitted("\x1b[33mwarning\x1b[0m: a b", 12) == "\x1b[33mwarning\x1b[0m: a b"
+    assert fitted(text, None) == text
+
+
 @pytest.mark.parametrize("columns", [80, 120, 200])
 @pytest.mark.parametrize(
     "words", [["report"], ["report", PUBLISHED], ["summary"], ["summary", "--baseline", PUBLISHED]]
 )
 def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
     lines = on_a_terminal(*words, ".", cwd=runs, columns=columns, NO_COLOR="1").splitlines()
-    table = lines[: lines.index("")] if "" in lines else lines
-    assert max(map(wcwidth.wcswidth, table)) <= columns
-    assert table[0].split()[0] == "model"
-    assert any("llama2_7b" in line for line in table)
+    assert max(map(wcwidth.wcswidth, lines)) <= columns
+    assert lines[0].split()[0] == ("model" if words[0] == "report" else "device")
+    assert any("llama2_7b" in line for line in lines)
 
 
 def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_terminal):
     narrow = on_a_terminal("report", ".", cwd=runs, columns=80, NO_COLOR="1")
-    (told,) = [line for line in narrow.splitlines() if line.startswith("left out to fit the terminal: ")]
+    told = " ".join(narrow[narrow.index("left out to fit the terminal: ") :].split())
     assert "run" in told
     assert told.endswith("(--wide, --format csv)")
     wide = on_a_terminal("report", ".", "--wide", cwd=runs, columns=80, NO_COLOR="1")
@@ -104,7 +133,7 @@ def test_columns_that_say_nothing_go_first():
 def measured(results):
     """In place of `measure`: these results, each of which is shown when its run has ended."""
 
-    def measure(planned, out, repeat, warn, show):
+    def measure(planned, out, repeat, warn, show, *_):
         for folder, result in results:
             show(folder, result)
             yield folder, result
@@ -152,3 +181,20 @@ def test_long_cells_are_cut_after_some_lines_and_that_is_said():
     assert table.cut
     assert [line.split("  ")[0].strip() for line in table.text.splitlines()[2:]] == ["word word"] * 3 + ["word w..."]
     assert not laid_out(columns, [["word " * 20, "x"]], None).cut
+
+
+def test_a_case_is_shown_with_every_path_that_can_be_set(capsys):
+    from llmperf.cases.settings import full_path, known_paths
+
+    assert call(["cases", "default"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    values = {words[0]: words[1] for words in lines if len(words) > 1}
+    assert (values["model"], values["seq_len"], values["optimizer.lr"]) == ("llama_mini", "256", "0.001")
+    assert {path for path in known_paths() if path.partition(".")[2] not in values} == set()
+    assert call(["cases", "llama2_7b_lora", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    settings = {setting["path"]: setting for setting in document["settings"]}
+    assert settings["contract.lora.rank"]["value"] == document["contract"]["lora"]["rank"]
+    assert [full_path(setting["set"], "--set") for setting in settings.values()] == list(settings)
+    assert call(["cases", "defualt"]) == 2
+    assert "did you mean 'default'" in capsys.readouterr().err

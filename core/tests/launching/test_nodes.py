@@ -115,6 +115,8 @@ def test_records_logs_and_clocks_come_back(command, tmp_path):
         run.err
     )
     assert {report.node_rank for report in read_reports(run.run)} == {0, 1}
+    assert [node.node_rank for node in result.conditions] == [0, 1]
+    assert all(node.before.memory_available_bytes > 0 for node in result.conditions)
     nodes = read_nodes(run.run)
     assert [node.host for node in nodes] == ["left", "right"]
     assert all(abs(node.clock_offset_seconds) <= node.clock_error_seconds + 0.01 for node in nodes)

@@ -7,22 +7,29 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from llmperf.measuring import host_load, sampler
-from llmperf.measuring.host_load import busy_ticks, host_sample, other_share, own_processes
+from llmperf.measuring.host_load import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
 from llmperf.plugins.loading import load_for
+from llmperf.runfolder.busy import busy_parts, busy_text
+from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample
+from llmperf.types.host_load import BusyProgram, LoadBefore
 from llmperf.types.records import HostSample
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
 
-BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+NAME = "open('/proc/self/comm', 'w').write('stranger-that-burns')\n"
+BURN = NAME + "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 DETACHED = f"""import subprocess, sys
 print(subprocess.Popen([sys.executable, '-c', {BURN!r}], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"""
 TICKS = os.sysconf("SC_CLK_TCK")
+PROGRAM = "stranger-that-b"
+"""As the kernel keeps the name of the stranger, 15 characters."""
 
 
 @pytest.fixture
@@ -39,6 +46,13 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def own():
+    """The ids of this process and its descendants, and their CPU time."""
+    processes = processes_here()
+    pids = own_pids(processes, os.getpid())
+    return pids, own_ticks(processes, pids)
+
+
 def test_busy_time_is_that_of_the_cores_that_a_run_may_use():
     text = "cpu 9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 4 8 16 32 64 128 7 7\ncpu1 5 0 0 100 0 0 0 0 0 0\nintr 1\n"
     assert busy_ticks(text, [0]) == 1 + 2 + 4 + 32 + 64 + 128
@@ -48,9 +62,9 @@ def test_busy_time_is_that_of_the_cores_that_a_run_may_use():
 def test_own_children_count_as_own_while_they_run_and_after(stranger):
     child = subprocess.Popen([sys.executable, "-c", BURN])
     try:
-        before = own_processes(os.getpid())
-        assert child.pid in before.pids
-        assert stranger not in before.pids
+        before, ticks_before = own()
+        assert child.pid in before
+        assert stranger not in before
         had, others = cpu_seconds(child.pid), cpu_seconds(stranger)
         while cpu_seconds(child.pid) < had + 0.3 or cpu_seconds(stranger) < others + 0.3:
             time.sleep(0.05)
@@ -58,12 +72,24 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
     finally:
         child.kill()
         child.wait()
-    after = own_processes(os.getpid())
-    assert child.pid not in after.pids
-    seconds = (after.ticks - before.ticks) / TICKS
+    after, ticks_after = own()
+    assert child.pid not in after
+    seconds = (ticks_after - ticks_before) / TICKS
     assert spent <= seconds + 2 / TICKS
     mine = sum(os.times()[:2])
     assert seconds <= spent + mine  # of the stranger's time there is none in it
+
+
+def test_programs_on_cores_of_others_do_not_count():
+    def process(name, core, ticks):
+        return host_load.Process(name=name, parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
+
+    meter = HostMeter()
+    before = {7: process("here", 0, 100), 8: process("elsewhere", 9, 100), 9: process("own", 0, 100)}
+    after = {7: process("here", 0, 130), 8: process("elsewhere", 9, 190), 9: process("own", 0, 190)}
+    after[10] = process("here", 1, 4)  # another process of the same program, which was started meanwhile
+    assert meter._programs(before, frozenset({9}), {0, 1}) == []
+    assert meter._programs(after, frozenset({9}), {0, 1}) == [("here", 34)]
 
 
 def host(busy, own, cores=2):
@@ -81,7 +107,10 @@ def host(busy, own, cores=2):
     ],
 )
 def test_the_share_of_others_is_what_the_run_has_not_had(samples, share):
-    assert other_share(samples) == share
+    load = HostLoad()
+    for at, reading in samples:
+        load.add(HostReading(at, reading))
+    assert load.share == share
 
 
 def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(stub_plan, tmp_path, stranger):
@@ -95,9 +124,16 @@ def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_resul
     result = run_plan(plan, tmp_path / "run", plugins, warn=told.append, sample_seconds=0.2)
     least = (cpu_seconds(stranger) - had) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
     assert len(told) == 1
-    assert told[0].startswith("other processes have ")
+    assert told[0].startswith("the machine is busy: other processes use ")
+    assert told[0].endswith("; the run will be disturbed")
+    assert PROGRAM in told[0]
     assert 0.1 < result.metrics.other_cpu_share_before <= 1
-    assert f" {100 * result.metrics.other_cpu_share_before:.0f} % of the host's cores" in told[0]
+    assert f" {100 * result.metrics.other_cpu_share_before:.0f} % of the cores" in told[0]
+    (node,) = result.conditions
+    assert PROGRAM in {program.name for program in node.programs}
+    assert node.before.programs[0].cpu_share > 0.05
+    assert node.most_other_cpu_share >= node.other_cpu_share
+    assert node.least_memory_available_bytes > 0
     assert result.metrics.other_cpu_share > least / 2
     if result.metrics.other_cpu_share > 0.1:
         assert "LP409" in [one.code for one in findings("result", result, Catalogue(plugins))]
@@ -114,14 +150,17 @@ def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, 
 
     try:
         devices = [device(index, pids) for index, pids in ids.items()]
-        assert host_sample(devices).other_processes == 1
-        assert host_sample(devices[:1]).other_processes == 0
-        assert host_sample([device(0, None)]).other_processes is None
+        meter = HostMeter()
+        assert meter.read(devices).other_processes == 1
+        assert meter.read(devices[:1]).other_processes == 0
+        assert meter.read([device(0, None)]).other_processes is None
         namespace[0] = "pid:[1]"  # a container's: the driver counts otherwise, and own ranks would seem strangers
-        assert host_sample(devices).other_processes is None
+        assert meter.read(devices).other_processes is None
         watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: tuple(devices), (0, 1), interval=0.01)
         assert watching.look(0.0).other_processes == 3
-        assert "other processes compute on the devices: 3; the run will be disturbed" in watching.look(0.0).lines
+        assert "other processes compute on the devices: 3" in list(busy_parts(watching.look(0.0)))
+        namespace[0] = host_load.INITIAL_PID_NAMESPACE
+        assert any(program.startswith("python") for program in watching.look(0.0).device_programs)
     finally:
         child.kill()
         child.wait()
@@ -138,16 +177,55 @@ def test_a_first_reading_that_hangs_or_raises_does_not_keep_a_run_from_starting(
 
 def test_a_reading_of_the_host_is_cheap(tmp_path):
     begin = time.process_time()
+    meter = HostMeter()
     for _ in range(20):
-        host_sample()
+        meter.read()
     assert (time.process_time() - begin) / 20 < 0.05
 
 
 def test_a_run_on_other_hosts_has_no_reading_of_this_one(tmp_path):
     watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: (), (), interval=0.01, host=False)
-    assert watching.look() == (None, None)
+    assert watching.look() is None
     watching.start()
     while not (tmp_path / "m.jsonl").exists() or not read_records(tmp_path / "m.jsonl"):
         time.sleep(0.01)
     watching.stop()
     assert {one.host for one in read_records(tmp_path / "m.jsonl")} == {None}
+
+
+IDLE = LoadBefore(
+    other_cpu_share=0.02,
+    programs=(BusyProgram(name="node_exporter", cpu_share=0.02),),
+    other_processes=0,
+    utilisation_percent=97.0,  # left over from a run that has just ended
+    throttle_reasons=("power limit", "clock setting"),
+    load_average=12.0,
+    pressure={"cpu": 0.9, "memory": 0.05, "io": 0.5},
+    memory_total_bytes=100,
+    memory_available_bytes=50,
+    swapped_bytes_per_second=4096.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, None),
+        (
+            {"other_cpu_share": 0.45, "programs": (BusyProgram(name="cc1plus", cpu_share=0.3),)},
+            "the machine is busy: other processes use 45 % of the cores (cc1plus 30 %)",
+        ),
+        (
+            {"other_processes": 2, "device_programs": ("python3",), "memory_available_bytes": 4},
+            "the machine is busy: other processes compute on the devices: 2 (python3),"
+            " only 0.0 of 0.0 GiB of memory are free",
+        ),
+        ({"other_processes": None}, "the machine is busy: a device is in use (97 %)"),
+        ({"throttle_reasons": ("heat", "power limit")}, "the machine is busy: a device is slowed by heat"),
+        ({"pressure": {"memory": 0.4}}, "the machine is busy: processes wait for memory 40 % of the time"),
+        ({"swapped_bytes_per_second": 5e8}, "the machine is busy: the host swaps 477 MiB a second"),
+    ],
+)
+def test_a_busy_machine_is_described_in_one_line(changes, text):
+    assert busy_text(replace(IDLE, **changes)) == text
+    assert busy_text(LoadBefore()) is None

@@ -304,6 +304,12 @@ BAD_EXTENSIONS = {
         "return None",
         "expected names and values of llmperf_worker_env, found NoneType",
     ),
+    "variables load code": (
+        "llmperf_worker_env(plan)",
+        "return {'OMP_NUM_THREADS': '1', 'LD_PRELOAD': '/tmp/slow.so'}",
+        "llmperf_worker_env: expected no variable of the loader or the interpreter (LD_*, DYLD_*, PYTHON*),"
+        " found LD_PRELOAD; set it in your shell",
+    ),
     "FLOPs are a number": (
         "llmperf_count_flops(model, workload)",
         "return 5",

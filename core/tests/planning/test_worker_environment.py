@@ -16,7 +16,7 @@ from llmperf.planning import node_report
 from llmperf.planning.host_facts import host_facts
 from llmperf.types import Facts
 
-SMALL = ["--set", "steps=8", "--set", "warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
+SMALL = ["--set", "steps=8", "--set", "contract.warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
 STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
 
 

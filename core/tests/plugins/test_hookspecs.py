@@ -19,6 +19,7 @@ ARGUMENTS = {
     "llmperf_probe": {},
     "llmperf_catalogue": {},
     "llmperf_peak_flops": {"device_model": "Acme A1", "dtype": "fp32"},
+    "llmperf_time_peak": {"device_model": "Acme A1", "dtype": "fp32"},
     "llmperf_count_flops": {"model": None, "workload": None},
     "llmperf_worker_env": {"plan": None},
     "llmperf_query_memory": {"devices": (0, 1)},

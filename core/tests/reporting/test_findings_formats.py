@@ -197,10 +197,11 @@ def test_sarif_has_what_code_scanning_services_require(wrong, tmp_path, capsys):
         assert rule["defaultConfiguration"]["level"] in ("note", "warning", "error")
     assert any(one["ruleId"] == "LP001" for one in analysis["results"])
     for one in analysis["results"]:
-        assert set(one) == {"ruleId", "level", "message", "locations"}
+        assert set(one) == {"ruleId", "level", "message", "locations", "partialFingerprints"}
         assert one["message"]["text"]
         (location,) = one["locations"]
-        assert set(location) == {"physicalLocation", "logicalLocations"}
+        assert set(location) - {"logicalLocations"} == {"physicalLocation"}
+        assert all(named["fullyQualifiedName"] for named in location.get("logicalLocations", ()))
         assert set(location["physicalLocation"]) == {"artifactLocation", "region"}
         assert location["physicalLocation"]["region"]["startLine"] >= 1
 

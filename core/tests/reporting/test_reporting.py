@@ -84,6 +84,43 @@ def test_overviews_mark_a_disturbed_run(example):
     assert (row["other_cpu_share"], row["peak_problem"]) == ("0.73", "the host was busy")
 
 
+def test_the_card_says_in_one_sentence_what_disturbed_a_run(example):
+    assert "disturbed" not in rows(result_card(typed(example)))
+    example["metrics"] |= {"other_cpu_share": 0.73, "measured_steps": 60, "throttling": {"heat": 0.2, "power limit": 1}}
+    at = [0.62, 0.66, 0.72, 0.78]
+    quarters = [{"median": median, "p25": median - 0.01, "p75": median + 0.01} for median in at]
+    example["metrics"]["step_seconds"]["quarters"] = quarters
+    (node,) = example["conditions"]
+    programs = [{"name": "cc1plus", "cpu_share": 0.6}, {"name": "python3", "cpu_share": 0.11}]
+    node |= {"other_cpu_share": 0.73, "programs": programs, "swapped_bytes": 2**30}
+    node["before"]["other_cpu_share"] = 0.4
+    node["clock_hertz"] = [1.98e9, 1.98e9, 1.9e9, 1.9e9, 1.8e9, 1.8e9, 1.8e9, 1.8e9, 1.8e9, 1.78e9]
+    node["throttling"] = {"heat": [0, 0, 0, 0, 0, None, 0.5, 0.5, 1, 1]}
+    result = typed(example)
+    assert rows(result_card(result))["disturbed"] == (
+        "other processes used 73 % of the cores (cc1plus 60 %, python3 11 %); a device was slowed by heat;"
+        " the host swapped 1,024 MiB; the clocks fell by 10 %; the steps became 26 % slower"
+    )
+    text = markdown(result)
+    assert "other processes use 40 % of the cores" in text
+    assert "heat: 0 0 0 0 0 - 50 50 100 100" in text
+    assert "1980 1980 1900 1900 1800" in text
+
+
+def test_what_no_node_shows_is_left_out_of_the_conditions(example):
+    header = next(line for line in markdown(typed(example)).splitlines() if line.startswith("| before the start"))
+    assert "programs" in header
+    assert not any(word in header for word in ("clock", "throttling", "devices", "node"))
+
+
+def test_many_nodes_are_shown_by_the_busiest(example):
+    node = example["conditions"][0]
+    example["conditions"] = [node | {"node_rank": rank, "other_cpu_share": rank / 200} for rank in range(100)]
+    (section,) = (section for section in result_sheet(typed(example)).sections() if section.key == "conditions")
+    assert [record[0].value for record in section.records] == list(range(36, 100))
+    assert section.lines == ("the 64 busiest nodes; result.json has all 100",)
+
+
 def test_ranks_that_share_a_device_are_not_called_devices(example):
     example["hardware"]["device_share"] = 0.5
     text = markdown(typed(example))
@@ -249,7 +286,8 @@ def save(path, document):
 
 def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
     save(tmp_path / "a" / "result.json", example)
-    other = save(tmp_path / "b.json", without_figures(llmperf_schemas.example("result")))
+    failed = without_figures(llmperf_schemas.example("result")) | {"run_id": "b", "files": {}}
+    other = save(tmp_path / "b.json", failed)
     assert call(["report", str(tmp_path / "a")]) == 0
     assert "token/p/s" in capsys.readouterr().out
     assert call(["report", str(tmp_path / "a"), str(other)]) == 0
@@ -264,7 +302,7 @@ def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
 def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, language, title):
     for name, figure in (("slow", 10.0), ("fast", 30.0), ("middle", 20.0)):
         example["metrics"]["tokens_per_second_per_device"] = figure
-        save(tmp_path / name / "result.json", example | {"run_id": name})
+        save(tmp_path / name / "result.json", example | {"run_id": name, "files": {}})
     assert call(["report", str(tmp_path), "--format", "markdown", "--lang", language]) == 0
     lines = capsys.readouterr().out.splitlines()
     (first,) = [line for line in lines if line.startswith("# ")]
@@ -272,8 +310,12 @@ def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, langua
     assert title in first
     rows = [line.split(" | ") for line in lines[2:7]]
     assert [row[-1].removesuffix(" |") for row in rows[2:]] == ["fast", "middle", "slow"]
-    runs = [line for line in lines if line.startswith("## ")]
+    findings, *runs = [line for line in lines if line.startswith("## ")]
     assert [line.rpartition(", ")[2] for line in runs] == ["fast", "middle", "slow"]
+    assert lines.index(findings) < lines.index(runs[0])
+    assert any(
+        re.match(r"- LP\d+ (error, 3 runs|错误, 3 次运行): fast: ", line) for line in lines[7 : lines.index(runs[0])]
+    )
     assert not any(line.startswith("#####") for line in lines)
 
 
@@ -282,7 +324,7 @@ def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, c
     assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]
-    assert sum(line.startswith("## ") for line in lines) == 6
+    assert sum(line.startswith("## ") for line in lines) == 7
     assert lines[2].startswith("| model | case | device |")
 
 
@@ -331,17 +373,19 @@ def test_a_terminals_table_in_chinese(tmp_path, example, capsys):
     path = str(save(tmp_path / "result.json", example))
     assert call(["report", path, "--lang", "zh"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split() == ["运行状态", "complete"]
+    assert lines[1].split() == ["运行状态", "完成"]
     assert (
         len(
             {
                 wcwidth.wcswidth(line[: line.index(value)])
-                for line, value in ((lines[1], "complete"), (lines[0], example["case"]))
+                for line, value in ((lines[1], "完成"), (lines[0], example["case"]))
             }
         )
         == 1
     )  # values stand below one another
-    assert call(["report", path, path, "--lang", "zh"]) == 0
+    example["metrics"]["tokens_per_second_per_device"] += 1
+    other = str(save(tmp_path / "other.json", example | {"run_id": "other", "files": {}}))
+    assert call(["report", path, other, "--lang", "zh"]) == 0
     assert "硬件设备简称" in capsys.readouterr().out
 
 

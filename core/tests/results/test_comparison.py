@@ -83,7 +83,10 @@ def folder(example, tmp_path):
             run_id = f"run-{next(number)}"
             document = json.loads(json.dumps(example)) | {"run_id": run_id}
             document["files"]["records/rank-00000.jsonl"] = f"{next(number):064x}"
-            document["metrics"]["tokens_per_second_per_device"] = figure
+            document["metrics"] |= {
+                "tokens_per_second_per_device": figure,
+                "window_seconds": 30 + int(run_id[4:]) * 1e-9,
+            }
             document["fix_hp"] = []
             for part, value in changed.items():
                 document[part] = document[part] | value if isinstance(value, dict) else value
@@ -95,27 +98,54 @@ def folder(example, tmp_path):
     return write
 
 
-def test_compare_prints_ratios_and_a_verdict(folder, capsys):
+def test_compare_says_how_many_times_as_fast(folder, capsys):
     after, before = folder("after", [110.0, 111.0, 112.0, 113.0]), folder("before", [100.0, 101.0, 102.0, 103.0])
-    assert call(["compare", after, before]) == 0
+    assert call(["compare", before, after]) == 0
     out = capsys.readouterr().out
-    assert "A (4 runs)" in out
-    assert "1.0985" in out
-    assert "token/p/s: higher: ratio 1.0985" in out
-    assert call(["compare", after, before, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["throughput"]["verdict"] == "higher"
+    assert "A: 4 runs, spread 3.0 %\nB: 4 runs, spread 2.7 %\nall: llama_mini, pretraining, default by zero" in out
+    assert "\nB is 1.10 ± 0.02 times as fast as A (p = 0.029, 4 runs a side)\n" in out
+    assert "± is half of the 95 % interval" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("token/p/s")]
+    assert row == ["token/p/s", "101.5", "111.5", "1.0985"]
+    found = sides_of(capsys, [before, after])
+    assert (found["reference"], found["comparisons"]["B"]["throughput"]["verdict"]) == ("A", "higher")
+    assert found["sides"]["B"]["path"] == after
+
+
+def test_any_number_of_sides_is_compared_with_the_first_or_the_baseline(folder, capsys):
+    before, after, alike = folder("before", BEFORE), folder("after", AFTER), folder("alike", [x + 0.1 for x in BEFORE])
+    single, other = folder("single", [150.0]), folder("other", [1.0, 2.0], contract={"seed": 9})
+    assert call(["compare", before, after, alike, single, other]) == 1
+    out = capsys.readouterr().out
+    assert "\nB is 1.10 ± 0.02 times as fast as A (p" in out
+    assert "\nno difference shown: C is 1.00 ± 0.02 times as fast as A, which can be chance (p" in out
+    assert "\ncannot tell whether D is faster than A: a single run has no spread (measure with --repeat 4); m" in out
+    assert "\nthe contracts of E and A differ in seed (A: 0, E: 9): their figures measure different things\n" in out
+    assert [title for title in ("B / A", "C / A", "D / A", "E / A") if title not in out] == ["E / A"]
+    assert call(["compare", after, "--baseline", before]) == 0
+    assert "\nA is 1.10 ± 0.02 times as fast as baseline (p" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.9", 0), ("0.95", 1)])
+def test_compare_fails_below_a_share_of_the_reference(folder, capsys, limit, code):
+    fast, slow = folder("fast", AFTER), folder("slow", BEFORE)
+    assert call(["compare", slow, "--baseline", fast, "--fail-below", limit]) == code
+    told = capsys.readouterr()
+    assert "A is 0.91 ± 0.02 times as fast as baseline (p = 0.029" in told.out
+    assert ("A: 0.9103 of the reference, expected at least 0.95" in told.err) == bool(code)
 
 
 def test_other_contracts_are_not_compared(folder, capsys):
     one, other = folder("one", [1.0]), folder("other", [2.0], contract={"seed": 9})
     assert call(["compare", one, other]) == 1
     out = capsys.readouterr().out
-    assert "the contracts differ in seed (A: 0, B: 9): these figures measure different things" in out
-    assert "A / B" not in out
+    assert "the contracts of B and A differ in seed (A: 0, B: 9): their figures measure different things" in out
+    assert "B / A" not in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("token/p/s")]
     assert row == ["token/p/s", "1.0", "2.0"]
     found = sides_of(capsys, [one, other], expected=1)
-    assert (found["contract_differences"], found["throughput"]) == (["seed"], None)
+    held = found["comparisons"]["B"]
+    assert (held["contract_differences"], held["throughput"]) == (["seed"], None)
 
 
 def test_of_another_model_only_the_name_is_said(folder, capsys, example):
@@ -123,7 +153,7 @@ def test_of_another_model_only_the_name_is_said(folder, capsys, example):
     one, other = folder("one", [1.0]), folder("other", [2.0], contract={"model": "llama3_8b"}, model=facts)
     assert call(["compare", one, other]) == 1
     out = capsys.readouterr().out
-    assert f"the contracts differ in model (A: {example['contract']['model']}, B: llama3_8b): these" in out
+    assert f"the contracts of B and A differ in model (A: {example['contract']['model']}, B: llama3_8b): their" in out
 
 
 def test_compare_shows_mfu_in_percent(folder, capsys):
@@ -165,28 +195,28 @@ def test_a_kind_without_a_baseline_fails_too(folder, capsys):
 
 
 def copies(source, target, mark):
-    """Four copies of a run, each a little faster, of which `mark` says that they are one."""
+    """Four copies of a run, of which `mark` says that they are one; of the same records, each is a little faster."""
     document = json.loads(next(source.glob("*/result.json")).read_text())
     for number in range(4):
         copy = json.loads(json.dumps(document))
-        copy["metrics"]["tokens_per_second_per_device"] *= 1 + number / 1000
+        copy["run_id"] += f"-{number}"
         if mark == "records":
-            copy["run_id"] += f"-{number}"
+            copy["metrics"]["tokens_per_second_per_device"] *= 1 + number / 1000
         else:
-            copy["files"] = {}
+            copy["files"]["records/rank-00000.jsonl"] = f"{abs(hash((source, number))):064x}"
         (target / str(number)).mkdir(parents=True)
         (target / str(number) / "result.json").write_text(json.dumps(copy))
     return str(target)
 
 
-@pytest.mark.parametrize("mark", ["run_id", "records"])
+@pytest.mark.parametrize("mark", ["figures", "records"])
 def test_copies_of_one_run_count_once(folder, tmp_path, capsys, mark):
     after, before = (tmp_path / name for name in ("after", "before"))
     folder("after", [110.0]), folder("before", [100.0])
     sides = [copies(one, tmp_path / f"{one.name}-copies", mark) for one in (after, before)]
     assert call(["compare", *sides]) == 0
     told = capsys.readouterr()
-    assert "A (1 run)" in told.out
+    assert "A: 1 run\n" in told.out
     assert "cannot tell" in told.out
     assert told.err.count("counted once") == 6
     assert call(["summary", sides[0], "--json"]) == 0
@@ -218,8 +248,9 @@ def test_both_sides_are_named(folder, capsys):
     assert call(["compare", after, before]) == 0
     out = capsys.readouterr().out
     where = "TP1 x PP1 x DP2, sharding stage 1 over 2, on 1x2 Example CPU, 2 cores (1/2 each)"
-    assert f"A: 4 runs, spread 2.7 %: default by zero, {where}, micro_batch=4\n" in out
-    assert f"B: 4 runs, spread 3.0 %: default by pytorch, {where}, nothing changed\n" in out
+    what = "llama_mini, pretraining, default"
+    assert f"A: 4 runs, spread 2.7 %: {what} by zero, {where}, micro_batch=4\n" in out
+    assert f"B: 4 runs, spread 3.0 %: {what} by pytorch, {where}, nothing changed\n" in out
     assert "warning" not in out
     kinds = [one["kinds"][0]["kind"]["framework"] for one in sides_of(capsys, [after, before])["sides"].values()]
     assert kinds == ["zero", "pytorch"]
@@ -229,12 +260,11 @@ def test_runs_that_do_not_count_are_counted_by_why(folder, tmp_path, capsys):
     after, before = folder("after", AFTER), folder("before", BEFORE)
     folder("after", [99.0, 98.0], status="failed")
     folder("after", [None])
-    copies(tmp_path / "before", tmp_path / "before" / "copies", "run_id")
+    copies(tmp_path / "before", tmp_path / "before" / "copies", "figures")
     assert call(["compare", after, before]) == 0
     told = capsys.readouterr()
     assert "A: left out: 2 failed, 1 without a throughput\n" in told.out
     assert "B: left out: 4 copies\n" in told.out
-    assert "A (4 runs)  B (4 runs)" in " ".join(told.out.replace("    ", "  ").splitlines())
     found = sides_of(capsys, [after, before])["sides"]
     assert found["A"]["left_out"] == {"failed": 2, "without a throughput": 1}
     assert found["B"]["left_out"] == {"copies": 4}
@@ -255,8 +285,8 @@ def test_a_side_that_mixes_kinds_is_told(folder, capsys):
     folder("mixed", AFTER[2:], tuning={"framework": "pytorch"}, parallelism={"sharding_stage": 0})
     assert call(["compare", mixed, one]) == 0
     out = capsys.readouterr().out
-    assert "A: 2 runs, spread 0.905 %: default by zero" in out
-    assert "A: 2 runs, spread 0.889 %: default by pytorch" in out
+    assert "A: 2 runs, spread 0.905 %: llama_mini, pretraining, default by zero" in out
+    assert "A: 2 runs, spread 0.889 %: llama_mini, pretraining, default by pytorch" in out
     (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
     assert "A mixes 2 kinds of run, which differ in framework (zero; pytorch), layout (1x2 TP1" in warning
     assert "its medians are of no single kind" in warning
@@ -266,14 +296,15 @@ def test_a_side_that_mixes_kinds_is_told(folder, capsys):
 
 def test_ranks_with_other_parts_of_a_device_are_not_taken_for_devices(folder, capsys):
     whole, halves = folder("whole", [150.0, 151.0, 152.0, 153.0], **WHOLE), folder("halves", BEFORE)
-    assert call(["compare", whole, halves]) == 0
+    assert call(["compare", halves, whole]) == 0
     out = capsys.readouterr().out
-    assert "token/p/s of a rank: higher: ratio 1.4926" in out
-    assert "tokens/s of a whole device: lower: ratio 0.7463" in out
-    assert "different parts of a device (A 1, B 1/2): token/p/s is that of a rank, not of a device" in out
+    assert "token/p/s of a rank: B is 1.49 ± 0.03 times as fast as A (p" in out
+    assert "tokens/s of a whole device: B is 0.75 ± 0.01 times as fast as A (p" in out
+    assert "different parts of a device (A 1/2, B 1): token/p/s is that of a rank, not of a device" in out
     assert "\ntoken/p/s: " not in out
-    assert sides_of(capsys, [whole, halves])["device_throughput"]["verdict"] == "lower"
-    assert sides_of(capsys, [halves, folder("more", AFTER)])["device_throughput"] is None
+    held = sides_of(capsys, [halves, whole])["comparisons"]["B"]
+    assert held["device_throughput"]["verdict"] == "lower"
+    assert sides_of(capsys, [halves, folder("more", AFTER)])["comparisons"]["B"]["device_throughput"] is None
 
 
 def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, capsys):
@@ -285,6 +316,17 @@ def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, capsys):
     folder("runs/third", [90.0], hardware={"device_share": 1 / 3})
     assert call(["summary", str(tmp_path / "runs"), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+@pytest.mark.parametrize("command", ["compare", "summary"])
+def test_runs_that_became_slower_are_disturbed(folder, capsys, command):
+    quarters = [{"median": at, "p25": 0.98 * at, "p75": 1.02 * at} for at in (0.02, 0.021, 0.022, 0.025)]
+    steps = {"median": 0.021, "p5": 0.02, "p95": 0.025, "mean": 0.022, "mean_low": None, "mean_high": None}
+    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
+    folder("runs", [89.0], metrics={"measured_steps": 60, "step_seconds": steps | {"quarters": quarters}})
+    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    assert "1 of 3 runs disturbed: run-12: the steps became 25 % slower" in warning
 
 
 @pytest.mark.parametrize("command", ["compare", "summary"])
@@ -324,7 +366,7 @@ def test_runs_beside_other_processes_are_disturbed(folder, capsys, command, load
     folder("runs", [20.0], metrics=load)
     assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
     (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
-    assert f"1 of 3 runs disturbed by other processes ({where}): their throughput may be too low: run-12" in warning
+    assert f"1 of 3 runs disturbed by other processes ({where}): its throughput may be too low: run-12" in warning
 
 
 def test_a_complete_run_with_errors_is_invalid_in_the_table(folder, capsys):
@@ -340,8 +382,8 @@ def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, capsys):
 def test_one_run_has_no_spread(folder, capsys):
     runs = folder("runs", [90.0])
     assert call(["summary", runs]) == 0
-    (row,) = capsys.readouterr().out.splitlines()[2:]
-    assert row.split()[-4:] == ["90.0", "90.0", "-", "-"]
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("1x2")]
+    assert row.split()[-5:] == ["1", "90.0", "-", "-", "90.0"]
     assert call(["summary", runs, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["spread"]["relative"] is None
 
@@ -352,14 +394,16 @@ def rows_of(capsys, words):
     return {one["kind"]["framework"]: one for one in json.loads(capsys.readouterr().out)}
 
 
-def test_runs_held_against_themselves_are_no_slower(folder, tmp_path, capsys):
+def test_each_kind_is_compared_with_the_same_kind_of_the_baseline(folder, tmp_path, capsys):
     """The kinds differ in throughput, and each is its own baseline."""
-    folder("runs/zero", AFTER), folder("runs/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
-    runs = str(tmp_path / "runs")
-    assert call(["summary", runs, "--baseline", runs, "--fail-below", "0.95"]) == 0
+    for name in ("runs", "again"):
+        folder(f"{name}/zero", AFTER)
+        folder(f"{name}/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
+    runs, again = str(tmp_path / "runs"), str(tmp_path / "again")
+    assert call(["summary", runs, "--baseline", again, "--fail-below", "0.95"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.count("1.0000 the same kind no difference shown, p = 1") == 2
-    rows = rows_of(capsys, [runs, "--baseline", runs])
+    assert out.count("1.0000 no difference shown, p = 1 the same kind") == 2
+    rows = rows_of(capsys, [runs, "--baseline", again])
     assert [one["baseline"]["same_kind"] for one in rows.values()] == [True, True]
 
 
@@ -370,7 +414,7 @@ def test_a_kind_that_the_baseline_lacks_is_held_against_the_fastest_other(folder
     base = str(tmp_path / "base")
     assert call(["summary", runs, "--baseline", base]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "1.0985 zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed higher, p = 0.0286" in out
+    assert "1.0985 faster, p = 0.029 zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed" in out
     (row,) = rows_of(capsys, [runs, "--baseline", base]).values()
     assert (row["baseline"]["same_kind"], row["comparison"]["verdict"]) == (False, "higher")
 
@@ -381,4 +425,4 @@ def test_whether_a_failure_could_be_chance_is_said(folder, capsys, slow, shown):
     assert call(["summary", runs, "--baseline", base, "--fail-below", "0.95"]) == 1
     told = capsys.readouterr()
     assert f"1 of 1 below 0.95 of the baseline, {shown} of them shown to be more than chance" in told.err
-    assert ("lower, p = 0.0286" if shown else "cannot tell, 2 and 4 runs") in told.out
+    assert ("slower, p = 0.029" if shown else "cannot tell, 2 and 4 runs") in told.out

@@ -6,6 +6,7 @@ throughput. Nothing was measured.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -17,11 +18,12 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.states import Request
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import MemorySample, PhaseRecord, RankRecord, Result, StepRecord
 from llmperf.types.devices import DeviceSample
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings, validate_path
+from llmperf.validation.rules import sources
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,18 @@ def sample(plan, at):
     return MemorySample(at=at, monotonic=at - STARTED, query_seconds=0.001, devices=devices)
 
 
+def keep_agent_reports(plan, run, seconds):
+    """What the agents saw of the ranks, without delay."""
+    contract, per_node = plan.spec.contract, plan.layout.devices_per_node
+    edges = (("measuring", contract.warmup_steps), ("evaluating", contract.steps))
+    phases = tuple(SeenPhase(phase=phase, monotonic=BEGIN - STARTED + seconds * steps, uptime=None)
+                   for phase, steps in edges)  # fmt: skip
+    for node in range(plan.layout.nodes):
+        ranks = tuple(RankExit(rank=rank, pid=100, exit_code=0, at=BEGIN + 1e6, phases=phases)
+                      for rank in range(node * per_node, (node + 1) * per_node))  # fmt: skip
+        json_files.save(filenames.agent_report_path(run, node), AgentReport(node_rank=node, pid=1, ranks=ranks))
+
+
 def leave_run(row, run):
     """What a run leaves in its folder."""
     plan = plan_of(row)
@@ -128,6 +142,7 @@ def leave_run(row, run):
         filenames.records_path(run, rank).write_bytes(b"".join(lines))
     times = [BEGIN + seconds * step for step in range(plan.spec.contract.steps + 2)]
     (run / filenames.MEMORY).write_bytes(b"".join(json_files.encode(sample(plan, at)) + b"\n" for at in times))
+    keep_agent_reports(plan, run, seconds)
     json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-12-15T09:30:31+00:00", agents=(0,)))
     json_files.save(run / filenames.RESULT, build_result(run))
     return run
@@ -175,6 +190,34 @@ def without_bf16(result):
     result["contract"]["precision"] = "bf16"
     if result["hardware"]["vendor"] == "nvidia":
         result["hardware"]["device_model"] = "Tesla V100-SXM2-32GB"
+
+
+@pytest.fixture(autouse=True)
+def core_from_a_package(monkeypatch):
+    """The core counts as installed from a package: sources of a working copy are not compared."""
+    monkeypatch.setattr(sources, "_editable", lambda distribution: False)
+    sources._hash_here.cache_clear()
+    yield
+    sources._hash_here.cache_clear()
+
+
+def source_of_the_installed_core(result):
+    """Another source of the version that is installed."""
+    core = next(plugin for plugin in result["plugins"] if plugin["role"] == "core")
+    core["source_hash"] = hashlib.sha256(b"patched").hexdigest()
+
+
+def again(factor):
+    """The peak counts as measured, and is measured again."""
+
+    def fault(result):
+        for mfu in result["mfu"]:
+            mfu["peak_confidence"] = "measured"
+        whole = mfu["peak_flops_per_second"] / result["hardware"]["device_share"]
+        result["peak_again"] = {"device_model": "", "dtype": mfu["peak_dtype"], "flops_per_second": factor * whole,
+                                "source": "", "date": "2026-01-01"}  # fmt: skip
+
+    return fault
 
 
 def losses(result, loss):
@@ -307,12 +350,33 @@ FAULTS = {
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
     "LP652": put(("/plugins", [])),
+    "LP660": put(("/contract/dataset", "synthetic"), ("/contract/packing", "packed"), ("/data_fingerprint", "0" * 64)),
+    "LP653": source_of_the_installed_core,
+    "LP665": put(("/challenge", "9f" * 32)),
+    "LP210": put(("/metrics/energy_joules", 1e-9), ("/metrics/window_seconds", 60.0)),
+    "LP236": put(("/metrics/window_seconds", 0.5)),
+    "LP237": put(
+        ("/metrics/measured_steps", 60),
+        ("/metrics/step_seconds/quarters", [{"median": at, "p25": 0.98 * at, "p75": 1.02 * at} for at in (5, 5, 6, 6)]),
+    ),
+    "LP238": put(("/metrics/step_seconds/mean_low", 0.0), ("/metrics/step_seconds/mean_high", 1e9)),
+    "LP414": put(("/conditions", [{"node_rank": 0, "clock_hertz": [1.98e9] * 5 + [1.7e9] * 5}])),
+    "LP410": put(("/conditions", [{"node_rank": 0, "pressure": {"memory": 0.3}}])),
+    "LP662": put(("/plugins/0/source_hash", "0" * 64)),
+    "LP664": put(
+        ("/hardware/device_share", 1), ("/metrics/window_seconds", 60.0), ("/metrics/utilisation_percent", 0.1)
+    ),
+    "LP658": again(2.0),
+    "LP659": again(1.3),
+    "LP655": put(("/software/environment", {"LD_PRELOAD": "/tmp/slow.so"})),
     "LP905": put(("/plugins/1", COUNTING | {"role": "framework"})),
     "LP902": put(("/hardware/vendor", "acme")),
 }
 NOWHERE = {
     ("LP503", "lora"): "fine-tuning starts from a trained model",
     ("LP513", "lora"): "adapters on frozen weights are not judged",
+    ("LP513", "paddle 7B"): "the learning rates of its steps sum to too little",
+    ("LP513", "paddle 13B"): "the learning rates of its steps sum to too little",
 }
 """Faults that a row has no place for, and why."""
 

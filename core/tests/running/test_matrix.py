@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -207,7 +208,7 @@ def test_killed_controllers_lose_nothing_and_repeat_nothing(
             raise Killed
 
     runs = FakeRuns({cell.identity: fails[number] for number, cell in enumerate(matrix.cells)}, tick)
-    write = json_files.write_bytes
+    write, numbers = json_files.write_bytes, itertools.count()
 
     def write_bytes(path, data):
         tick()
@@ -218,6 +219,7 @@ def test_killed_controllers_lose_nothing_and_repeat_nothing(
         patch.setattr(json_files, "write_bytes", write_bytes)
         patch.setattr(json_files.os, "fsync", lambda _: None)
         patch.setattr(Path, "rename", renaming(Path.rename, tick))
+        patch.setattr("llmperf.planning.build.secrets.token_hex", lambda _: f"{next(numbers):04x}")  # no two alike
         for number in range(len(kills) + parts):
             left["steps"] = kills[number] if number < len(kills) else 0
             try:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Planned, Request
+from llmperf.running.matrix_cells import MeasuredRuns
 from llmperf.running.measure import measure
 from llmperf.types import PeakFlops
 
@@ -45,17 +46,31 @@ def plans(monkeypatch):
     return started
 
 
-def repeated(tmp_path, repeat):
+def repeated(tmp_path, repeat, ready=None):
     planned = plan_run(Request(case="default", vendor="cpu", devices=1))
     assert isinstance(planned, Planned)
-    list(measure(planned, tmp_path, repeat, print))
+    list(measure(planned, tmp_path, repeat, print, ready=ready))
 
 
-def test_a_peak_that_a_busy_host_could_not_time_is_timed_again_before_the_next_repeat(tmp_path, answers, plans):
-    answers += [BUSY, BUSY, 1e11, 2e11]
-    repeated(tmp_path, 4)
-    assert [plan.peak_problem for plan in plans] == [BUSY, BUSY, None, None]
-    assert [plan.peak and plan.peak.flops_per_second for plan in plans] == [None, None, 1e11, 1e11]
+def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, answers, plans):
+    answers += [BUSY, 1e11]
+    repeated(tmp_path, 3)
+    assert [plan.peak_problem for plan in plans] == [BUSY] * 3
+    assert answers == [1e11]  # asked once
+
+
+def test_a_peak_is_timed_once_more_after_waiting_for_an_idle_host(tmp_path, answers, plans):
+    answers += [BUSY, 1e11, 2e11]
+    repeated(tmp_path, 3, ready=lambda planned: None)
+    assert [plan.peak.flops_per_second for plan in plans] == [1e11] * 3
+
+
+def test_runs_of_a_matrix_do_not_ask_again_for_a_peak_that_was_refused(answers):
+    answers += [BUSY, 1e11]
+    request = Request(case="default", vendor="cpu", devices=1)
+    runs = MeasuredRuns({"one": request, "other": request}, print)
+    assert [runs.plan(cell).plan.peak_problem for cell in ("one", "other", "one")] == [BUSY] * 3
+    assert answers == [1e11]
 
 
 def test_a_known_peak_is_not_asked_for_again(tmp_path, answers, plans):

@@ -19,7 +19,7 @@ SMALL = [
     "--set",
     "steps=8",
     "--set",
-    "warmup_steps=2",
+    "contract.warmup_steps=2",
     "--set",
     "model=llama_tiny",
     "--set",

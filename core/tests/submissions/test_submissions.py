@@ -216,13 +216,18 @@ def test_a_changed_readme_is_told_at_its_line(submission, tmp_path, capsys):
     assert re.match(re.escape(f"{changed}/README.md:") + r"\d+: LP808 error expected .*800\.0.* found .*1,600\.0", line)
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_submission_of_many_runs_in_any_order_is_valid(run_folder, tmp_path, language):
+@pytest.mark.parametrize(("locale", "heading"), [("C", "Configuration"), ("zh_CN.UTF-8", "配置")])
+def test_a_submission_of_many_runs_is_valid_in_the_language_of_the_locale(
+    run_folder, tmp_path, monkeypatch, locale, heading
+):
+    monkeypatch.setenv("LC_ALL", locale)
     other = tmp_path / "another"
     shutil.copytree(run_folder, other)
     output = tmp_path / "two.zip"
-    assert call(["pack", str(run_folder), str(other), "-o", str(output), "--lang", language]) == 0
+    assert call(["pack", str(run_folder), str(other), "-o", str(output)]) == 0
     assert set(codes(output)) <= {"LP631"}
+    with zipfile.ZipFile(output) as archive:
+        assert heading in archive.read("README.md").decode()
 
 
 def test_what_pack_does_not_know_is_left_out(run_folder, tmp_path):
@@ -367,7 +372,7 @@ def test_damaged_archives_are_said_in_a_line(submission, tmp_path, place, value,
         assert all(finding.message for finding in file.findings)
 
 
-@pytest.mark.parametrize("command", [["report"], ["summary"], ["compare", "here"], ["align", "here"]])
+@pytest.mark.parametrize("command", [["summary"], ["compare", "here"], ["align", "here"]])
 def test_other_commands_say_that_an_archive_is_to_be_unpacked(submission, run_folder, capsys, command):
     words = [str(run_folder) if word == "here" else word for word in command]
     assert call([*words, str(submission)]) == 2

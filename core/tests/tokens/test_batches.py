@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from llmperf.errors import UserError
 from llmperf.tokens.preflight import check_data
+from llmperf.tokens.sources import open_stream
 from llmperf.types import Batch, Contract, DataSource, Layout, Model, Optimizer, RunSpec, Tuning
 
 SEQ_LEN = 16
@@ -214,7 +215,18 @@ def test_ranks_that_start_at_once_share_one_cache_file(tmp_path):
     assert len(said) == 1
     assert next(iter(said)).strip().isdigit()
     made = [path.name for path in (tmp_path / "cache" / "tokens").iterdir()]
-    assert sorted(name.rpartition(".")[2] for name in made) == ["lock", "npy"]
+    assert sorted(name.rpartition(".")[2] for name in made) == ["lock", "npy", "sha256"]
+
+
+def test_kept_tokens_that_were_changed_are_made_again(tmp_path):
+    (tmp_path / "t.txt").write_text("the same tokens each time\n" * 100_000)
+    data = DataSource(path=str(tmp_path / "t.txt"))
+    before = open_stream("mine", data)[1].tobytes()
+    (kept,) = (tmp_path / "cache" / "tokens").glob("*.npy")
+    with kept.open("r+b") as file:
+        file.seek(1000)
+        file.write(bytes(5000))
+    assert open_stream("mine", data)[1].tobytes() == before
 
 
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):

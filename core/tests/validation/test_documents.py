@@ -38,7 +38,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
     assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 6)\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 8)\n"
 
 
 CASE = """
@@ -146,7 +146,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{tmp_path}/mine.toml: LP001 error not valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected " in out
-    assert err == "2 files: 2 errors, 0 warnings (ruleset 6)\n"
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 8)\n"
 
 
 def test_too_large_is_not_read(tmp_path):
@@ -271,3 +271,11 @@ def test_of_many_wrong_records_it_is_told_where_the_judging_ended(tmp_path, caps
     found = validate_path(path)[0].findings
     assert len(found) == 50
     assert found[-1].message.endswith("; the lines after this one are not judged")
+
+
+def test_a_result_that_names_its_schema_late_is_found(tmp_path, example, capsys):
+    name = example.pop("schema")
+    (tmp_path / "late.json").write_text(json.dumps({**example, "schema": name}))
+    assert (tmp_path / "late.json").stat().st_size > 4096
+    assert call(["validate", str(tmp_path)]) == 0
+    assert "late.json:/files: LP705" in capsys.readouterr().out

@@ -112,7 +112,18 @@ UNDETERMINED = (
     *("other_cpu_share", "other_cpu_share_before"),
 )
 """Figures that nothing else in a result fixes; beside its records these are found too."""
-FREE_PARTS = ("framework", "hardware", "software", "plugins", "findings", "notes", "files", "finished", "created")
+FREE_PARTS = (
+    "framework",
+    "hardware",
+    "software",
+    "plugins",
+    "findings",
+    "notes",
+    "files",
+    "finished",
+    "created",
+    "conditions",
+)
 
 
 def determined():

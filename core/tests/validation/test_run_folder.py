@@ -193,6 +193,13 @@ def test_a_record_that_is_gone_is_found(run_folder):
     assert codes(run_folder) == {"LP702", "LP703"}
 
 
+def test_without_its_records_a_run_is_not_computed_again(run_folder):
+    shutil.rmtree(run_folder / "records")
+    (file,) = validate_path(run_folder / "result.json")
+    assert [finding.code for finding in file.findings] == ["LP702", "LP702", "LP702", "LP703"]
+    assert file.findings[-1].message.startswith("the figures cannot be computed again: 3 missing: ")
+
+
 def test_a_listed_file_outside_of_the_folder_is_not_opened(run_folder, monkeypatch):
     secret = run_folder.parent / "secret"
     secret.write_text("x")
@@ -251,6 +258,7 @@ def test_a_result_without_hashes_is_a_warning(run_folder):
     assert [(one.code, one.path) for one in file.findings] == [
         ("LP704", "/files/plan.json"),
         ("LP704", "/files/ending.json"),
+        ("LP704", "/files/records~1agent-000.json"),
         ("LP704", "/files/records~1rank-00000.jsonl"),
         ("LP704", "/files/records~1rank-00001.jsonl"),
     ]
@@ -390,3 +398,42 @@ def test_runs_of_a_matrix_that_were_cut_off_are_passed_over(run_folder, tmp_path
     (folder / "unfinished" / "killed" / "result.json").unlink()
     assert {file.path.relative_to(folder).parts[0] for file in validate_path(folder)} == {"runs"}
     assert validate_path(folder / "unfinished" / "aborted")  # unless they are named
+
+
+def test_a_rank_that_read_other_data_than_the_plan_is_found(run_folder):
+    edit(run_folder / "plan.json", lambda plan: plan.update(data_fingerprint="c" * 64))
+
+    def with_data(record):
+        if record["kind"] == "rank":
+            record["data_fingerprint"] = "cd"[record["rank"]] * 64
+
+    assert "LP661" in resealed(run_folder, with_data)
+    messages = [finding.message for finding in recorded_findings(run_folder) if finding.code == "LP661"]
+    plan, other = "c" * 12, "d" * 12
+    fingerprint = f"expected data with the fingerprint {plan} (that of the plan), found {other}"
+    assert messages == [f"{fingerprint}: rank 1 read other data"]
+
+
+def with_steps(run, times_of_rank):
+    """Codes after the measured steps of each rank were replaced by steps of other times."""
+    for rank, path in enumerate(sorted((run / "records").glob("rank-*.jsonl"))):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        step = next(line for line in lines if line.get("measured"))
+        others = [line for line in lines if line["kind"] != "step"]
+        steps = [{**step, "step": 100 + place, "step_seconds": seconds}
+                 for place, seconds in enumerate(times_of_rank(rank))]  # fmt: skip
+        path.write_text("".join(json.dumps(line) + "\n" for line in [*steps, *others]))
+    return {finding.code for finding in recorded_findings(run)}
+
+
+def uneven(rank, steps):
+    return [0.1 + 0.001 * ((7919 * (step + 1) * (rank + 3)) % 1009) / 1009 for step in range(steps)]
+
+
+def test_step_times_that_are_played_back_are_found(run_folder):
+    assert not {"LP648", "LP649"} & with_steps(run_folder, lambda rank: uneven(rank, 40))
+    assert "LP648" in with_steps(run_folder, lambda rank: uneven(rank, 12) * 4)
+
+
+def test_step_times_of_another_rank_times_a_factor_are_found(run_folder):
+    assert "LP649" in with_steps(run_folder, lambda rank: [seconds * (1 + 0.07 * rank) for seconds in uneven(0, 40)])

@@ -40,17 +40,14 @@ def check_bound(value: Any, annotation: Any, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-        raise UserError(f"{where}: expected at most {LARGEST_INTEGER}, found {_shortened(value)}")
+        shown = value if abs(value) < 10**40 else "a longer one"
+        raise UserError(f"{where}: expected at most {LARGEST_INTEGER}, found {shown}")
     if not math.isfinite(value):
         raise UserError(f"{where}: expected a finite number, found {value}")
     low, high = bound(annotation, Minimum), bound(annotation, Below)
     if (low is not None and value < low) or (high is not None and value >= high):
         below = "" if high is None else f" and below {high}"
         raise UserError(f"{where}: expected at least {low}{below}, found {value}")
-
-
-def _shortened(value: int) -> str:
-    return str(value) if abs(value) < 10**40 else "a longer one"
 
 
 def dataclass_in(annotation: Any) -> type | None:
@@ -78,6 +75,9 @@ def check_table(table: Any, kind: type, where: str) -> None:
         if item is not None and isinstance(value, list):
             for index, entry in enumerate(value):
                 check_table(entry, item, f"{path}[{index}]")
+        if item is not None and isinstance(value, Mapping) and typing.get_origin(hints(kind)[key]) is Mapping:
+            for name, entry in value.items():
+                check_table(entry, item, f"{path}.{name}")
         check_bound(value, hints(kind)[key], path)
         _check_choices(value, hints(kind)[key], path)
 

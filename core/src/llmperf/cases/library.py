@@ -92,6 +92,20 @@ class Library:
             yield path, read_toml(path)
 
 
+class GivenModel(Library):
+    """A library of one model, such as a submission states it."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self._model = model
+
+    def model(self, name: str, where: str = "model") -> Model:
+        """That model; UserError for another name."""
+        if name != self._model.name:
+            raise UserError(f"{where}: expected {self._model.name!r}, found {name!r}")
+        return self._model
+
+
 def read_named(path: Path, kind: type[T]) -> T:
     """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
     read = document({"name": path.stem, **read_toml(path)}, kind, str(path))

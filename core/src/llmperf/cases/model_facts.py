@@ -11,6 +11,8 @@ MOST_TOKENS = 2**24
 """Rows of the largest vocabulary: data that is made here holds a permutation of it."""
 MOST_HEADS = 4096
 """More are not searched for the nearest valid number."""
+INITIALIZER_STD = (1e-3, 1.0)
+"""Range of the deviation of initial weights. With smaller ones all tokens are alike, and first losses say nothing."""
 Misfit = tuple[str, str, object]
 """A key, what was expected of it, and what was found."""
 
@@ -37,8 +39,9 @@ def _sizes(model: Model) -> Iterator[Misfit]:
         yield "vocab_size", f"at most {MOST_TOKENS}", model.vocab_size
     if not 0 < model.norm_eps < 1:
         yield "norm_eps", "more than 0 and less than 1", model.norm_eps
-    if not 0 < model.initializer_std <= 1:
-        yield "initializer_std", "more than 0 and at most 1", model.initializer_std
+    low, high = INITIALIZER_STD
+    if not low <= model.initializer_std <= high:
+        yield "initializer_std", f"{low:g} to {high:g}", model.initializer_std
     if not model.embedding_scale > 0:
         yield "embedding_scale", "more than 0", model.embedding_scale
 

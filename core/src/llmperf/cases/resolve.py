@@ -9,6 +9,7 @@ from typing import Any
 from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.accounting.optimiser_step import settle
 from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
+from llmperf.cases.challenges import challenge_seed
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
@@ -16,6 +17,8 @@ from llmperf.files.json_files import builtins, convert
 from llmperf.types.models import Model
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
+
+SEED = "contract.seed"
 
 
 @dataclass(frozen=True)
@@ -27,15 +30,17 @@ class Available:
 
 
 def resolve(
-    case: Case, library: Library, settings: Sequence[Setting], available: Available
+    case: Case, library: Library, settings: Sequence[Setting], available: Available, challenge: str | None = None
 ) -> tuple[RunSpec, list[Problem]]:
-    """The spec and what does not fit in it. Later settings win over earlier ones.
+    """The spec and what does not fit in it. Later settings win over earlier ones. A challenge is given by its nonce.
 
     Raises UserError for a model that is not known.
     """
     tables = _apply(case, settings)
     origins = {setting.path: setting.origin for setting in settings}
     contract = convert(tables["contract"], Contract, f"case {case.name}: contract")
+    if challenge is not None:
+        contract = replace(contract, seed=challenge_seed(challenge))
     tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
     tuning = _fit_machine(tuning, available, origins)
     model = library.model(contract.model, _model_origin(origins, case))
@@ -56,6 +61,7 @@ def resolve(
         model=model,
         framework=tables["framework"],
         data=convert(tables["data"], DataSource, f"case {case.name}: data"),
+        challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
 
@@ -68,7 +74,8 @@ def _apply(case: Case, settings: Sequence[Setting]) -> dict[str, Any]:
     parts = {"contract": case.contract, "tuning": case.tuning, "framework": case.framework, "data": case.data}
     tables: dict[str, Any] = builtins(parts)
     for setting in settings:
-        *folders, leaf = setting.path.split(".") if not setting.path.startswith(FREE) else _free(setting.path)
+        free = setting.path.startswith(FREE)
+        *folders, leaf = ("framework", setting.path[len(FREE) :]) if free else setting.path.split(".")
         table = tables
         for folder in folders:
             if table.get(folder) is None:
@@ -76,10 +83,6 @@ def _apply(case: Case, settings: Sequence[Setting]) -> dict[str, Any]:
             table = table[folder]
         table[leaf] = builtins(setting.value)
     return tables
-
-
-def _free(path: str) -> tuple[str, str]:
-    return "framework", path[len(FREE) :]
 
 
 def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) -> Tuning:
@@ -107,9 +110,11 @@ def _settle_batch(
 def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
     problems = []
     if contract.seq_len > max_positions:
-        message = f"{contract.model} has {max_positions} positions, found {contract.seq_len}; the nearest is"
+        message = (
+            f"{contract.model} has {max_positions} positions, found {contract.seq_len}; the nearest is --set seq_len="
+        )
         problems.append(
-            Problem(code="sequence_too_long", where="contract.seq_len", message=f"{message} {max_positions}")
+            Problem(code="sequence_too_long", where="contract.seq_len", message=f"{message}{max_positions}")
         )
     if contract.warmup_steps >= contract.steps:
         message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
@@ -142,7 +147,7 @@ def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str,
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))
         for path in sorted({**before, **after})
-        if before.get(path) != after.get(path)
+        if before.get(path) != after.get(path) and not (path == SEED and spec.challenge is not None)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,8 @@ from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
 
 FREE = "framework."
 """Prefix of the framework plugin's options, which the plugin checks."""
+LISTING = "llmperf cases default"
+"""The command that lists the paths."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,31 @@ def known_paths() -> dict[str, Any]:
 
 
 def full_path(given: str, where: str) -> str:
-    """The full path for a path whose beginning may be left out; UserError if no path ends so, or several."""
+    """The full path for one whose beginning may be left out, the least nested of several; UserError if none ends so."""
     if given in known_paths() or (given.startswith(FREE) and given != FREE):
         return given
-    ending = [path for path in known_paths() if path.endswith(f".{given}")]
-    shallowest = [path for path in ending if path.count(".") == min(other.count(".") for other in ending)]
-    if len(shallowest) == 1:
-        return shallowest[0]
-    if ending:
-        raise UserError(f"{where}: {given!r} is ambiguous; write one of: {', '.join(ending)}")
+    if ending := _ending(given):
+        return ending[0]
     if given.removeprefix("model.") in hints(Model):
         raise UserError(f"{where}: {given!r} is a fact of the model; {_other_models()}")
     last = {path.split(".", 1)[1] for path in known_paths()}
-    error = unknown(where, "path", given, {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)})
+    choices = {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)}
+    error = unknown(where, "path", given, choices, listing=LISTING)
     if "." in given:
         raise error
     raise UserError(f"{error}; an option of the framework is set as {FREE}{given}")
+
+
+def _ending(given: str) -> list[str]:
+    """The paths that end so, the least nested first."""
+    return sorted((path for path in known_paths() if path.endswith(f".{given}")), key=lambda path: path.count("."))
+
+
+def choices_made(texts: Iterable[str]) -> Iterator[str]:
+    """Which path was taken, for each `--set` whose path several end with."""
+    for given in dict.fromkeys(text.partition("=")[0].strip() for text in texts):
+        if given not in known_paths() and len(ending := _ending(given)) > 1:
+            yield f"--set {given}: sets {ending[0]} (also: {', '.join(ending[1:])})"
 
 
 def _other_models() -> str:
@@ -142,7 +153,7 @@ def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:
 
 def _exact(path: str, where: str) -> str:
     if path not in known_paths():
-        raise unknown(where, "path", path, known_paths())
+        raise unknown(where, "path", path, known_paths(), listing=LISTING)
     return path
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import on_stdout, painted, warn
+from llmperf.cli.completed_values import run_folders
 from llmperf.cli.options import Finite
-from llmperf.cli.output import json_option, language_option, print_json, print_table
+from llmperf.cli.output import json_option, language_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from llmperf.results.alignment import Alignment
@@ -27,7 +28,14 @@ Examples:
 
 
 @click.command("align", epilog=EXAMPLES)
-@click.argument("runs", metavar="RUN... REFERENCE", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument(
+    "runs",
+    metavar="RUN... REFERENCE",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=run_folders,
+)
 @click.option(
     "--from-step", type=click.IntRange(1), metavar="N", help="First step that counts in the mean, from 1. [21]"
 )
@@ -81,8 +89,8 @@ def _print(alignments: list[Alignment], results: list[Result], limit: float, plo
 
     names = text.labels(results)
     print_table(*text.step_rows(alignments, names, language))
-    for drawing in text.plots(alignments, names, on_stdout()) if plot else ():
-        click.echo(f"\n{drawing}")
+    for drawing in text.plots(alignments, names, on_stdout(), language) if plot else ():
+        print_text(f"\n{drawing}")
     click.echo()
     for alignment in alignments:
-        click.echo(painted(WORDS[alignment.passed], text.verdict(alignment, names, limit)))
+        print_text(painted(WORDS[alignment.passed], text.verdict(alignment, names, limit, language)))

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 import click
 
 from llmperf.cli.help import OPTIONS
+from llmperf.files.text import printable
+from llmperf.plugins.asking import already_reported
 
 COLOURS = {
     "failed": "red",
@@ -24,10 +26,20 @@ COLOURS = {
     "complete": "green",
     "ok": "green",
 }
+COLOURS |= {
+    "faster": "green",
+    "slower": "red",
+    "higher": "green",
+    "lower": "red",
+    "refused": "yellow",
+    "missing": "yellow",
+    "broken": "red",
+}
 COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 """Colours of statuses and severities."""
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
+_HEAD = re.compile("[:,：，]")
 _SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning)(?P<after>: | )")
 
 
@@ -81,19 +93,33 @@ class ColourOption(click.Option):
 def painted(word: str, text: str | None = None) -> str:
     """A status or severity in its colour, or another text in the colour of that word."""
     shown = word if text is None else text
-    colour = COLOURS.get(word) or COLOURS.get(word.partition(":")[0])
+    if word == "context":
+        return click.style(shown, dim=True)
+    colour = _colour(word)
     return click.style(shown, fg=colour) if colour else shown
+
+
+def _colour(word: str) -> str | None:
+    """The colour of a word, or of what stands before its first colon or comma, in either language."""
+    head = _HEAD.split(word, maxsplit=1)[0]
+    if word.isascii():
+        return COLOURS.get(word) or COLOURS.get(head)
+    from llmperf.reporting.words import word as translated
+
+    return next((colour for english, colour in COLOURS.items() if translated(english, "zh") == head), None)
 
 
 def painted_severities(text: str) -> str:
     """Lines in which `warning:` at their beginning, and the severity after the code of a finding, are coloured."""
-    return "\n".join(_SEVERITY.sub(_paint, line, count=1) for line in text.split("\n"))
 
+    def paint(match: re.Match[str]) -> str:
+        return f"{match['before']}{painted(match['word'])}{match['after']}"
 
-def _paint(match: re.Match[str]) -> str:
-    return f"{match['before']}{painted(match['word'])}{match['after']}"
+    return "\n".join(_SEVERITY.sub(paint, line, count=1) for line in text.split("\n"))
 
 
 def warn(message: str) -> None:
-    """`llmperf: warning: ...` on standard error."""
-    click.echo(f"llmperf: {painted('warning')}: {message}", err=True)
+    """`llmperf: warning: ...` on standard error, unless the supervisor has printed the message before."""
+    if already_reported(message):
+        return
+    click.echo(f"llmperf: {painted('warning')}: {printable(message)}", err=True)

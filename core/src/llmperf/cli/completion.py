@@ -1,8 +1,18 @@
-"""`llmperf completion`, and the completion of cases and plugin names in a shell."""
+"""`llmperf completion`, and how each shell passes a command line and takes the words that complete it."""
 
 from __future__ import annotations
 
+import os
+
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    ZshComplete,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -11,27 +21,68 @@ Examples:
   llmperf completion fish > ~/.config/fish/completions/llmperf.fish
 """
 
+BASH = """\
+%(complete_func)s() {
+    local IFS=$'\\n' response completion type value
+    response=$(env COMP_LINE="${COMP_LINE:0:$COMP_POINT}" %(complete_var)s=bash_complete "$1")
+    for completion in $response; do
+        IFS=',' read -r type value <<< "$completion"
+        if [[ $type == dir ]]; then
+            compopt -o dirnames
+        elif [[ $type == file ]]; then
+            compopt -o default
+        elif [[ $type == plain ]]; then
+            [[ $value == *[=:] ]] && compopt -o nospace
+            [[ $value == *[[:space:]]* ]] && printf -v value '%%q' "$value"
+            COMPREPLY+=("$value")
+        fi
+    done
+    return 0
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+"""Unlike click's script it passes the line: bash divides words at `=`, so that `--set micro_batch=4` would be three."""
+WORD_BREAKS = "=:"
+"""Where bash divides words: only the rest of a word is replaced."""
 
-def case_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Shell completion for CASE."""
-    from llmperf.cases.library import whole_library
-
-    return [name for name in whole_library().paths("cases") if name.startswith(incomplete)]
+ZSH_ADDS = 'completions+=("$key")'
+ZSH_ADDS_PATHS = 'if [[ "$key" == *[=:] ]]; then compadd -U -S "" -- "$key"; else completions+=("$key"); fi'
+"""A path of --set goes on after its `=`, a model of --on after its `:`, without a space."""
 
 
-def plugin_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Shell completion for --vendor and --framework."""
-    from llmperf.plugins.discovery import discover
+class Bash(BashComplete):
+    """Bash, with words that contain `=` or `:`."""
 
-    return [plugin.name for plugin in discover() if plugin.role == param.name and plugin.name.startswith(incomplete)]
+    source_template = BASH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the one to complete, and what there is of that."""
+        line = os.environ["COMP_LINE"]
+        words = split_arg_string(line)[1:]
+        incomplete = words.pop() if words and not line[-1:].isspace() else ""
+        return words, incomplete
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """The completions, without the part of the word that bash keeps."""
+        kept = incomplete[: max(map(incomplete.rfind, WORD_BREAKS)) + 1]
+        items = super().get_completions(args, incomplete)
+        return [CompletionItem(str(item.value).removeprefix(kept), item.type) for item in items]
+
+
+class Zsh(ZshComplete):
+    """Zsh, without a space after the path of a setting."""
+
+    source_template = ZshComplete.source_template.replace(ZSH_ADDS, ZSH_ADDS_PATHS)
+
+
+for shell in (Bash, Zsh):
+    add_completion_class(shell)
 
 
 @click.command("completion", epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, cases and plugin names."""
-    from click.shell_completion import get_completion_class
-
+    """Print the completion script of a shell: commands, options and their values, cases, settings, plugins, runs."""
     from llmperf.cli.main import cli
 
     kind = get_completion_class(shell)

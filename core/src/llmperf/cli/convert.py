@@ -7,6 +7,7 @@ from typing import get_args
 
 import click
 
+from llmperf.cli.completed_values import convention_names, model_names
 from llmperf.cli.options import Finite, Text
 from llmperf.cli.output import json_option, print_json
 from llmperf.errors import UserError, unknown
@@ -26,10 +27,26 @@ LARGEST_LIKELY_PERCENT = 200
 
 @click.command("convert", epilog=EXAMPLES)
 @click.argument("figure", type=Text())
-@click.option("--model", type=Text(), required=True, help="A model of the library, or a model file.")
+@click.option(
+    "--model", type=Text(), required=True, shell_complete=model_names, help="A model of the library, or a model file."
+)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), required=True, help="Tokens in a sequence.")
-@click.option("--from", "origin", metavar="CONVENTION", type=Text(), help="In which the figure was published.")
-@click.option("--to", "target", metavar="CONVENTION", type=Text(), help="Only this convention; by default all.")
+@click.option(
+    "--from",
+    "origin",
+    metavar="CONVENTION",
+    type=Text(),
+    shell_complete=convention_names,
+    help="In which the figure was published.",
+)
+@click.option(
+    "--to",
+    "target",
+    metavar="CONVENTION",
+    type=Text(),
+    shell_complete=convention_names,
+    help="Only this convention; by default all.",
+)
 @click.option("--peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
 @click.option("--to-peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
 @click.option("--lora-parameters", type=click.IntRange(min=0, max=2**53), help="Weights are frozen but for these.")

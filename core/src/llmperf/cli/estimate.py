@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from llmperf.cli.completed_values import device_names
 from llmperf.cli.options import Finite, Seconds
-from llmperf.cli.output import print_json
+from llmperf.cli.output import print_json, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 EXAMPLES = """\b
@@ -22,7 +23,12 @@ Examples:
 
 @click.command("estimate", epilog=EXAMPLES)
 @request_options
-@click.option("--on", metavar="MODEL:NxD", help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.")
+@click.option(
+    "--on",
+    metavar="MODEL:NxD",
+    shell_complete=device_names,
+    help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.",
+)
 @click.option(
     "--rates",
     "rates_file",
@@ -78,5 +84,5 @@ def command(
     if options["as_json"]:
         print_json(estimated)
     else:
-        click.echo(estimate_text(estimated), nl=False)
+        print_text(estimate_text(estimated), nl=False)
     ctx.exit(1 if estimated.fits is False else 0)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.colour import painted
+from llmperf.cli.completed_values import case_names, launcher_names, plugin_names
 from llmperf.cli.options import Text
-from llmperf.cli.output import gib, json_option, print_json, print_table, say_left_out
+from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
+    from llmperf.types.spec import Case
 
 COLUMNS = ("role", "name", "distribution", "version", "state")
 """Of the table of plugins."""
@@ -25,13 +28,25 @@ def examples(command: str) -> str:
     return f"\b\nExamples:\n  llmperf {command}\n  llmperf {command} --json\n"
 
 
-@click.command("cases", epilog=examples("cases"))
+CASES_EXAMPLES = """\b
+Examples:
+  llmperf cases
+  llmperf cases default          one case: contract, tuning, and every path of --set with its value
+  llmperf cases default --json
+"""
+
+
+@click.command("cases", epilog=CASES_EXAMPLES)
+@click.argument("name", metavar="[NAME]", type=Text(), required=False, shell_complete=case_names)
 @json_option
-def cases(as_json: bool) -> None:
-    """List the cases of the core and of the installed plugins."""
+def cases(name: str | None, as_json: bool) -> None:
+    """List the cases of the core and of the installed plugins, or show one with every setting that can be changed."""
     from llmperf.cases.library import whole_library
 
     shelf = whole_library()
+    if name is not None:
+        _show_case(shelf.case(name), as_json)
+        return
     listed = shelf.readable("cases", shelf.case)
     say_left_out(shelf.left_out)
     if as_json:
@@ -53,6 +68,16 @@ def cases(as_json: bool) -> None:
             for case in listed
         ],
     )
+
+
+def _show_case(case: Case, as_json: bool) -> None:
+    from llmperf.cli.case_text import print_case, settings_of
+    from llmperf.files.json_files import builtins
+
+    if as_json:
+        print_json({**builtins(case), "settings": settings_of(case)})
+    else:
+        print_case(case)
 
 
 @click.command("plugins", epilog=examples("plugins"))
@@ -159,12 +184,12 @@ def devices(as_json: bool) -> None:
     )
     for probe in probes:
         for problem in probe.problems:
-            click.echo(f"{probe.vendor}: {problem}")
+            print_text(f"{probe.vendor}: {problem}")
     for line in broken:
         click.echo(line)
     for vendor, lines in skipped.items():
         for line in lines:
-            click.echo(f"{vendor}: {line}")
+            print_text(f"{vendor}: {line}")
 
 
 DOCTOR_EXAMPLES = """\b
@@ -176,10 +201,22 @@ Examples:
 
 
 @click.command("doctor", epilog=DOCTOR_EXAMPLES)
-@click.option("--launcher", metavar="L", type=Text(), help="Check the nodes that this launcher reaches.")
+@click.option(
+    "--launcher",
+    metavar="L",
+    type=Text(),
+    shell_complete=launcher_names,
+    help="Check the nodes that this launcher reaches.",
+)
 @click.option("--hosts", metavar="A,B", type=Text(), help="Nodes for the launcher; also names from llmperf.toml.")
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes; all of --hosts by default.")
-@click.option("--vendor", metavar="V", type=Text(), help="Whose devices; the best on the nodes by default.")
+@click.option(
+    "--vendor",
+    metavar="V",
+    type=Text(),
+    shell_complete=plugin_names,
+    help="Whose devices; the best on the nodes by default.",
+)
 @click.option("--interface", metavar="NAME", type=Text(), help="Network interface of the nodes.")
 @click.option("--python", metavar="PATH", type=Text(), help="Python of the ranks, as for llmperf run.")
 @click.option("--screening/--no-screening", default=True, help="Measure the nodes and compare them.")
@@ -206,8 +243,7 @@ def doctor(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
         print_json(checks)
     for check in [] if as_json else checks:
         mark = {"ok": "ok", "missing": "--", "broken": "!!"}[check.state]
-        colour = {"ok": "green", "missing": "yellow", "broken": "red"}[check.state]
-        click.echo(f"{click.style(mark, fg=colour)}  {check.subject}: {check.message}")
+        print_text(f"{painted(check.state, mark)}  {check.subject}: {check.message}")
         if check.mend:
             click.echo(f"    mend: {check.mend}")
     if any(check.state == "broken" for check in checks):

@@ -6,8 +6,10 @@ import errno
 import gc
 import os
 import sys
+from _thread import get_ident
 from functools import cache
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
@@ -17,13 +19,14 @@ from llmperf.cli.help import COMMANDS, DESCRIPTION, OPTIONS, help_text
 from llmperf.cli.supervisor import supervised
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
-from llmperf.plugins.asking import may_be_repeated
+from llmperf.plugins.asking import cannot_be_repeated, may_be_repeated
 
 if TYPE_CHECKING:
     from llmperf.plugins.commands import PackagedCommand
 
 PROVIDERS = {
     "import": "llmperf-published",
+    "site": "llmperf-html",
     "tune": "llmperf-tune",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",
@@ -32,8 +35,8 @@ PROVIDERS = {
 
 LISTINGS = {"cases", "plugins", "devices", "doctor"}
 """Commands of `llmperf.cli.listings`."""
-REPEATABLE = {*LISTINGS, "models"}
-"""Commands that ask all plugins before they print anything."""
+GO_ON = {"validate"}
+"""Commands that keep a tally of what they have printed, and go on from there when they are run again."""
 
 
 @cache
@@ -78,7 +81,7 @@ class Lazy(click.Group):
 
                 package = PROVIDERS[args[0]]
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
-            raise unknown("", "command", args[0], [*COMMANDS, *extra_commands(), *PROVIDERS])
+            raise unknown("", "command", args[0], {*COMMANDS, *extra_commands(), *PROVIDERS})
         if args and args[0] in COMMANDS:
             _warn_of_rivals(args[0])
         elif args:
@@ -89,6 +92,9 @@ class Lazy(click.Group):
         """The help text, which `llmperf --help` shows without importing click."""
         formatter.write(help_text())
 
+
+COMPLETION = "_LLMPERF_COMPLETE"
+"""The variable by which the completion script of a shell asks for words."""
 
 WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
 """Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
@@ -148,14 +154,33 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def command(arguments: list[str] | None) -> int:
     """Run one command line in its own process; returns the exit code."""
     gc.set_threshold(YOUNG_OBJECTS)
-    _keep_stdout()
     words = sys.argv[1:] if arguments is None else arguments
-    if next((word for word in words if word in COMMANDS), None) in REPEATABLE:
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name in COMMANDS:
         may_be_repeated()
+    _keep_stdout(name in GO_ON)
     return call(arguments)
 
 
-def _keep_stdout() -> None:
+class _Output(TextIOWrapper):
+    """Standard output of the main thread; what other threads print, such as those of plugins, goes to standard error.
+
+    A command that has printed something cannot be run again, unless it goes on from there.
+    """
+
+    goes_on = False
+    thread = 0
+
+    def write(self, text: str) -> int:
+        """Write a text here, or to standard error."""
+        if get_ident() != self.thread:
+            return sys.stderr.write(text)
+        if text and not self.goes_on:
+            cannot_be_repeated()
+        return super().write(text)
+
+
+def _keep_stdout(goes_on: bool) -> None:
     """Reserve standard output for llmperf.
 
     Output of native code or of a plugin's child processes goes to standard error, also when it comes late, so that a
@@ -166,7 +191,9 @@ def _keep_stdout() -> None:
     given: Any = sys.stdout
     own = os.dup(given.fileno())
     os.dup2(sys.stderr.fileno(), given.fileno())
-    sys.stdout = os.fdopen(own, "w", 1 if given.line_buffering else -1, encoding=given.encoding, errors=given.errors)
+    output = _Output(os.fdopen(own, "wb"), given.encoding, given.errors, line_buffering=given.line_buffering)
+    output.goes_on, output.thread = goes_on, get_ident()
+    sys.stdout = output
 
 
 def call(arguments: list[str] | None = None) -> int:
@@ -193,6 +220,8 @@ def _folder_is_gone() -> bool:
 
 
 def _called(arguments: list[str] | None) -> int:
+    if COMPLETION in os.environ:
+        import llmperf.cli.completion  # noqa: F401  (its completions of shells replace those of click)
     try:
         words = sys.argv[1:] if arguments is None else arguments
         code: Any = cli.main(

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted
+from llmperf.cli.idle_line import ready_by
 from llmperf.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf.cases.matrix import Cell, Matrix
-    from llmperf.planning.states import Request
+    from llmperf.planning.states import Planned, Request
     from llmperf.reporting.matrix import CellSummary
     from llmperf.running.matrix import Whole
     from llmperf.running.matrix_cells import PlannedCell
@@ -120,7 +121,8 @@ def run_cells(matrix: Matrix, out: Path, common: Request, options: dict[str, Any
         return 0
     with working_in(out, part) as folder:
         folder.open(document_of(matrix, common.launcher))
-        return _run(matrix, folder, requests, planned, quiet, show)
+        ready = ready_by(options["wait_until_idle"])
+        return _run(matrix, folder, requests, planned, quiet, show, ready)
 
 
 def _planned(requests: dict[str, Request]) -> dict[str, PlannedCell]:
@@ -143,17 +145,19 @@ def _run(
     planned: dict[str, PlannedCell],
     quiet: bool,
     show: Show,
+    ready: Callable[[Planned], None] | None,
 ) -> int:
     from llmperf.errors import Interrupted, Terminated
     from llmperf.running.matrix import MatrixRun
     from llmperf.running.matrix_cells import MeasuredRuns
 
     try:
-        work = MatrixRun(folder, matrix, planned, MeasuredRuns(requests, _warn))
+        measured = MeasuredRuns(requests, lambda line: click.echo(f"warning: {line}", err=True), ready)
+        work = MatrixRun(folder, matrix, planned, measured)
         begun = work.whole()
         if begun.complete:
             click.echo(f"{begun.complete} of {begun.runs} runs are complete already", err=True)
-        finished = work.run_all(partial(_say_ended, matrix), lambda run, _: _say_begun(matrix, run))
+        finished = work.run_all(partial(_say_ended, matrix), partial(_say_begun, matrix))
     except (Interrupted, Terminated):
         _say_how_to_continue()
         return 130
@@ -177,14 +181,14 @@ def _say_how_to_continue() -> None:
     click.echo(f"continue with: {shlex.join(['llmperf', *words, '--resume'])}", err=True)
 
 
-def _warn(line: str) -> None:
-    click.echo(f"warning: {line}", err=True)
+def _say_begun(matrix: Matrix, run: CellRun, whole: Whole) -> None:
+    """Tell the progress line which run it is; without a terminal, one line says that it begins."""
+    from llmperf.cli.progress_line import begin_run
 
-
-def _say_begun(matrix: Matrix, run: CellRun) -> None:
-    """One line where no terminal shows the progress of a run."""
+    number = whole.complete + whole.failed + 1
+    begin_run(number, whole.runs, whole.seconds_left)
     if not sys.stderr.isatty():
-        click.echo(f"{_named(matrix, run)}: begins", err=True)
+        click.echo(f"run {number} of {whole.runs}: {_named(matrix, run)}: begins", err=True)
 
 
 def _named(matrix: Matrix, run: CellRun) -> str:

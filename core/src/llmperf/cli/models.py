@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.completed_values import model_names
 from llmperf.cli.options import Text
-from llmperf.cli.output import big, json_option, print_json, print_table, say_left_out
+from llmperf.cli.output import big, json_option, print_json, print_table, print_text, say_left_out
 from llmperf.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Examples:
 
 
 @click.command("models", epilog=EXAMPLES)
-@click.argument("name", type=Text(), required=False)
+@click.argument("name", type=Text(), required=False, shell_complete=model_names)
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
 @click.option(
@@ -104,7 +105,7 @@ def _list(as_json: bool) -> None:
     )
     click.echo("\nsources:")
     for model in listed:
-        click.echo(f"  {model.name}: {model.source}")
+        print_text(f"  {model.name}: {model.source}")
 
 
 def _show(name: str, seq_len: int, as_json: bool) -> None:
@@ -116,7 +117,7 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    click.echo(model_text(model))
+    print_text(model_text(model))
     by = "" if document["counted_by"] == "core" else f", counted by extension {document['counted_by']}"
     _print_parts(f"parameters{by}", document["parameters"] or {}, document["total_parameters"])
     active = document["active_parameters"]

@@ -52,15 +52,15 @@ def examine_nodes(options: dict[str, Any]) -> int:
 
 def _shown(checked: NodesCheck) -> Iterator[str]:
     """The lines below the table of nodes, which is printed first."""
-    print_table(
-        ["node", "address", "interface", "devices", "memory free", "load", "clock"],
-        [_row(node) for node in checked.nodes if node.failure is None],
-    )
-    yield ""
+    reached = [node for node in checked.nodes if node.failure is None]
+    if reached:
+        columns = ["node", "address", "interface", "devices", "memory free", "load", "clock"]
+        print_table(columns, [_row(node) for node in reached])
+        yield ""
     for node in checked.nodes:
         if node.failure is not None:
             yield f"{painted('error')}: {printable(node.failure, ' ')}"
-    if checked.vendor is None:
+    if checked.vendor is None and reached:
         yield f"{painted('error')}: no vendor plugin sees a device on these nodes"
     for difference in checked.differences:
         word = painted("error" if difference.refuses else "warning")

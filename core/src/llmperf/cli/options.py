@@ -1,9 +1,11 @@
-"""Types of options: finite numbers, seconds, parts, and names that plans and results can contain, which are UTF-8."""
+"""Types of options: finite numbers, seconds, parts, tokens, and names for plans and results, which are UTF-8."""
 
 from __future__ import annotations
 
 import math
 import os
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,6 +29,14 @@ class Text(click.types.StringParamType):
         if not is_utf8(text):
             self.fail(f"{text!r} is not UTF-8 text.", param, ctx)
         return text
+
+
+prices_option = click.option(
+    "--prices",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Prices, as in llmperf.toml: adds what tokens cost.",
+)
 
 
 class Folder(click.Path):
@@ -54,6 +64,24 @@ class Finite(click.FloatRange):
         return number
 
 
+class Share(Finite):
+    """A share of a reference above 0; one above 2 is taken for a percentage and refused."""
+
+    what = "share"
+    most = 2.0
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The share; click's error for another number."""
+        share = super().convert(value, param, ctx)
+        if share > self.most:
+            nearest = f"did you mean {share / 100:g}?" if share / 100 <= self.most else "such as 0.95."
+            self.fail(f"{value} is not a share of the reference of at most {self.most:g}; {nearest}", param, ctx)
+        return share
+
+
 class Seconds(Finite):
     """A number of seconds, at least 1."""
 
@@ -61,6 +89,38 @@ class Seconds(Finite):
 
     def __init__(self) -> None:
         super().__init__(min=1)
+
+
+class Minutes(Finite):
+    """A number of minutes above 0, as the value of an option that may also have none."""
+
+    what = "number of minutes"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's error for anything else, such as the word that follows an option without a value."""
+        try:
+            float(value)
+        except ValueError:
+            option = param.opts[0] if param is not None else "the option"
+            self.fail(
+                f"expected minutes after {option}, found {value!r}; write {option}=30, or put it last.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
+class RunCommand(click.Command):
+    """A command whose `--wait-until-idle -1` is a wrong number of minutes, rather than an unknown option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; a usage error for a negative number, which click takes for an option."""
+        words = [part for word in args for part in word.split("=", 1)]
+        for option, value in pairwise(words):
+            if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():
+                raise click.UsageError(f"{option}: expected minutes above 0, found {value}", ctx)
+        return super().parse_args(ctx, args)
 
 
 class Part(click.types.StringParamType):
@@ -74,3 +134,37 @@ class Part(click.types.StringParamType):
         if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
             self.fail(f"expected I/N with I from 1 to N, such as 2/4; found {value!r}.", param, ctx)
         return int(part), int(parts)
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds of the units of durations."""
+LONGEST = 366 * 86400
+"""Seconds of the longest duration."""
+
+
+class Duration(click.types.StringParamType):
+    """A time such as `90m`, `2h` or `7d`, in seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The seconds; click's error for another text, and beyond a year."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        text = str(value).strip()
+        number, unit = text[:-1], text[-1:]
+        if not (number.isdecimal() and unit in UNITS and 0 < int(number) * UNITS[unit] <= LONGEST):
+            self.fail(f"expected a time of at most 366 days such as 90m, 2h or 7d; found {value!r}.", param, ctx)
+        return float(int(number) * UNITS[unit])
+
+
+class Tokens(click.types.StringParamType):
+    """A number of tokens such as `300B`, `1.4T` or `2e12`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's error for another text, for less than one token and for more than 10^16."""
+        if isinstance(value, int):
+            return value
+        from llmperf.results.cost import token_count
+
+        if (count := token_count(str(value))) is None:
+            self.fail(f"expected a number of tokens such as 300B, 1.4T or 2e12; found {value!r}.", param, ctx)
+        return count

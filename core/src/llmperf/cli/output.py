@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmperf.cli.colour import painted, warn
+from llmperf.files.text import printable
+from llmperf.reporting.language import language_of_locale
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from llmperf.reporting.page import Line, Page
     from llmperf.reporting.text_table import Column
     from llmperf.types import Result
 
+
 language_option = click.option(
-    "--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
-    help="Language of the headings.",
+    "--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
+    help="Language of headings, values and sentences.",
 )  # fmt: skip
+ANSWER_FORMATS = ("terminal", "markdown", "json", "junit", "github", "sarif")
+
+
+def answer_format_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--format` and `--json` to a command that answers with a page."""
+    as_json = click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
+    return click.option("--format", "wanted", type=click.Choice(ANSWER_FORMATS), default="terminal",
+                        show_default=True, help="Format of the answer.")(as_json(function))  # fmt: skip
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -46,6 +62,13 @@ def page_width(wide: bool = False) -> int | None:
         return None
 
 
+def print_text(text: str, nl: bool = True) -> None:
+    """Lines within the width of the terminal."""
+    from llmperf.reporting.text_table import fitted
+
+    click.echo(fitted(text, page_width()), nl=nl)
+
+
 def print_table(
     headers: Sequence[str | Column], rows: Iterable[Sequence[Any]], wide: bool = False, remedy: str = "--json"
 ) -> None:
@@ -64,18 +87,97 @@ def print_table(
     table = laid_out(columns, shown, page_width(wide), painted)
     click.echo(table.text)
     if table.left_out or table.cut:
-        click.echo(f"\n{left_out_text(table, 'en', remedy)}")
+        print_text(f"\n{left_out_text(table, 'en', remedy)}")
 
 
-def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[Result, ...]:
-    """The results of different runs; a warning on standard error names each copy that is left out."""
-    from llmperf.files.text import printable
-    from llmperf.results.groups import distinct
+def print_page(page: Page, wanted: str, language: str, wide: bool = False) -> None:
+    """A page as text within the width of the terminal, or as Markdown."""
+    if wanted == "markdown":
+        from llmperf.reporting.page import markdown_page
 
-    runs = distinct(results)
-    for copy, first in runs.copies:
-        warn(printable(f"counted once: {copy} is the same run as {first}"))
+        click.echo(markdown_page(page, language), nl=False)
+        return
+    width = page_width()
+    blocks = [_wrapped(lines, width, language) for lines in (page.about, page.answers)]
+    if page.columns:
+        blocks.append(_table_text(page, language, wide))
+    blocks += [_wrapped(lines, width, language) for lines in (page.warnings, page.notes)]
+    click.echo("\n\n".join(block for block in blocks if block))
+
+
+def _wrapped(lines: Sequence[Line], width: int | None, language: str) -> str:
+    """Lines in the colour of their meaning, broken between words where the terminal is narrower."""
+    from llmperf.reporting.text_table import wrapped_cell
+    from llmperf.reporting.words import word
+
+    shown = []
+    for line in lines:
+        text = f"{word('warning', language)}: {line.text}" if line.tone == "warning" else line.text
+        parts = [text] if width is None else wrapped_cell(text, width)
+        if line.tone == "warning":
+            prefix, colon, rest = parts[0].partition(": ")
+            shown += [f"{painted('warning', prefix)}{colon}{rest}", *parts[1:]]
+        else:
+            shown += [painted(line.tone, part) for part in parts]
+    return "\n".join(shown)
+
+
+def _table_text(page: Page, language: str, wide: bool) -> str:
+    """The table of a page, with a heading above each of its groups."""
+    from dataclasses import replace
+
+    from llmperf.reporting.terminal import left_out_text
+    from llmperf.reporting.text_table import laid_out, wrapped_cell
+    from llmperf.reporting.words import word
+
+    columns = [replace(column, title=word(column.title, language)) for column in page.columns]
+    width = page_width(wide)
+    table = laid_out(columns, page.rows, width, painted, one_line=bool(page.groups))
+    lines = table.text.split("\n")
+    if page.groups:
+        head, rows = lines[: -len(page.rows)], lines[-len(page.rows) :]
+        lines = head
+        for title, count in page.groups:
+            titles = [title] if width is None else wrapped_cell(title, width)
+            lines += ["", *(click.style(part, bold=True) for part in titles), *rows[:count]]
+            rows = rows[count:]
+    if table.left_out or table.cut:
+        left_out = left_out_text(table, language, "--wide, --format json")
+        parts = [left_out] if width is None else wrapped_cell(left_out, width)
+        lines += ["", *(painted("context", part) for part in parts)]
+    return "\n".join(lines)
+
+
+def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path, Result], ...]:
+    """The results of different runs; a warning on standard error names each copy, and runs with one identity."""
+    from llmperf.results.copies import distinct, notices
+    from llmperf.validation.check import Validator
+
+    def errors(path: Path, result: Result) -> int:
+        validator = Validator()
+        checked = validator.checked(validator.catalogue.kinds["result"], path, result)
+        return sum(finding.severity == "error" for finding in checked.findings)
+
+    runs = distinct(results, errors)
+    for line in notices(runs):
+        warn(line)
     return runs.results
+
+
+def refuse_shared_runs(sides: Mapping[str, Sequence[Result]]) -> None:
+    """UserError if a run is on two sides, which are given by name."""
+    from itertools import combinations
+
+    from llmperf.errors import UserError
+    from llmperf.results.copies import on_both
+
+    for ours, theirs in combinations(sides, 2):
+        if both := on_both(sides[ours], sides[theirs]):
+            count = f"{len(both)} of the {len(sides[ours])} runs of {ours}"
+            raise UserError(
+                f"{ours} and {theirs}: expected each run on one side, found {count} in {theirs} too, such as"
+                f" {both[0].run_id}"
+            )
 
 
 def gib(count: float | None) -> str | None:
@@ -93,4 +195,4 @@ def big(number: float | None) -> str | None:
 def say_left_out(lines: Iterable[str]) -> None:
     """Print on standard error what could not be used."""
     for line in lines:
-        click.echo(f"left out: {line}", err=True)
+        click.echo(printable(f"left out: {line}"), err=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from llmperf.cli.colour import warn
+from llmperf.cli.completed_values import run_folders
+from llmperf.cli.output import language_option
 
 EXAMPLES = """\b
 Examples:
@@ -17,11 +19,12 @@ Examples:
 
 
 @click.command("pack", epilog=EXAMPLES)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
+)
 @click.option("-o", "--output", metavar="FILE.zip", required=True, type=click.Path(path_type=Path),
               help="The archive to write.")  # fmt: skip
-@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
-              help="Of the README.")  # fmt: skip
+@language_option
 @click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")
 @click.option("--hosts", "with_hosts", is_flag=True, help="Keep the names and addresses of hosts.")
 def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: bool, with_hosts: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, warn
-from llmperf.cli.completion import plugin_names
+from llmperf.cli.completed_values import model_names, plugin_names
 from llmperf.cli.options import Finite, Text
 from llmperf.cli.output import json_option, print_json, print_table
 from llmperf.files.text import printable
@@ -32,7 +32,7 @@ Examples:
 @click.option("--framework", metavar="F", type=Text(), shell_complete=plugin_names,
               help="What provides the operations; the first that can by default.")  # fmt: skip
 @click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks; all devices by default.")
-@click.option("--model", metavar="M", type=Text(), default="llama2_7b", show_default=True,
+@click.option("--model", metavar="M", type=Text(), default="llama2_7b", show_default=True, shell_complete=model_names,
               help="Whose matrix products and attention are timed.")  # fmt: skip
 @click.option("--dtype", "dtypes", metavar="D", type=Text(), multiple=True,
               help="Of products, such as bf16; may be repeated. All that the devices offer by default.")  # fmt: skip

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.output import print_json
+from llmperf.cli.completed_values import device_names
+from llmperf.cli.output import print_json, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ Examples:
 
 @click.command("plan", epilog=EXAMPLES)
 @request_options
-@click.option("--on", metavar="MODEL:NxD", help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")
+@click.option(
+    "--on",
+    metavar="MODEL:NxD",
+    shell_complete=device_names,
+    help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.",
+)
 @click.pass_context
 def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.
@@ -44,5 +50,5 @@ def show(outcome: Outcome, as_json: bool) -> int:
     if as_json:
         print_json(plan_document(outcome))
     else:
-        click.echo(plan_text(outcome), nl=False)
+        print_text(plan_text(outcome), nl=False)
     return 0 if isinstance(outcome, Planned) else 2

@@ -6,17 +6,50 @@ import io
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
+from llmperf.reporting.sparkline import sparkline
 
 if TYPE_CHECKING:
     from llmperf.types import Observer, Plan, Progress, Result, StepProgress
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where standard error is not a terminal."""
+CHARTED_STEPS = 12
+"""The last steps, whose time is drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which of several runs is running."""
+
+    number: int
+    """From 1."""
+    runs: int
+    """All of them."""
+    ends_at: float | None = None
+    """Expected end of all, on the monotonic clock; None before a run has ended."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until all runs have ended; None also if they take longer than expected."""
+        left = 0.0 if self.ends_at is None else self.ends_at - time.monotonic()
+        return left if left > 0 else None
+
+
+_place: Place | None = None
+
+
+def begin_run(number: int, runs: int, seconds_left: float | None) -> None:
+    """Say which of several runs begins, so that its line shows the whole too; `seconds_left` is that of all."""
+    global _place
+    ends_at = None if seconds_left is None else time.monotonic() + seconds_left
+    _place = Place(number=number, runs=runs, ends_at=ends_at) if runs > 1 else None
 
 
 @hookimpl
@@ -35,6 +68,7 @@ class ProgressLine:
         self._live = self._stream.isatty()
         self._last_text = ""
         self._last_time = 0.0
+        self._step_seconds: deque[float] = deque(maxlen=CHARTED_STEPS)
 
     def started(self, plan: Plan, folder: Path) -> None:
         """Shows nothing before the first progress."""
@@ -42,7 +76,8 @@ class ProgressLine:
     def progress(self, progress: Progress) -> None:
         """Show the present state."""
         width = shutil.get_terminal_size().columns - 1 if self._live else None
-        text = progress_text(progress, width)
+        chart = sparkline(list(self._step_seconds), CHARTED_STEPS, self._stream.encoding) if self._live else ""
+        text = progress_text(progress, width, _place, chart)
         if width is not None:
             self._stream.write("\r" + text[:width].ljust(min(len(self._last_text), width)))
             self._stream.flush()
@@ -53,38 +88,44 @@ class ProgressLine:
             self._last_text, self._last_time = text, time.monotonic()
 
     def steps(self, steps: Sequence[StepProgress]) -> None:
-        """Shows no single steps."""
+        """Keep the time of the last steps."""
+        self._step_seconds.extend(step.step_seconds for step in steps)
 
     def ended(self, result: Result | None, folder: Path) -> None:
         """Clear the line on a terminal."""
+        self._step_seconds.clear()
         if self._live and self._last_text:
             self._stream.write("\r" + " " * len(self._last_text) + "\r")
             self._stream.flush()
         self._last_text = ""
 
 
-def progress_text(progress: Progress, width: int | None = None) -> str:
-    """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  MFU 17.9 %  mem 0.71 GiB  12 s left`.
+def progress_text(progress: Progress, width: int | None = None, place: Place | None = None, chart: str = "") -> str:
+    """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  step time ▁▁▂▁▁█  MFU 17.9 %  12 s left`.
 
-    If this is wider than `width`, spaces and the word `step` are dropped (`measuring 12/30 loss 8.101`); if it is still
-    too wide, memory, MFU, pace and loss are left out, in this order, until it fits.
+    Of several runs it begins with `run 3 of 12` and ends with the time left for all. `chart` shows the last steps.
+    If the line is wider than `width`, spaces and labels are dropped (`measuring 12/30 loss 8.101`); if it is
+    still too wide, memory, MFU, the chart, pace and loss are left out, in this order, until it fits.
     """
     parts = {
+        "place": None if place is None else f"run {place.number} of {place.runs}",
         "phase": progress.phase,
         "step": f"step {progress.step}/{progress.steps}",
         "loss": _known("loss {:.4f}", progress.loss),
         "pace": _known("{:,.0f} token/p/s", progress.tokens_per_second_per_device),
+        "chart": f"step time {chart}" if chart else None,
         "mfu": _known("MFU {:.1f} %", progress.mfu, 100),
         "memory": _known("mem {:.2f} GiB", progress.memory_used_bytes, 2**-30),
         "left": None if progress.seconds_left is None else f"{duration(progress.seconds_left)} left",
+        "all": None if place is None or place.seconds_left is None else f"{duration(place.seconds_left)} for all",
     }
     shown = [(name, part) for name, part in parts.items() if part is not None]
     text = "  ".join(part for _, part in shown)
-    for left_out in (None, "memory", "mfu", "pace", "loss"):
+    for left_out in (None, "memory", "mfu", "chart", "pace", "loss"):
         if width is None or len(text) <= width:
             break
         shown = [(name, part) for name, part in shown if name != left_out]
-        text = " ".join(part.removeprefix("step ") for _, part in shown)
+        text = " ".join(part.removeprefix("step time ").removeprefix("step ") for _, part in shown)
     return text
 
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities, warn
-from llmperf.cli.output import page_width, wide_option
+from llmperf.cli.completed_values import report_formats, run_folders
+from llmperf.cli.options import Tokens, prices_option
+from llmperf.cli.output import language_option, page_width, wide_option
 
 if TYPE_CHECKING:
     from llmperf.errors import UserError
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
+    from llmperf.reporting.cost_rows import Costing
     from llmperf.types import Reporter
 
 
@@ -30,16 +33,30 @@ Examples:
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
+)
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
+              shell_complete=report_formats,
               help="terminal, markdown, csv, json, or the format of a plugin, such as html.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
-@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default="en", show_default=True,
-              help="Of the headings.")  # fmt: skip
+@language_option
+@prices_option
+@click.option("--train-tokens", metavar="COUNT", type=Tokens(),
+              help="Tokens of the training whose time and cost are shown, such as 1T.")  # fmt: skip
 @wide_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
-def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None) -> None:
-    """Render results as a table or a document. PATH is a run folder, a result.json, or a folder of runs.
+def command(
+    paths: tuple[Path, ...],
+    wanted: str,
+    language: str,
+    prices: Path | None,
+    train_tokens: int | None,
+    wide: bool,
+    output: Path | None,
+) -> None:
+    """Render results as a table or a document. PATH is a run folder, a result.json, a folder of runs, or an
+    archive of `llmperf pack`. Of copies of a run, the one that its records prove is shown.
 
     The table of several runs fits the terminal and names the columns that it leaves out; with --wide, in a file or in a
     pipe it has all of them.
@@ -48,23 +65,36 @@ def command(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, out
     """
     gc.disable()  # sheets have no cycles; looking for cycles in thousands of them takes a third of the time
     try:
-        _report(paths, wanted, language, wide, output)
+        from llmperf.reporting.cost_rows import costing_for
+
+        costing = costing_for(prices, train_tokens, warn)
+        _report(paths, wanted, language, wide, output, costing)
     finally:
         gc.enable()
 
 
-def _report(paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None) -> None:
+def _report(
+    paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None, costing: Costing | None
+) -> None:
     from llmperf.files.json_files import write_bytes
     from llmperf.plugins.faults import blaming, of_kind
-    from llmperf.reporting.reading import read_sheets
     from llmperf.reporting.terminal import TerminalReporter
+    from llmperf.submissions.opened import report_sheets
 
-    sheets, plugins = read_sheets(paths, _left_out)
+    sheets, plugins = report_sheets(paths, warn)
     for line in plugins.left_out:
         _left_out(line)
+    if costing is not None:
+        from llmperf.reporting.cost_rows import with_cost
+
+        sheets = with_cost(sheets, costing, warn)
     owner, reporter = _named(plugins, wanted)
     if isinstance(reporter, TerminalReporter) and output is None:
         text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
+        if costing is not None and costing.prices is not None:
+            from llmperf.reporting.cost_rows import used_prices
+
+            text += f"\n{used_prices(costing.prices)}\n"
     else:
         with blaming(owner, f"the {wanted} reporter"):
             text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
@@ -94,6 +124,8 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
         else:
             reporters.setdefault(reporter.name, []).append((plugins.found(owner), reporter))
     providers = reporters.get(wanted, [])
+    for fault in faults if providers else ():
+        warn(f"left out: {fault}")
     owners = [who(found) for found, _ in providers]
     if providers and providers[0][0].role == "core":
         for rival in owners[1:]:

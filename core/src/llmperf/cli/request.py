@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import warn
-from llmperf.cli.completion import case_names, plugin_names
+from llmperf.cli.completed_values import case_names, launcher_names, plugin_names, settings
 from llmperf.cli.options import Seconds, Text
 from llmperf.cli.output import json_option
 from llmperf.files.text import printable
+from llmperf.plugins.asking import already_reported
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
@@ -24,11 +25,12 @@ OPTIONS = (
     click.option("--framework", metavar="F", type=Text(), shell_complete=plugin_names,
                  help="The case's own by default."),
     click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
-    click.option("--set", "settings", metavar="PATH=VALUE", type=Text(), multiple=True,
+    click.option("--set", "settings", metavar="PATH=VALUE", type=Text(), multiple=True, shell_complete=settings,
                  help="Change one setting; may be repeated."),
     click.option("--overlay", "overlays", metavar="FILE", type=click.Path(), multiple=True,
                  help="Settings from an overlay file; --set takes precedence. May be repeated."),
     click.option("--launcher", metavar="L", default="local", show_default=True, type=Text(),
+              shell_complete=launcher_names,
                  help="What brings the ranks to the nodes."),
     click.option("--hosts", metavar="A,B", type=Text(), help="Nodes for the launcher; also names from llmperf.toml."),
     click.option("--interface", metavar="NAME", type=Text(),
@@ -58,9 +60,12 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     """The request for the parsed options."""
     from pathlib import Path
 
+    from llmperf.cases.settings import choices_made
     from llmperf.planning.states import Request
     from llmperf.planning.user_config import user_config
 
+    for line in choices_made(options["settings"]):
+        click.echo(f"llmperf: note: {line}", err=True)
     try:
         folder = Path.cwd()
     except FileNotFoundError:  # refused when the run is made
@@ -97,7 +102,8 @@ def say_what_was_left_out(outcome: Outcome) -> None:
     Differences of nodes are left out where one of them lacks a plugin of the run: the problem says so.
     """
     for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
-        click.echo(f"left out: {line}", err=True)
+        if not already_reported(line):
+            click.echo(f"left out: {line}", err=True)
     unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
     for line in () if unusable else outcome.machine.concerns:
         warn(printable(line, " "))

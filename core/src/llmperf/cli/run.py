@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.options import Folder, Part, Text
-from llmperf.cli.output import print_json, print_table
+from llmperf.cli.completed_values import logger_names
+from llmperf.cli.idle_line import ready_by
+from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Text
+from llmperf.cli.output import print_json, print_table, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Outcome, Planned
+    from llmperf.planning.states import Outcome, Planned, Request
     from llmperf.types.result import Finding, Result
 
 LOG_LINES = 20
@@ -32,17 +36,25 @@ Examples:
   llmperf run --matrix micro_batches.toml
   llmperf run --matrix micro_batches.toml --resume
   llmperf run default --scale 1,2,4 --scaling strong
+  llmperf run default --log tensorboard=boards --log openmetrics=llmperf.prom
 """
 
 
-@click.command("run", epilog=EXAMPLES)
+@click.command("run", cls=RunCommand, epilog=EXAMPLES)
 @request_options
 @click.option(
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@click.option("--trace", "trace_steps", metavar="N", type=click.IntRange(0, 50), default=0,
+              help="Train N steps after the measured ones, and keep a Chrome trace of them.")  # fmt: skip
+@click.option("--log", "logs", metavar="NAME=VALUE", type=Text(), multiple=True, shell_complete=logger_names,
+              help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
 @click.option("--screening/--no-screening", default=True, envvar="LLMPERF_SCREENING",
               help="Measure each of several nodes for some seconds first, and compare them.")  # fmt: skip
+@click.option("--wait-until-idle", metavar="[MINUTES]", type=Minutes(), is_flag=False, flag_value=30.0,
+              envvar="LLMPERF_WAIT_UNTIL_IDLE",
+              help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @click.option("--matrix", metavar="FILE", type=click.Path(path_type=Path),
@@ -53,6 +65,8 @@ Examples:
               help="Measure with these numbers of ranks; nodes=1,2,4: with these numbers of nodes.")  # fmt: skip
 @click.option("--scaling", type=click.Choice(["weak", "strong"]), default="weak", show_default=True,
               help="With --scale: the global batch grows with the ranks, or stays.")  # fmt: skip
+@click.option("--challenge", metavar="FILE", type=click.Path(path_type=Path),
+              help="Take the seed from a challenge that a validator has issued.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -65,8 +79,16 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     if not dry_run:
         _check_folder(out)
-    asked, tasks = request(options), 1
+    asked, tasks = replace(request(options), logs=options["logs"], trace_steps=options["trace_steps"]), 1
+    if asked.logs and not dry_run:
+        from llmperf.running.loggers import check_logs
+
+        check_logs(asked.logs)
     many = options["matrix"] is not None or options["scale"] is not None
+    if options["challenge"] is not None:
+        if many or repeat > 1:
+            raise click.UsageError("--challenge is for one run: not with --repeat, --matrix or --scale.")
+        asked = challenged(asked, options["challenge"])
     widest = asked
     if many:
         from llmperf.cli.matrix import run_many, widest_request
@@ -93,7 +115,8 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         ctx.exit(show(plan_only(asked), options["as_json"]))
     outcome = plan_run(asked)
     try:
-        results = _run(outcome, out, repeat, options["as_json"], options["screening"])
+        ready = ready_by(options["wait_until_idle"])
+        results = _run(outcome, out, repeat, options["as_json"], options["screening"], ready)
     finally:
         outcome.machine.close()
     if options["as_json"]:
@@ -102,6 +125,23 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
     elif repeat > 1:
         show_repeats(results)
     ctx.exit(_exit_code([result for _, result in results]))
+
+
+def challenged(asked: Request, path: Path) -> Request:
+    """The request with the nonce of a challenge; UserError if that is of another case, or the seed is set too."""
+    from llmperf.cases.challenges import read_challenge
+    from llmperf.cases.settings import from_command_line
+    from llmperf.errors import UserError
+
+    challenge = read_challenge(path)
+    if challenge.case is not None and challenge.case != asked.case:
+        raise UserError(f"--challenge {path}: expected case {challenge.case!r}, found {asked.case!r}")
+    for setting in from_command_line(asked.settings):
+        if setting.path == "contract.seed":
+            raise UserError(f"--set {setting.path}: the challenge determines the seed; leave one of both out")
+        if challenge.case is not None and setting.path.startswith("contract."):
+            raise UserError(f"--set {setting.path}: the challenge is for case {challenge.case!r} as it is")
+    return replace(asked, challenge=challenge.nonce)
 
 
 def _check_folder(out: Path) -> None:
@@ -114,8 +154,13 @@ def _check_folder(out: Path) -> None:
         raise UserError(f"{out}: cannot create") from None  # the command adds that the working directory is gone
 
 
-def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool) -> list[tuple[Path, Result]]:
-    from llmperf.reporting.terminal import finding_text, result_card
+def _run(
+    outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool, ready: Callable[[Planned], None] | None
+) -> list[tuple[Path, Result]]:
+    from llmperf.cli.progress_line import begin_run
+    from llmperf.reporting.finding_texts import finding_text
+    from llmperf.reporting.terminal import result_card
+    from llmperf.runfolder.filenames import trace_path
     from llmperf.running.measure import measure, startable
 
     results: list[tuple[Path, Result]] = []
@@ -127,22 +172,28 @@ def _run(outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool)
         if quiet:
             return
         if repeat == 1:
-            click.echo(painted_severities(result_card(result, painted)))
+            print_text(painted_severities(result_card(result, painted)))
             click.echo(f"\nrun folder: {folder}")
+            if trace_path(folder, 0).is_file():
+                click.echo(f"Chrome trace: {trace_path(folder, 0)}")
         else:
             click.echo(repeat_line(result, len(results) + 1, repeat), err=True)
 
     say_what_was_left_out(outcome)
     planned = startable(outcome)
     click.echo(headline(planned), err=True)
-    if planned.plan.peak_problem:
+    if planned.plan.peak_problem and ready is None:
         _warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if screening:
         from llmperf.running.node_checks import screened
 
         planned = screened(planned, _say)
-    for folder, result in measure(planned, out, repeat, _warn, show):
+    begun = monotonic()
+    begin_run(1, repeat, None)
+    for folder, result in measure(planned, out, repeat, _warn, show, ready):
         results.append((folder, result))
+        left = repeat - len(results)
+        begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
         if quiet:
             continue
         for finding in result.findings if repeat == 1 else ():
@@ -200,8 +251,8 @@ def repeat_line(result: Result, number: int, repeat: int) -> str:
 def show_repeats(results: list[tuple[Path, Result]]) -> None:
     """Print a table of repeats, their findings, and the spread; each run folder has a full report."""
     from llmperf.reporting.cells import printable, shown
+    from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.result_sheets import figure_rows
-    from llmperf.reporting.terminal import finding_text
     from llmperf.reporting.text_table import Column
 
     columns = [Column(title="run folder", importance=1, wraps=18)]

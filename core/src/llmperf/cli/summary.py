@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from llmperf.cli.colour import painted_severities
-from llmperf.cli.options import Finite
+from llmperf.cli.colour import warn
+from llmperf.cli.completed_values import baselines, run_folders
+from llmperf.cli.options import Share, prices_option
 from llmperf.cli.output import (
+    answer_format_options,
     distinct_results,
-    json_option,
     language_option,
     print_json,
+    print_page,
     print_table,
+    print_text,
+    refuse_shared_runs,
     wide_option,
 )
 
 if TYPE_CHECKING:
+    from llmperf.errors import UserError
     from llmperf.reporting.runs_by_kind import ComparedKind
     from llmperf.results.baselines import AnyComparison
     from llmperf.results.groups import Group
-    from llmperf.types import Section
+    from llmperf.types import Result, Section
+    from llmperf.types.prices import Prices
 
 EXAMPLES = """\b
 Examples:
@@ -35,56 +43,102 @@ Examples:
 
 
 @click.command("summary", epilog=EXAMPLES)
-@click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--baseline", metavar="published|PATH",
+@click.argument(
+    "paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
+)
+@click.option("--baseline", metavar="published|PATH", shell_complete=baselines,
               help="Runs or imported documents to compare with; `published`: the rows shipped.")  # fmt: skip
-@click.option("--fail-below", metavar="SHARE", type=Finite(min=0, min_open=True),
+@click.option("--fail-below", metavar="SHARE", type=Share(),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
+@prices_option
 @language_option
 @wide_option
-@json_option
+@answer_format_options
 @click.pass_context
 def command(
     ctx: click.Context,
     paths: tuple[Path, ...],
     baseline: str | None,
     fail_below: float | None,
+    prices: Path | None,
     language: str,
     wide: bool,
-    as_json: bool,
+    wanted: str,
 ) -> None:
-    """Best, median and spread of token/p/s for each kind of run, by model and contract, the fastest first.
+    """One line for each kind of run: median, spread and history of token/p/s, by contract, the fastest first.
 
     The spread is (maximum - minimum) / median; one run has none.
 
     A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
     row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
-    one that differs least. Imported documents alone are shown by model, vendor and device, with how many rows were
-    checked. --fail-below looks at the ratio of medians alone; the output says whether it may be chance.
+    one that differs least. With prices there is the cost at the median. Imported documents alone are shown by model,
+    vendor and device, with how many rows were checked. --fail-below looks at the ratio of medians alone; the output
+    says whether it may be chance. A run that is among those of the baseline too is refused.
 
-    Exits with 0, 1 if --fail-below is given and a median is below it or a kind has no figure or no baseline, 2 if
-    something cannot be read.
+    Files in a folder that cannot be read are left out with a warning. Exits with 0, 1 if --fail-below is given and a
+    median is below it, a kind has no figure or no baseline, or a file was left out, 2 if nothing can be read.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting.reading import read_results, summaries
-    from llmperf.reporting.runs_by_kind import fastest_first
-    from llmperf.results.groups import grouped
+    from llmperf.reporting.cost_rows import costing_for
+    from llmperf.reporting.kind_texts import group_text
+    from llmperf.reporting.price_matches import matched_prices
+    from llmperf.reporting.reading import results_and_others, summaries
+    from llmperf.reporting.runs_by_kind import fastest_first, summary_page
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to compare the runs with")
-    runs = [run for path in paths for run in read_results(path)]
+    unread: dict[Path, list[str]] = {}
+    read = [results_and_others(path, partial(_left_out, unread.setdefault(path, []))) for path in paths]
+    runs = [run for results, _ in read for run in results]
+    others, named = sum(count for _, count in read), " ".join(map(str, paths))
     if not runs:
         if baseline is not None:
             raise UserError("--baseline: expected runs to compare with it, found imported documents")
-        _print_summaries(list(summaries(paths)), language, wide, as_json)
+        if wanted not in ("terminal", "json"):
+            raise UserError(f"--format {wanted}: expected runs, found imported documents: --format terminal or json")
+        _print_summaries(list(summaries(paths)), language, wide, wanted == "json")
+        if prices is not None:
+            warn(f"--prices: a summary of imported rows has no cost; with it: llmperf report {named} --prices {prices}")
         return
-    kinds = fastest_first(_with_baseline(grouped(distinct_results(runs)), baseline))
-    if as_json:
-        print_json([_document(group, comparison) for group, comparison in kinds])
+    distinct = distinct_results(runs)
+    files = {id(result): path for path, result in distinct}
+    if others:
+        documents = "1 imported document is" if others == 1 else f"{others} imported documents are"
+        warn(f"{documents} not in this summary of runs; ranked beside them: llmperf report {named}")
+    kinds = fastest_first(_with_baseline([result for _, result in distinct], baseline))
+    costing = costing_for(prices, None, warn)
+    known = None if costing is None else costing.prices
+    if known is not None:
+        known = matched_prices(known, [group.kind.device for group, _ in kinds], warn)
+    if wanted == "json":
+        print_json([_document(group, comparison, known) for group, comparison in kinds])
+    elif wanted in ("terminal", "markdown"):
+        encoding = sys.stdout.encoding if wanted == "terminal" else "utf-8"
+        print_page(summary_page(kinds, baseline is not None, language, encoding, known), wanted, language, wide)
     else:
-        _print(kinds, baseline is not None, language, wide)
-    ctx.exit(_exit_code(kinds, fail_below))
+        from llmperf.reporting.speed_findings import Checked, document, kind_findings, unread_findings
+
+        checked = [
+            Checked(
+                name=group_text(group),
+                path=files[id(group.results[0])],
+                findings=tuple(kind_findings(group, comparison, fail_below)),
+            )
+            for group, comparison in kinds
+        ]
+        checked += [
+            Checked(name=f"{path}: files left out", path=path, findings=tuple(unread_findings(lines)))
+            for path, lines in unread.items()
+            if lines
+        ]
+        click.echo(document(checked, wanted, ctx.command_path), nl=False)
+    ctx.exit(_exit_code(kinds, fail_below) or int(fail_below is not None and any(unread.values())))
+
+
+def _left_out(lines: list[str], error: UserError) -> None:
+    lines.append(str(error))
+    warn(f"left out: {error}")
 
 
 def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_json: bool) -> None:
@@ -99,50 +153,38 @@ def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_
         headers = [word(row.label, language) for row in section.records[0]] if section.records else []
         print_table(headers, ([shown(row) for row in record] for record in section.records), wide, "--wide, --json")
         for row in section.rows:
-            click.echo(f"\n{shown(row)}")
+            print_text(f"\n{shown(row)}")
 
 
-def _with_baseline(groups: Sequence[Group], baseline: str | None) -> list[ComparedKind]:
+def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[ComparedKind]:
     """Each kind of run compared with its baseline: runs, or figures from documents; UserError if there are neither."""
-    if baseline is None:
-        return [(group, None) for group in groups]
     from llmperf.reporting.reading import read_baselines, read_results
     from llmperf.results.baselines import compared_with_figures, compared_with_runs
     from llmperf.results.groups import grouped
 
-    if Path(baseline).exists() and (results := read_results(Path(baseline))):
-        baselines = grouped(distinct_results(results))
+    groups = grouped(runs)
+    if baseline is None:
+        return [(group, None) for group in groups]
+    if Path(baseline).exists() and (results := read_results(Path(baseline), partial(_left_out, []))):
+        reference = [result for _, result in distinct_results(results)]
+        refuse_shared_runs({"DIR": runs, "--baseline": reference})
+        baselines = grouped(reference)
         return [(group, compared_with_runs(group, baselines)) for group in groups]
     kind, figures = read_baselines(baseline)
     return [(group, compared_with_figures(group, kind, figures)) for group in groups]
 
 
-def _document(group: Group, comparison: AnyComparison | None) -> dict[str, object]:
-    from llmperf.results.groups import disturbed
+def _document(group: Group, comparison: AnyComparison | None, prices: Prices | None) -> dict[str, object]:
+    from llmperf.reporting.cost_rows import kind_cost
+    from llmperf.results.disturbances import disturbed
 
     runs = [result.run_id for result in group.results]
     uneven = [result.run_id for result in group.results if disturbed(result)]
     document = {"kind": group.kind, "runs": runs, "spread": group.spread, "disturbed": uneven}
+    if prices is not None:
+        document |= {"cost_per_million_tokens": kind_cost(group, prices), "price": prices.of(group.kind.device)}
     document["of_baseline"] = None if comparison is None else comparison.share
     return document if comparison is None else document | comparison.document()
-
-
-def _print(kinds: Sequence[ComparedKind], with_baseline: bool, language: str, wide: bool) -> None:
-    from dataclasses import replace
-
-    from llmperf.reporting import runs_by_kind as text
-    from llmperf.reporting.comparison import baseline_lines
-    from llmperf.reporting.words import word
-    from llmperf.results.baselines import BaselineComparison
-
-    columns = text.COLUMNS + text.BASELINE_COLUMNS * with_baseline
-    headers = [replace(column, title=word(column.title, language)) for column in columns]
-    rows = (text.kind_row(group, comparison, with_baseline) for group, comparison in kinds)
-    print_table(headers, rows, wide, "--wide, --json")
-    figures = [comparison for _, comparison in kinds if isinstance(comparison, BaselineComparison)]
-    for lines in (baseline_lines(figures), text.warnings(kinds)):
-        if paragraph := "\n".join(lines):
-            click.echo(f"\n{painted_severities(paragraph)}")
 
 
 def _exit_code(kinds: Sequence[ComparedKind], fail_below: float | None) -> int:

@@ -14,7 +14,18 @@ from typing import Any, NoReturn
 
 from llmperf.errors import Interrupted, Terminated
 from llmperf.files.text import printable
-from llmperf.plugins.asking import BACKGROUND, MAIN, VARIABLE, Board, Question, asking, limit, new_request, report_to
+from llmperf.plugins.asking import (
+    BACKGROUND,
+    MAIN,
+    VARIABLE,
+    Board,
+    Question,
+    Tally,
+    asking,
+    limit,
+    new_request,
+    report_to,
+)
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 LOOK_SECONDS = 0.5
@@ -33,8 +44,9 @@ _RUN_MARK = b"LLMPERF_RUN_ID="
 def supervised(arguments: list[str] | None = None) -> NoReturn:
     """Run a command to its end and leave this process with its exit code.
 
-    A command that prints nothing before it has asked all plugins is run again without a plugin that kept it from being
-    done; its exit code is then not 0. Only Linux has what this takes; elsewhere the command runs in this process.
+    A command that a plugin ended is run again without that plugin, unless it has printed or made something in the
+    meantime that cannot be repeated; its exit code is then not 0. Only Linux has what this takes; elsewhere the command
+    runs in this process.
     """
     try:
         seconds = limit()
@@ -47,8 +59,10 @@ def supervised(arguments: list[str] | None = None) -> NoReturn:
     lifeline = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*PASSED_ON, signal.SIGCHLD))
     faults: dict[str, str] = {}
+    printed = Tally()
     while True:
         board = Board()
+        board.keep_tally(printed)
         try:
             child = os.fork()
         except OSError as error:
@@ -61,9 +75,12 @@ def supervised(arguments: list[str] | None = None) -> NoReturn:
         supervisor = _Supervisor(child, board, min(LOOK_SECONDS, seconds / 4))
         code = supervisor.exit_code(mask)
         fault = supervisor.fault
+        if board.exit_code is None and board.run is not None and _without_result(board.run):
+            _say(f"the run has no result; `llmperf recover {board.run}` makes it from the records")
         if not board.repeatable or fault is None or fault[0] in faults:
             os._exit(code or (FAULT if faults else 0))
         faults[fault[0]] = fault[1]
+        printed = board.tally
 
 
 def _end_with(lifeline: int) -> None:
@@ -317,6 +334,10 @@ def _of_a_run(process: int) -> bool:
             return _RUN_MARK in file.read()
     except OSError:
         return False
+
+
+def _without_result(run: str) -> bool:
+    return os.path.exists(os.path.join(run, "plan.json")) and not os.path.exists(os.path.join(run, "result.json"))
 
 
 def _say(message: str) -> None:

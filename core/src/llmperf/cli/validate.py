@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmperf.cli.colour import painted_severities, warn
+from llmperf.cli.completed_values import rule_codes, run_folders
+from llmperf.cli.levels import level_checks, level_options
+from llmperf.cli.output import print_text
+from llmperf.plugins.asking import Tally, keep_tally, tally
 
 if TYPE_CHECKING:
     from llmperf.types import FileFindings, Verdict
+    from llmperf.types.documents import DocumentKind
     from llmperf.validation.catalogue import Catalogue
 
 SEVERITIES = ("error", "warning")
@@ -31,6 +36,9 @@ Examples:
   llmperf validate cases/mine.toml models/mine.toml
   llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
   llmperf validate --json runs/ | jq '.[].findings[].code'
+  llmperf validate submission.zip --signers allowed_signers --record
+  llmperf validate submission.zip --spot 3     compute losses of step 1 and compare
+  llmperf validate submission.zip --rerun 5    train the first steps here and compare
   llmperf validate --rules                     all rules, also those of installed plugins
   llmperf validate --explain LP301
 \b
@@ -66,19 +74,41 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 @click.command("validate", epilog=EXAMPLES)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument(
+    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
+)
 @click.option("--format", "wanted", type=click.Choice(["text", "json", "github", "sarif", "junit"]), default="text",
               show_default=True, help="Format of the findings.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
-@click.option("--select", metavar="CODE", multiple=True, help="Only rules whose code begins so; may be repeated.")
-@click.option("--ignore", metavar="CODE", multiple=True, help="Not rules whose code begins so; may be repeated.")
-@click.option("--rules", is_flag=True, is_eager=True, expose_value=False, callback=_list_rules,
+@click.option(
+    "--select",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=rule_codes,
+    help="Only rules whose code begins so; may be repeated.",
+)
+@click.option(
+    "--ignore",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=rule_codes,
+    help="Not rules whose code begins so; may be repeated.",
+)
+@level_options
+@click.option("--rules", is_flag=True, expose_value=False, callback=_list_rules,
               help="List all rules, also those of installed plugins.")  # fmt: skip
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
+              shell_complete=rule_codes,
               help="Show the page of a rule, with a wrong and a right example.")  # fmt: skip
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[Path, ...], wanted: str, select: tuple[str, ...], ignore: tuple[str, ...]
+    ctx: click.Context,
+    /,
+    paths: tuple[Path, ...],
+    wanted: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    **level_values: Any,
 ) -> None:
     """Check results, run folders, submissions, plans, records, cases, models, and documents that extensions read.
 
@@ -91,29 +121,48 @@ def command(
 
     Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
     """
+    from llmperf.errors import PluginError
+    from llmperf.plugins.faults import blaming
     from llmperf.validation.catalogue import forget_catalogues, open_catalogue
     from llmperf.validation.check import Validator
 
+    levels = level_checks(level_values)
     forget_catalogues()  # packages may have been installed since this process looked last
     catalogue = open_catalogue()
     kinds = catalogue.kinds
     for fault in catalogue.faults:
         warn(f"left out: {fault}")
     select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
-    validator = Validator(catalogue, wanted=lambda code: _wanted(code, select, ignore))
+    validator = Validator(catalogue, wanted=lambda code: _wanted(code, select, ignore), further=levels)
     judged = _timed(file for path in paths for file in validator.validated(path))
-    files = (_chosen(file, select, ignore) for file in judged)
+    kept: list[FileFindings] = []
+    files = (_chosen(file, select, ignore) for file in (_kept(judged, kept) if levels.kept else judged))
     if wanted == "text":
         code, verdicts = _print_text(files)
-        by_closing: dict[Callable[[Sequence[Verdict]], str], list[Verdict]] = {}
+        by_closing: dict[Callable[[Sequence[Verdict]], str], tuple[DocumentKind, list[Verdict]]] = {}
         for kind, rows in verdicts.items():
             if kind in kinds and (closing := kinds[kind].closing) is not None:
-                by_closing.setdefault(closing, []).extend(rows)
-        for closing, rows in by_closing.items():
-            click.echo(closing(rows), err=True)
+                by_closing.setdefault(closing, (kinds[kind], []))[1].extend(rows)
+        for closing, (of, rows) in by_closing.items():
+            try:
+                with blaming(catalogue.owner_of(of), "closing"):
+                    line = closing(rows)
+            except PluginError as error:
+                warn(str(error))
+            else:
+                click.echo(line, err=True)
     else:
         code = _print_document(list(files), wanted)
+    for path in levels.record(kept):
+        click.echo(f"{path}: what was verified; sign it: llmperf sign {path} --key KEY", err=True)
     ctx.exit(code)
+
+
+def _kept(files: Iterable[FileFindings], kept: list[FileFindings]) -> Iterator[FileFindings]:
+    """The same files, which are kept too."""
+    for file in files:
+        kept.append(file)
+        yield file
 
 
 def _timed(files: Iterable[FileFindings]) -> Iterator[FileFindings]:
@@ -137,19 +186,23 @@ def _print_text(files: Iterable[FileFindings]) -> tuple[int, dict[str, list[Verd
     from llmperf.reporting.findings import text
     from llmperf.validation.catalogue import RULESET, counted
 
-    number, code, counts = 0, 0, Counter[str]()
+    printed = tally()  # by an attempt that a plugin ended: those files are read again, but not printed
     verdicts: dict[str, list[Verdict]] = {}
-    for file in files:
-        click.echo(painted_severities(text([file])), nl=False)
-        number, code = number + 1, max(code, _code(file))
-        counts.update({severity: counted(file.findings, severity) for severity in SEVERITIES})
+    for number, file in enumerate(files, 1):
         if file.verdicts:
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
-            for line in _by_outcome(file.verdicts):
-                click.echo(f"{file.path}: {line}", err=True)
-    listed = ", ".join(_plural(counts[severity], severity) for severity in SEVERITIES)
-    click.echo(f"{_plural(number, 'file')}: {listed} (ruleset {RULESET})", err=True)
-    return code, verdicts
+        if number <= printed.items:
+            continue
+        print_text(painted_severities(text([file])), nl=False)
+        for line in _by_outcome(file.verdicts):
+            click.echo(f"{file.path}: {line}", err=True)
+        errors, warnings = (counted(file.findings, severity) for severity in SEVERITIES)
+        printed = Tally(number, max(printed.code, _code(file)), printed.errors + errors, printed.warnings + warnings)
+        sys.stdout.flush()
+        keep_tally(printed)
+    listed = f"{_plural(printed.errors, 'error')}, {_plural(printed.warnings, 'warning')}"
+    click.echo(f"{_plural(printed.items, 'file')}: {listed} (ruleset {RULESET})", err=True)
+    return printed.code, verdicts
 
 
 def _by_outcome(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -28,9 +28,12 @@ def encode(document: Any) -> bytes:
     return msgspec.json.encode(document)
 
 
-def encode_pretty(document: Any) -> bytes:
-    """Indented JSON with a final newline; characters that control a terminal or hide text are escaped."""
-    data = msgspec.json.format(encode(document), indent=2) + b"\n"
+def encode_pretty(document: Any, indent: int = 2) -> bytes:
+    """Indented JSON with a final newline; characters that control a terminal or hide text are escaped.
+
+    `indent` 0 gives one line.
+    """
+    data = msgspec.json.format(encode(document), indent=indent) + b"\n"
     if data.isascii() and b"\x7f" not in data:
         return data
     return re.sub(_UNSEEN, lambda match: f"\\u{ord(match[0]):04x}", data.decode()).encode()

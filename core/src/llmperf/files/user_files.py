@@ -37,9 +37,19 @@ _TOKEN = re.compile(
 
 
 def cache_dir(name: str) -> Path:
-    """The folder for one kind of data, in `$LLMPERF_CACHE_DIR` or `~/.cache/llmperf`. It is not created."""
+    """The folder for one kind of data, in `$LLMPERF_CACHE_DIR` or `~/.cache/llmperf`. It is not created.
+
+    Where several users share `$LLMPERF_CACHE_DIR`, a folder that another user made is not used, as that user could
+    change what is in it: there is a folder `user-UID` for each of the others.
+    """
     chosen = os.environ.get(VARIABLE)
-    return (Path(chosen) if chosen else Path.home() / ".cache" / "llmperf") / name
+    cache = Path(chosen) if chosen else Path.home() / ".cache" / "llmperf"
+    user = os.getuid()
+    try:
+        of_others = (cache / name).lstat().st_uid not in (user, 0)
+    except OSError:
+        of_others = False
+    return cache / f"user-{user}" / name if of_others else cache / name
 
 
 def config_file(name: str, folder: Path) -> Path | None:
@@ -48,9 +58,18 @@ def config_file(name: str, folder: Path) -> Path | None:
     Without one, the file in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there is none either.
     """
     nearest = folder.absolute()
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "llmperf"
-    candidates = [parent / name for parent in (nearest, *nearest.parents)] + [home / name]
-    return next((path for path in candidates if path.is_file()), None)
+    candidates = (parent / name for parent in (nearest, *nearest.parents))
+    return next((path for path in candidates if path.is_file()), None) or own_config_file(name)
+
+
+def own_config_file(name: str) -> Path | None:
+    """The configuration file of that name in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there is none.
+
+    A relative `$XDG_CONFIG_HOME` is ignored, as its specification demands.
+    """
+    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    path = (chosen if chosen.is_absolute() else Path.home() / ".config") / "llmperf" / name
+    return path if path.is_file() else None
 
 
 def read_config(path: Path) -> dict[str, Any]:

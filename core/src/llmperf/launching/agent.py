@@ -21,18 +21,20 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
 from llmperf.launching.launchers import of_node
+from llmperf.launching.rank_phases import RankPhases
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
-from llmperf.runfolder.endings import AgentReport, RankExit
+from llmperf.runfolder.endings import AGENT_MODULE, AgentReport, RankExit
 from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.types.launching import Interpreter
 from llmperf.types.plan import Plan
-from llmperf.types.records import Phase, PhaseRecord
 
 GRACE_SECONDS = 1.5
 """Time between asking a rank to end and killing it."""
+LOOK_SECONDS = 0.2
+"""From one look at the records of the ranks to the next: on a host that is not busy, no phase is seen later."""
 STORE_BACKLOG = 1024
 """Connections that may wait until rank 0 opens its store."""
 
@@ -58,7 +60,7 @@ def agent_argv() -> tuple[str, ...]:
     """The argv of llmperf's own agent, for `WorkerPlan.agent`, with placeholders that the controller fills in."""
     placeholders = ("run_dir", "node_rank", "master_addr", "master_port")
     pairs = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in placeholders]
-    return (*python_module("llmperf.launching.agent"), *(word for pair in pairs for word in pair))
+    return (*python_module(AGENT_MODULE), *(word for pair in pairs for word in pair))
 
 
 def rank_environment(
@@ -93,10 +95,6 @@ def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
     return environment
 
 
-PHASE = b'{"kind":"phase"'
-"""How the line of a phase begins; of a file with a million steps, no other line is decoded."""
-
-
 class Agent:
     """Starts, watches and ends the ranks of one node."""
 
@@ -108,13 +106,16 @@ class Agent:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._exits: list[RankExit] = []
         self._logs: list[GrowingLog] = []
+        self._phases: list[RankPhases] = []
 
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them. Returns 0 if all succeeded, 1 if one failed, 128 + n after signal n."""
         try:
             self._start_all()
             while self._alive():
-                wakeup.wait(1.0)
+                wakeup.wait(LOOK_SECONDS)
+                for phases in self._phases:
+                    phases.look()
                 for log in self._logs:
                     log.trim()
                 self._reap()
@@ -169,6 +170,7 @@ class Agent:
                 preexec_fn=end_with_parent(signal.SIGKILL),
             )
         self._logs.append(GrowingLog(filenames.log_path(self._run, rank)))
+        self._phases.append(RankPhases(filenames.records_path(self._run, rank)))
         self._processes.append(process)
         self._exits.append(RankExit(rank=rank, pid=process.pid))
 
@@ -185,9 +187,16 @@ class Agent:
             send_group(process.pid, signal.SIGKILL)  # before it is reaped: the id is not reused until then
             code = process.wait()
             name = signal.Signals(-code).name if code < 0 else None
-            early = unfinished_phase(self._run, self._exits[index].rank) if code == 0 else None
+            phases = self._phases[index]
+            phases.look()
+            unfinished = code == 0 and phases.readable and phases.latest != "done"
             self._exits[index] = replace(
-                self._exits[index], at=at, exit_code=code if code >= 0 else None, signal=name, unfinished_phase=early
+                self._exits[index],
+                at=at,
+                exit_code=code if code >= 0 else None,
+                signal=name,
+                unfinished_phase=phases.latest if unfinished else None,
+                phases=phases.seen,
             )
         if self._exits != before:
             self._report()
@@ -221,21 +230,6 @@ class Agent:
         except UserError as error:  # a full disk must not keep the ranks from being stopped
             with suppress(OSError):
                 print(error, file=sys.stderr, flush=True)
-
-
-def unfinished_phase(run: Path, rank: int) -> Phase | None:
-    """The phase in which a rank has ended; None if it was done."""
-    phase: Phase = "starting"
-    try:
-        with json_files.open_regular(filenames.records_path(run, rank)) as file:
-            for line in file:
-                if line.startswith(PHASE) and line.endswith(b"\n"):
-                    phase = json_files.decode(line, PhaseRecord, str(run)).phase
-    except FileNotFoundError:
-        pass
-    except (OSError, UserError):  # the result reports the unreadable records
-        return None
-    return None if phase == "done" else phase
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -17,8 +17,8 @@ LOOP = "llmperf/measuring/loop.py"
 STEPPING = MeasuredLoop._steps.__name__
 """The function of the loop that calls the trainer; in its other functions the loop waits for the device."""
 INNERMOST_FRAMES = 4
-DUMP_SECONDS = 1.0
-"""Time for the ranks to write their stacks."""
+DUMP_SECONDS = 3.0
+"""Time for the ranks to write their stacks; on a busy machine a healthy one may take a second."""
 MAX_DUMP_BYTES = 256 * 1024
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_facts() -> Facts:
-    """Variables of threads, allocators and transports that any run may have, and calls that wait in any library."""
+    """Variables of threads, allocators, transports and loaders that any run has, and calls that wait anywhere."""
     from llmperf.types import Facts
 
     return Facts(
         environment_names=(
             *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MKL_NUM_THREADS"),
-            *("KMP_AFFINITY", "KMP_BLOCKTIME", "LD_PRELOAD"),
+            *("KMP_AFFINITY", "KMP_BLOCKTIME"),
+            *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
+            *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
         ),
         environment_prefixes=("MALLOC_", "UCX_"),
         waiting_frames=(" in synchronize", " in barrier", " in wait"),

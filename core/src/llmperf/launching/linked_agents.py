@@ -67,7 +67,7 @@ class LinkedAgents:
         self._launcher = launcher
         self._sample_seconds = sample_seconds
         self._warn = warn
-        self._receiver = Receiver(run, plan.layout, plan.spec.contract.steps)
+        self._receiver = Receiver(run, plan.layout, plan.steps)
         self._prepared: dict[int, Prepared] = {}
         self._failed: dict[int, str] = {}
         self._answers: dict[int, Answer] = {}

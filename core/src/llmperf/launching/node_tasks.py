@@ -13,6 +13,9 @@ from llmperf.files import json_files
 if TYPE_CHECKING:
     from llmperf.launching.node import Program
 
+MAX_LOOK_SECONDS = 10.0
+"""Longest time over which the controller may have the load of a node averaged."""
+
 
 def report(program: Program, arguments: Mapping[str, Any]) -> object:
     """What this node has: versions, plugins, devices, host.
@@ -33,6 +36,21 @@ def screen(program: Program, arguments: Mapping[str, Any]) -> object:
     if program.screening is None:
         program.screening = NodeScreening(program.node)
     return program.screening.answer(task)
+
+
+def load(program: Program, arguments: Mapping[str, Any]) -> object:
+    """What goes on on this node and on its `devices` of a `vendor`, over so many `seconds`.
+
+    `on_cpu`: whether the devices are the cores of the host.
+    """
+    from llmperf.measuring.sampler import Sampler, device_query
+    from llmperf.plugins.loading import load_for
+
+    query = device_query(load_for(str(arguments["vendor"]), None))
+    devices = () if query is None else tuple(map(int, arguments["devices"]))
+    on_cpu = bool(arguments["on_cpu"])
+    sampler = Sampler(Path(os.devnull), query or (lambda _: ()), devices, on_cpu=on_cpu)
+    return sampler.look(min(float(arguments["seconds"]), MAX_LOOK_SECONDS))
 
 
 def stacks(program: Program, arguments: Mapping[str, Any]) -> object:
@@ -65,6 +83,7 @@ def collect(program: Program, arguments: Mapping[str, Any]) -> object:
 TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {
     "report": report,
     "screen": screen,
+    "load": load,
     "stacks": stacks,
     "collect": collect,
 }

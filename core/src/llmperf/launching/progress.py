@@ -200,7 +200,7 @@ class Follower:
     def stepping(self) -> bool:
         """Whether ranks are in the middle of their steps: after the first step, before the last."""
         begun = any(rank.steps for rank in self._ranks)
-        return begun and any(rank.steps < self._plan.spec.contract.steps for rank in self._ranks)
+        return begun and any(rank.steps < self._plan.steps for rank in self._ranks)
 
     @property
     def ending(self) -> bool:
@@ -214,7 +214,7 @@ class Follower:
 
     def progress(self) -> Progress:
         """The present state."""
-        steps, finished = self._plan.spec.contract.steps, min(self.finished_steps)
+        steps, finished = self._plan.steps, min(self.finished_steps)
         seconds = sum(step.seconds for step in self._recent)
         tokens = sum(step.tokens for step in self._recent)
         pace = tokens / seconds / len(self._ranks) if seconds > 0 else None

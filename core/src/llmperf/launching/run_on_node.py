@@ -26,6 +26,7 @@ from llmperf.measuring.sampler import device_sampler
 from llmperf.measuring.worker import plugins_of
 from llmperf.plugins.facts import joined_facts
 from llmperf.runfolder import filenames
+from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.create import create_run_folder, load_plan
 from llmperf.types.plan import Plan
 
@@ -58,7 +59,8 @@ class RunOnNode:
         before = self._sampler.look()
         variables = {**plan.nodes[node].env, **of_node(plan.env, plan, node)}
         host = this_host(variables, joined_facts(plugins))
-        host = replace(host, driver=driver_here(plan.vendor, plugins), **before._asdict())
+        host = replace(host, driver=driver_here(plan.vendor, plugins), load=before)
+        busy = None if before is None else busy_text(before)
         json_files.save(filenames.host_path(self.folder, node), host)
         send(
             Prepared(
@@ -66,7 +68,7 @@ class RunOnNode:
                 folder=str(self.folder),
                 port=ports[0],
                 store_port=ports[1],
-                warnings=before.lines,
+                warnings=() if busy is None else (f"{busy}; the run will be disturbed",),
             )
         )
 

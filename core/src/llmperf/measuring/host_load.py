@@ -1,42 +1,77 @@
-"""The load that other processes put on this host during a run, read from /proc."""
+"""The load that other processes put on this host, read from /proc."""
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from llmperf.runfolder.node_readings import HostLoad, HostReading
 from llmperf.types.devices import DeviceSample
+from llmperf.types.host_load import MAX_PROGRAMS, Resource
 from llmperf.types.records import HostSample
 
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of the kernel: in this namespace, process ids are those that a driver lists."""
+RESOURCES: tuple[Resource, ...] = ("cpu", "memory", "io")
+KIB = 1024
 
 
-class OwnProcesses(NamedTuple):
-    """This process and all its descendants."""
+class Process(NamedTuple):
+    """One process of this host."""
 
-    pids: frozenset[int]
+    name: str
+    parent: int
     ticks: int
-    """CPU time of all of them, including those that have ended and were waited for."""
+    """CPU time of its own."""
+    waited_ticks: int
+    """CPU time of its children that have ended and were waited for."""
+    core: int
+    """The core that it ran on last."""
+    start: int
+    """When it was started, which tells it from an earlier process of the same id."""
 
 
-def host_sample(devices: Iterable[DeviceSample] = ()) -> HostSample | None:
-    """The CPU counters of this host and of this process's own processes; None where the system does not show them."""
-    try:
-        cores, per_second = os.sched_getaffinity(0), os.sysconf("SC_CLK_TCK")
-        own = own_processes(os.getpid())
-        return HostSample(
-            cores=len(cores),
-            busy_seconds=busy_ticks(Path("/proc/stat").read_text(), cores) / per_second,
-            own_seconds=own.ticks / per_second,
-            other_processes=others(devices, own.pids),
-        )
-    except (AttributeError, OSError, ValueError, IndexError):
-        return None
+class HostMeter:
+    """Reads the host again and again; what programs used counts from one reading to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int], int] | None = None
+
+    def read(self, devices: Iterable[DeviceSample] = ()) -> HostSample | None:
+        """The counters of this host and of this process's own processes; None where the system does not show them."""
+        try:
+            cores, per_second = os.sched_getaffinity(0), os.sysconf("SC_CLK_TCK")
+            processes = processes_here()
+            own = own_pids(processes, os.getpid())
+            memory = _sizes(Path("/proc/meminfo"))
+            return HostSample(
+                cores=len(cores),
+                busy_seconds=busy_ticks(Path("/proc/stat").read_text(), cores) / per_second,
+                own_seconds=own_ticks(processes, own) / per_second,
+                other_processes=others(devices, own),
+                programs={name: ticks / per_second for name, ticks in self._programs(processes, own, cores)},
+                stalled_seconds=stalled_seconds(),
+                memory_available_bytes=_times(memory.get("MemAvailable"), KIB),
+                swapped_bytes=swapped_bytes(),
+            )
+        except (AttributeError, OSError, ValueError, IndexError):
+            return None
+
+    def _programs(
+        self, processes: Mapping[int, Process], own: frozenset[int], cores: Set[int]
+    ) -> list[tuple[str, int]]:
+        """The programs of others that used most CPU time on these cores since the reading before; none at first."""
+        before = self._before
+        self._before = {(pid, process.start): process.ticks for pid, process in processes.items()}
+        used: Counter[str] = Counter()
+        if before is not None:
+            for pid, process in processes.items():
+                if pid not in own and process.core in cores:
+                    used[process.name] += process.ticks - before.get((pid, process.start), 0)
+        return [(name, ticks) for name, ticks in used.most_common(MAX_PROGRAMS) if ticks > 0]
 
 
 def busy_ticks(stat: str, cores: Iterable[int]) -> int:
@@ -50,44 +85,121 @@ def busy_ticks(stat: str, cores: Iterable[int]) -> int:
     return sum(sum(core) - core[3] - core[4] for core in counters)  # without idle and iowait
 
 
-def own_processes(root: int) -> OwnProcesses:
-    """A process and its descendants. A process that ends meanwhile counts if its parent has waited for it."""
-    ticks, children = {}, defaultdict(list)
+def processes_here() -> dict[int, Process]:
+    """All processes that this one can see, by id."""
+    processes = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             with open(f"/proc/{entry}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+                head, _, rest = file.read().rpartition(b")")
         except OSError:  # it has just ended
             continue
-        ticks[int(entry)] = sum(map(int, fields[11:15]))  # utime, stime and those of waited-for children
-        children[int(fields[1])].append(int(entry))
+        fields = rest.split()
+        utime, stime, waited_utime, waited_stime = map(int, fields[11:15])
+        name = head.partition(b"(")[2].decode(errors="replace")
+        processes[int(entry)] = Process(
+            name=name,
+            parent=int(fields[1]),
+            ticks=utime + stime,
+            waited_ticks=waited_utime + waited_stime,
+            core=int(fields[36]),
+            start=int(fields[19]),
+        )
+    return processes
+
+
+def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
+    """A process and its descendants."""
+    children = defaultdict(list)
+    for pid, process in processes.items():
+        children[process.parent].append(pid)
     pids, pending = set(), [root]
     while pending:
         pid = pending.pop()
         pids.add(pid)
         pending += children[pid]
-    return OwnProcesses(frozenset(pids), sum(ticks.get(pid, 0) for pid in pids))
+    return frozenset(pids)
+
+
+def own_ticks(processes: Mapping[int, Process], own: Iterable[int]) -> int:
+    """CPU time of a process and its descendants. A process that ends meanwhile counts if its parent waited for it."""
+    mine = (processes[pid] for pid in own if pid in processes)
+    return sum(process.ticks + process.waited_ticks for process in mine)
 
 
 def others(devices: Iterable[DeviceSample], own: frozenset[int]) -> int | None:
     """Number of processes on the devices that are not our own; None if no device lists processes, or by other ids."""
-    listed = [device.process_ids for device in devices if device.process_ids is not None]
-    if not listed:
-        return None
-    running = {pid for pids in listed for pid in pids}
-    if running and os.readlink("/proc/self/ns/pid") != INITIAL_PID_NAMESPACE:
+    running = on_devices(devices)
+    if running is None or (running and not sees_driver_ids()):
         return None
     return len(running - own)
 
 
-def other_share(samples: Sequence[tuple[float, HostSample]]) -> float | None:
-    """Share of the cores that other processes used over samples with their times in seconds; None if unknown.
+def on_devices(devices: Iterable[DeviceSample]) -> frozenset[int] | None:
+    """The processes on the devices, by the ids of the driver; None if no device lists any."""
+    listed = [device.process_ids for device in devices if device.process_ids is not None]
+    return frozenset(pid for pids in listed for pid in pids) if listed else None
 
-    An interval in which the counter of our own processes went back, because one was lost, is left out.
+
+def sees_driver_ids() -> bool:
+    """Whether process ids here are those that a driver lists: not in a container with ids of its own."""
+    return os.readlink("/proc/self/ns/pid") == INITIAL_PID_NAMESPACE
+
+
+def names_of(pids: Iterable[int]) -> tuple[str, ...]:
+    """The names of processes, each once, in order; without those that this process cannot see."""
+    names = set()
+    with suppress(OSError):
+        for pid in pids if sees_driver_ids() else ():
+            with suppress(OSError):
+                names.add(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    return tuple(sorted(names)[:MAX_PROGRAMS])
+
+
+def stalled_seconds() -> dict[Resource, float]:
+    """Time since the system started in which some task waited for a resource; {} where the kernel does not count it.
+
+    The lines are `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, the total in microseconds.
     """
-    load = HostLoad()
-    for at, host in samples:
-        load.add(HostReading(at, host))
-    return load.share
+    seconds: dict[Resource, float] = {}
+    for resource in RESOURCES:
+        with suppress(OSError, ValueError, IndexError):
+            line = Path(f"/proc/pressure/{resource}").read_text().splitlines()[0]
+            seconds[resource] = int(line.rpartition("total=")[2]) / 1e6
+    return seconds
+
+
+def swapped_bytes() -> int | None:
+    """To and from swap space since the system was started; None if unknown."""
+    pages = _sizes(Path("/proc/vmstat"))
+    if "pswpin" not in pages or "pswpout" not in pages:
+        return None
+    return (pages["pswpin"] + pages["pswpout"]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def load_average() -> float | None:
+    """Tasks that run or wait, mean of the last minute; None if unknown."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
+
+
+def memory_total_bytes() -> int | None:
+    """Of this host; None if unknown."""
+    return _times(_sizes(Path("/proc/meminfo")).get("MemTotal"), KIB)
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """The numbers of a file of the kernel with a name and a number on each line; {} if it cannot be read."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
+
+
+def _times(value: int | None, factor: int) -> int | None:
+    return None if value is None else value * factor

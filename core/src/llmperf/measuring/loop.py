@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
 from llmperf.measuring.expert_counts import Counts, ExpertCounts
+from llmperf.measuring.first_losses import FirstLosses
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
@@ -59,14 +60,22 @@ class MeasuredLoop:
     """Runs a trainer's steps on one rank and records each of them as soon as it is known."""
 
     def __init__(
-        self, trainer: Trainer, device: Device, recorder: Recorder, rank: int, experts: ExpertCounts | None = None
+        self,
+        trainer: Trainer,
+        device: Device,
+        recorder: Recorder,
+        rank: int,
+        experts: ExpertCounts | None = None,
+        first_losses: FirstLosses | None = None,
     ) -> None:
         self._trainer = trainer
         self._device = device
         self._recorder = recorder
         self._rank = rank
         self._experts = experts or ExpertCounts(trainer, 0, 0)
+        self._first_losses = first_losses
         self._pending: deque[_Pending] = deque()
+        self._loss_of_step_1: Scalar = None
         self._tokens = 0
         """Tokens of the measured steps that are recorded, without skipped steps."""
 
@@ -76,6 +85,8 @@ class MeasuredLoop:
         NonfiniteLoss when a loss is NaN or infinite.
         """
         self._steps(1, warmup_steps, measured=False)
+        if self._first_losses is not None and warmup_steps:
+            self._first_losses.record(self._loss_of_step_1)  # while the device is still at work
         self._device.synchronize()
         before = waited(self._trainer)
         self._experts.begin()
@@ -103,6 +114,8 @@ class MeasuredLoop:
             output = train_step()
             end = event()
             _check(output, step)
+            if step == 1:
+                self._loss_of_step_1 = output.loss
             self._pending.append(_Pending(step, measured, now(), begin, end, output))
             begin = end
             self._record_known()

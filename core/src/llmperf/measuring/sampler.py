@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from llmperf.measuring.host_load import host_sample, other_share
+from llmperf.measuring.host_load import HostMeter, load_average, memory_total_bytes, names_of, on_devices
 from llmperf.plugins.asking import asking
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
+from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
+from llmperf.types.host_load import LoadBefore
 from llmperf.types.plan import Plan
 from llmperf.types.records import MemorySample
-from llmperf.types.result import OTHER_CPU_SHARE
 
 Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
 
@@ -32,24 +32,6 @@ LOOK_SECONDS = 0.2
 """How long the host is observed before a run; the kernel counts in hundredths of a second."""
 FIRST_READING_SECONDS = 2.0
 """How long a run waits for the first reading of its devices before it starts."""
-
-
-class Before(NamedTuple):
-    """The load by other processes before a run began; None where unknown."""
-
-    other_cpu_share: float | None
-    other_processes: int | None
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """A line for each thing that disturbs the run."""
-        share, processes = self.other_cpu_share, self.other_processes
-        lines = []
-        if share is not None and share > OTHER_CPU_SHARE:
-            lines.append(f"other processes have {100 * share:.0f} % of the host's cores; the run will be disturbed")
-        if processes:
-            lines.append(f"other processes compute on the devices: {processes}; the run will be disturbed")
-        return tuple(lines)
 
 
 class Sampler:
@@ -66,30 +48,38 @@ class Sampler:
         interval: float = 1.0,
         host: bool = True,
         node_rank: int = 0,
+        on_cpu: bool = False,
     ) -> None:
-        """`host`: whether all processes of the run on this host descend from this one. `node_rank`: of this host."""
+        """`host`: whether all processes of the run on this host descend from this one. `node_rank`: of this host.
+        `on_cpu`: whether the devices are the cores of the host.
+        """
         self._path = path
         self._query = query
         self._devices = devices
         self._interval = interval
         self._host = host
         self._node_rank = node_rank
+        self._on_cpu = on_cpu
+        self._meter = HostMeter()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_all, name="llmperf-sampler", daemon=True)
         self.problem: str | None = None
 
-    def look(self, seconds: float = LOOK_SECONDS) -> Before:
-        """The load of other processes on the host's cores and on the devices before a run begins."""
+    def look(self, seconds: float = LOOK_SECONDS) -> LoadBefore | None:
+        """What else goes on on the host and its devices before a run begins; None on another host than the run's."""
         if not self._host:
-            return Before(None, None)
-        begin = time.monotonic(), host_sample()
+            return None
+        load, began = HostLoad(), time.monotonic()
+        self._read_host(load)
         devices = self._read_within(FIRST_READING_SECONDS)
-        time.sleep(max(0.0, seconds - (time.monotonic() - begin[0])))
-        samples = [begin, (time.monotonic(), host_sample())]
-        listed = [device.process_ids for device in devices if device.process_ids is not None]
-        running = {pid for pids in listed for pid in pids} if listed else None
-        share = other_share([(at, sample) for at, sample in samples if sample is not None])
-        return Before(share, None if running is None else len(running))
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        self._read_host(load)
+        return load_before(load, devices, self._on_cpu)
+
+    def _read_host(self, load: HostLoad) -> None:
+        at, host = time.monotonic(), self._meter.read()
+        if host is not None:
+            load.add(HostReading(at, host))
 
     def _read_within(self, seconds: float) -> tuple[DeviceSample, ...]:
         """One reading of the devices; empty if it fails or takes longer, which later readings will report."""
@@ -140,7 +130,7 @@ class Sampler:
                     monotonic=moment.monotonic,
                     query_seconds=seconds,
                     devices=devices,
-                    host=host_sample(devices) if self._host else None,
+                    host=self._meter.read(devices) if self._host else None,
                     node_rank=self._node_rank,
                 )
             )
@@ -158,16 +148,50 @@ def device_sampler(
     path: Path, plan: Plan, plugins: Plugins, interval: float, host: bool = True, node_rank: int = 0
 ) -> Sampler:
     """The sampler of the devices that a plan uses here; without an answer of the vendor it reads the host alone."""
+    query = device_query(plugins)
+    devices = () if query is None else used_devices(plan)
+    return Sampler(path, query or (lambda _: ()), devices, interval, host, node_rank, plan.probe.on_cpu)
+
+
+def device_query(plugins: Plugins) -> Query | None:
+    """What reads the devices; None if no vendor plugin does."""
     hook = "llmperf_query_memory"
     if not plugins.answers(hook):
-        return Sampler(path, lambda _: (), (), interval, host, node_rank)
-    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
+        return None
 
     def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
         with asking(who(plugins.owner(hook)), hook):
             return tuple(plugins.ask(hook, devices=devices))
 
-    return Sampler(path, query, tuple(device.index for device in used), interval, host, node_rank)
+    return query
+
+
+def used_devices(plan: Plan) -> tuple[int, ...]:
+    """The indices of the devices that a plan uses on each node."""
+    used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
+    return tuple(device.index for device in used)
+
+
+def load_before(load: HostLoad, devices: Iterable[DeviceSample], on_cpu: bool) -> LoadBefore:
+    """What two readings of a host and one of its devices show, while no process of a run is on the devices."""
+    devices = tuple(devices)
+    host = None if load.last is None else load.last.host
+    running, swapped = on_devices(devices), load.swapped_bytes
+    used = [device.utilisation_percent for device in devices if device.utilisation_percent is not None]
+    reasons = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
+    return LoadBefore(
+        other_cpu_share=load.share,
+        programs=load.programs,
+        other_processes=None if running is None else len(running),
+        device_programs=names_of(running or ()),
+        utilisation_percent=None if on_cpu else max(used, default=None),
+        throttle_reasons=tuple(sorted({reason for each in reasons for reason in each})) if reasons else None,
+        load_average=load_average(),
+        pressure=load.pressure,
+        memory_total_bytes=memory_total_bytes(),
+        memory_available_bytes=None if host is None else host.memory_available_bytes,
+        swapped_bytes_per_second=None if swapped is None else swapped / load.seconds,
+    )
 
 
 def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:

@@ -14,7 +14,7 @@ from llmperf.errors import PluginError
 from llmperf.plugins.faults import blaming, of_kind, who
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.recorder import Moment
-from llmperf.types.records import LoggedFacts, LoggedFailure, LoggedStep
+from llmperf.types.logged import LoggedFacts, LoggedFailure, LoggedStep
 
 READ_BYTES = 2**16
 DRAIN_SECONDS = 1.0

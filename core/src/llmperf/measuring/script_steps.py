@@ -11,8 +11,9 @@ from llmperf.errors import RunFailed
 from llmperf.measuring.loop import NonfiniteLoss, Window, finite
 from llmperf.measuring.script_output import Line
 from llmperf.runfolder.recorder import Moment, Recorder
+from llmperf.types.logged import LoggedStep
 from llmperf.types.plan import Plan
-from llmperf.types.records import LoggedStep, StepClock, StepRecord
+from llmperf.types.records import StepClock, StepRecord
 
 AT_ONCE_SECONDS = 0.001
 """Lines that arrive closer together than this were buffered and written in one block, unless steps are as short."""

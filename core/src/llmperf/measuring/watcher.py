@@ -23,16 +23,15 @@ from llmperf.measuring.processes import end_with_parent
 from llmperf.measuring.rank_process import fail, failure, leave
 from llmperf.measuring.script_output import HOOK, Line, LineParser, Logged, ScriptOutput
 from llmperf.measuring.script_steps import ScriptSteps
+from llmperf.measuring.startup_modules import startup_modules
 from llmperf.measuring.worker import check_parameters, plugins_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
 from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.recorder import Moment, Recorder
+from llmperf.types.logged import LoggedFacts, LoggedFailure, LoggedStep
 from llmperf.types.plan import Plan, Script
 from llmperf.types.records import (
-    LoggedFacts,
-    LoggedFailure,
-    LoggedStep,
     Phase,
     PhaseRecord,
     RankRecord,
@@ -157,6 +156,7 @@ class Watcher:
                 peak_memory_bytes=self._peak_bytes,
                 evaluation={},
                 packages=self._packages,
+                startup_modules=startup_modules(),
             )
         )
         self._enter("done")

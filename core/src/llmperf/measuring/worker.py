@@ -15,9 +15,11 @@ from typing import Any, Literal
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.expert_counts import expert_counts
+from llmperf.measuring.first_losses import FirstLosses
 from llmperf.measuring.loop import MeasuredLoop, wrong
-from llmperf.measuring.profiled import HOOK, profile_steps
+from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
 from llmperf.measuring.rank_process import begin, fail, leave
+from llmperf.measuring.startup_modules import startup_modules
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -78,19 +80,21 @@ class Worker:
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
                 check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
+                first = FirstLosses(trainer, plan, self._recorder, self._rank)
                 self._enter("warming up")
                 if plan.purpose == "profile":
                     self._owner = plugins.owner(HOOK)
-                    profile_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder)
+                    task = json_files.load(self._run / filenames.FILES / TASK, ProfileTask)
+                    profile_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder, task)
                     self._enter("done")
                     return
-                contract = plan.spec.contract
+                warmup = min(plan.spec.contract.warmup_steps, plan.steps - 1)
                 experts = expert_counts(trainer, plan, self._rank)
-                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, experts)
-                window = loop.run(contract.steps, contract.warmup_steps, self._enter)
+                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, experts, first)
+                window = loop.run(plan.steps, warmup, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
                 compiling = compile_seconds_of(trainer)
-                figures = self._evaluate(trainer)
+                figures = {} if plan.purpose == "rerun" else self._evaluate(trainer)
                 if window.expert_tokens is not None:
                     self._recorder.write(ExpertsRecord(rank=self._rank, layers=window.expert_tokens))
                 self._recorder.write(
@@ -107,8 +111,12 @@ class Worker:
                         peak_reserved_bytes=reserved,
                         evaluation=figures,
                         packages=loaded_packages(),
+                        data_fingerprint=data_fingerprint(),
+                        startup_modules=startup_modules(),
                     )
                 )
+                if plan.trace_steps:
+                    trace_further_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder)
         self._enter("done")
 
     def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
@@ -160,6 +168,12 @@ def loaded_packages() -> dict[str, str]:
         if (version := _version(name)) is not None:
             versions[name] = version[:MAX_VERSION]
     return versions
+
+
+def data_fingerprint() -> str | None:
+    """The fingerprint of the data that this process has opened first; None if it has opened none."""
+    batches = sys.modules.get("llmperf.tokens.batches")  # imports numpy, which a trainer may not need
+    return next(iter(batches.opened), None) if batches is not None else None
 
 
 def _version(name: str) -> str | None:

@@ -12,12 +12,13 @@ from pathlib import Path
 from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.optimiser_step import batch_of
-from llmperf.cases.library import Library, library, library_with_case, whole_library_for
+from llmperf.cases.library import library
 from llmperf.cases.overlays import Facts, from_file, matching
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
 from llmperf.planning.fitting import nearest_fitting
+from llmperf.planning.injection import injecting
 from llmperf.planning.measured_rates import rates_of
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.peak import NOT_ASKED, peaks_of
@@ -39,6 +40,7 @@ from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Reque
 from llmperf.planning.vendors import Machine, machine_elsewhere
 from llmperf.plugins.discovery import names, published_package
 from llmperf.plugins.loading import Plugins, load_for
+from llmperf.tokens.preflight import data_fingerprint
 from llmperf.types.plan import Plan, Script, WorkerPlan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case
@@ -106,9 +108,8 @@ def _memory_problems(resolved: Resolved, plan: Plan, search: bool) -> list[Probl
 def _fits_with(resolved: Resolved, settings: Sequence[str]) -> bool:
     """Whether the same request with further settings has no problems and fits."""
     request = replace(resolved.request, settings=(*resolved.request.settings, *settings), skip_peak_and_env=True)
-    case = library_with_case(request.case).case(request.case)
     try:
-        plan, problems = _draft(_resolved(case, resolved.machine, request))
+        plan, problems = _draft(_resolved(request.read_case(), resolved.machine, request))
     except (UserError, PluginError):
         return False
     return plan is not None and not problems and fits(plan)
@@ -119,7 +120,7 @@ def resolve_request(request: Request) -> Resolved:
 
     Raises UserError as `plan_run` does.
     """
-    case = library_with_case(request.case).case(request.case)
+    case = request.read_case()
     machine = _machine(case, request)
     try:
         return _resolved(case, machine, request)
@@ -135,9 +136,9 @@ def _resolved(case: Case, machine: Machine, request: Request) -> Resolved:
     shelf = library(plugins)
     model = _last(settings, "contract.model", case.contract.model)
     facts = _facts(case, machine, framework, model, settings)
-    overlaid = [*matching(shelf, facts), *(setting for path in request.overlays for setting in from_file(path, facts))]
-    models = _shelf_with(shelf, model)
-    spec, contract_problems = resolve(case, models, [*overlaid, *settings], _available(machine))
+    models, overlaid = request.models(shelf, model), [] if request.given else matching(shelf, facts)
+    overlaid += [setting for path in request.overlays for setting in from_file(path, facts)]
+    spec, contract_problems = resolve(case, models, [*overlaid, *settings], _available(machine), request.challenge)
     unmet = installed_problem(machine, "vendor", machine.vendor) if machine.here else None
     problems = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []
     problems += [*missing, *machine_problems(spec, machine), *size_problems(spec), *contract_problems]
@@ -206,9 +207,8 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
             framework,
             lambda other: installed_problem(machine, "framework", other) is None and _plans(request, other),
         )
-    return load_for(machine.vendor, None), [
-        Problem(code="framework_unusable", where="tuning.framework", message=reason)
-    ]
+    problem = Problem(code="framework_unusable", where="tuning.framework", message=reason)
+    return load_for(machine.vendor, None), [problem]
 
 
 def _plans(request: Request, framework: str) -> bool:
@@ -232,11 +232,6 @@ def _others_that_plan(framework: str, plans: Callable[[str], bool]) -> str:
     candidates = [name for name in installed if name != framework and packages_problem(name) is None]
     working = [f"--framework {name}" for name in candidates if plans(name)]
     return f"; what is installed can run it by {' or '.join(working)}" if working else ""
-
-
-def _shelf_with(shelf: Library, model: str) -> Library:
-    known = model.endswith(".toml") or model in shelf.paths("models")
-    return shelf if known else whole_library_for("models", model)
 
 
 def _available(machine: Machine) -> Available:
@@ -277,7 +272,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
 
     request, spec, machine, plugins = resolved.request, resolved.spec, resolved.machine, resolved.plugins
     skip = request.skip_peak_and_env
-    peaks = NOT_ASKED if skip else peaks_of(spec, machine, plugins)
+    peaks = NOT_ASKED if skip else peaks_of(spec, machine, plugins, request.refused_peaks)
     rates, rate_notes = (None, ()) if skip else rates_of(machine, request.launcher, plugins)
     plan = Plan(
         schema=PLAN_SCHEMA,
@@ -289,6 +284,7 @@ def _plan(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Pla
         probe=machine.probe,
         device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
         batch=arithmetic.batch,
+        data_fingerprint=None if skip or not machine.here else data_fingerprint(spec, arithmetic.batch),
         flops=resolved.flops,
         peak=peaks.products,
         rest_peak=peaks.rest,
@@ -320,13 +316,18 @@ def _script(worker: WorkerPlan, machine: Machine) -> Script | None:
 
 
 def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:
-    """The variables that all plugins set for the ranks; PluginError if two set one name differently."""
+    """The variables that all plugins set for the ranks.
+
+    PluginError if two set one name differently, or one sets a variable of the loader or the interpreter.
+    """
     joined: dict[str, str] = {}
     owners: dict[str, str] = {}
     for owner, answer in plugins.collect("llmperf_worker_env", plan=plan):
         if not isinstance(answer, Mapping):
             kind = type(answer).__name__
             raise PluginError(f"{plugins.who(owner)}: expected names and values of llmperf_worker_env, found {kind}")
+        if problem := injecting(name for name in answer if isinstance(name, str)):
+            raise PluginError(f"{plugins.who(owner)}: llmperf_worker_env: {problem}")
         for name, value in answer.items():
             if not isinstance(value, str):
                 raise PluginError(f"{owner} sets {name} to {value!r}; expected text")

@@ -10,6 +10,7 @@ from typing import Any
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.planning.containers import Container
+from llmperf.planning.injection import injecting
 from llmperf.plugins.asking import VARIABLE
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
@@ -55,6 +56,9 @@ class CheckedLauncher:
         except BaseException:
             self.close()
             raise
+        if problem := injecting(name for node in nodes for name in node.env):
+            self.close()
+            raise PluginError(f"{self._at('nodes')}: env: {problem}")
         if not nodes:
             self.close()
             raise PluginError(f"{self._at('nodes')}: offers no node; expected 1 to {request.nodes}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from llmperf.accounting.precisions import precision_recipe
@@ -14,6 +15,7 @@ from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Dtype, PeakFlops
+from llmperf.types.plan import Plan
 from llmperf.types.spec import RunSpec
 
 
@@ -47,12 +49,20 @@ class Peaks:
 NOT_ASKED = Peaks(products=None, problem="not asked for")
 
 
-def peaks_of(spec: RunSpec, machine: Machine, plugins: Plugins) -> Peaks:
-    """The peaks for a spec's precision recipe; without one, why it is not known."""
+def peaks_of(
+    spec: RunSpec, machine: Machine, plugins: Plugins, refused: Iterable[tuple[str, Dtype, str]] = ()
+) -> Peaks:
+    """The peaks for a spec's precision recipe; without one, why it is not known.
+
+    The vendor is not asked for those `refused` before (vendor, dtype, reason).
+    """
     recipe = precision_recipe(spec.contract.precision)
     if spec.tuning.emulate_precision:
         device = machine.probe.devices[0].model
         return Peaks(products=None, problem=f"{recipe.products} is emulated: {device!r} does not compute in it")
+    for vendor, dtype, reason in refused:
+        if (vendor, dtype) == (machine.vendor, recipe.products):
+            return Peaks(products=None, problem=reason)
     products, problem = _peak_of(recipe.products, machine, plugins)
     rest = _peak_of(recipe.rest, machine, plugins)[0] if recipe.mixed and products is not None else None
     return Peaks(products=products, rest=rest, problem=problem)
@@ -73,8 +83,22 @@ def _peak_of(dtype: Dtype, machine: Machine, plugins: Plugins) -> tuple[PeakFlop
     return None, "; ".join([problem, *(line for line in skipped if f"({model})" in line or dtype in line)])
 
 
-def _check_peak(peak: PeakFlops | None, owner: Found) -> None:
+def peak_again(plan: Plan, plugins: Plugins) -> PeakFlops | None:
+    """The peak of a plan measured anew by its vendor; None for a peak that was not measured, or if that fails."""
+    peak = plan.peak
+    if peak is None or peak.confidence != "measured":
+        return None
+    try:
+        again = plugins.timed_peak(peak.device_model, precision_recipe(plan.spec.contract.precision).products)
+        if again is not None:
+            _check_peak(again, plugins.owner("llmperf_time_peak"), "llmperf_time_peak")
+    except PluginError:
+        return None
+    return again
+
+
+def _check_peak(peak: PeakFlops | None, owner: Found, hook: str = "llmperf_peak_flops") -> None:
     """PluginError for a peak that is not a finite number above 0."""
     if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
         found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
-        raise PluginError(f"{who(owner)}: llmperf_peak_flops: {found}")
+        raise PluginError(f"{who(owner)}: {hook}: {found}")

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.precisions import precision_recipe
+from llmperf.planning.injection import injecting
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -178,6 +179,8 @@ def _layout_faults(expected: Layout, found: Layout) -> Iterator[str]:
 def _start_faults(worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:
     if not worker.agent:
         yield "agent: expected the argv that starts a node's ranks, such as llmperf.agent_argv(), found none"
+    if problem := injecting(worker.rank_env):
+        yield f"rank_env: {problem}"
     hook = "llmperf_build_trainer" if worker.script is None else "llmperf_parse_log"
     if not plugins.answers(hook):
         what = "ranks without a script need" if worker.script is None else "a script needs"

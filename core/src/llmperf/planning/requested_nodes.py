@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.cases.library import library_with_case
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import UserError
 from llmperf.planning.launchers import installed_launcher
@@ -32,7 +31,7 @@ def node_request(case: Case, request: Request) -> NodeRequest:
 
 def nodes_wanted(request: Request) -> int:
     """The number of nodes that a request asks its launcher for."""
-    return _wanted_nodes(library_with_case(request.case).case(request.case), request)
+    return _wanted_nodes(request.read_case(), request)
 
 
 def handed_over(
@@ -57,7 +56,7 @@ def preview(request: Request, command: Sequence[str], out: Path, tasks: int = 1)
 
 
 def _submission(request: Request, command: Sequence[str], out: Path, tasks: int) -> Submission:
-    case = library_with_case(request.case).case(request.case)
+    case = request.read_case()
     wanted = node_request(case, request)
     return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
 

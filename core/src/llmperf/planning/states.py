@@ -7,17 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.planning.containers import NO_CONTAINERS, Containers
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.nodes import NodesInUse
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
+from llmperf.types.devices import Dtype
 from llmperf.types.flops import FlopCount
 from llmperf.types.layout import Batch, Layout
+from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 from llmperf.types.problems import Problem
-from llmperf.types.spec import RunSpec
+from llmperf.types.spec import Case, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,29 @@ class Request:
     """Refuse a run whose estimated memory, with activations, is far beyond that of its devices."""
     skip_peak_and_env: bool = False
     """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
+    refused_peaks: tuple[tuple[str, Dtype, str], ...] = ()
+    """Vendor, dtype and reason of each peak that an earlier run of several did not get: it is not asked for again."""
+    logs: tuple[str, ...] = ()
+    """Where each run is logged: `NAME=VALUE` of `--log`."""
+    trace_steps: int = 0
+    """Steps after the measured ones of which rank 0 keeps a trace."""
+    challenge: str | None = None
+    """Nonce of a challenge, which determines the seed."""
+    given: tuple[Case, Model] | None = None
+    """A case and its model as a submission states them, in place of those in the library; no overlays apply."""
     nodes_in_use: NodesInUse | None = field(default=None, compare=False, repr=False)
     """The nodes of earlier runs, if this is one of several; None: the launcher is asked for nodes."""
+
+    def read_case(self) -> Case:
+        """The case; UserError if it is unknown or invalid."""
+        return self.given[0] if self.given else library_with_case(self.case).case(self.case)
+
+    def models(self, shelf: Library, name: str) -> Library:
+        """Where the model of a name is: on the shelf of the run's plugins, or on that of another installed one."""
+        if self.given:
+            return GivenModel(self.given[1])
+        known = name.endswith(".toml") or name in shelf.paths("models")
+        return shelf if known else whole_library_for("models", name)
 
     def command_line(self, machine: Machine) -> list[Setting]:
         """`--on`, the launcher's devices, `--framework`, `--devices` and `--set` as settings, in that order.

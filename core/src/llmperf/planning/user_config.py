@@ -1,17 +1,19 @@
-"""The user's configuration file `llmperf.toml`: worker environments, defaults, hosts, options of launchers."""
+"""The user's configuration file `llmperf.toml`: worker environments, defaults, hosts, options of launchers, prices."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
-from llmperf.files.user_files import config_file, read_config
+from llmperf.files.user_files import config_file, own_config_file, read_config
 from llmperf.planning.containers import NO_CONTAINERS, Containers
+from llmperf.types.prices import DevicePrice, ElectricityPrice
+from llmperf.types.spec import DataSource
 
 NAME = "llmperf.toml"
 
@@ -31,6 +33,18 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKeys:
+    """`[trust]`: files of allowed signers, as ssh-keygen(1) describes them, relative to the configuration file."""
+
+    signers: str | None = None
+    """Keys of those who hand in results, as `llmperf validate --signers`."""
+    witnesses: str | None = None
+    """Keys of trusted runners, as `llmperf validate --witnesses`."""
+    verifiers: str | None = None
+    """Keys of those whose verifications reports name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     """What `llmperf.toml` may hold."""
 
@@ -44,6 +58,14 @@ class Tables:
     """How `--container-image` is started by launchers that start no containers themselves."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options by the name of the launcher, which checks them."""
+    trust: TrustedKeys = TrustedKeys()
+    """Whose signatures count."""
+    data: Mapping[str, DataSource] = field(default_factory=dict)
+    """Where data sets are on this machine, by the name in `contract.dataset`. `llmperf validate --rerun` reads them."""
+    prices: Mapping[str, DevicePrice] = field(default_factory=dict)
+    """What a device costs, by its model as results name it."""
+    electricity: ElectricityPrice | None = None
+    """What a kilowatt hour costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +92,16 @@ class UserConfig:
         where = f"--python: {self.path}" if self.path else f"--python: no {NAME} here"
         raise unknown(where, "environment", text, environments)
 
+    def allowed_signers(self, which: Literal["signers", "witnesses", "verifiers"]) -> Path | None:
+        """A file of `[trust]`; None if it is not configured. UserError if it does not exist."""
+        name: str | None = getattr(self.tables.trust, which)
+        if name is None or self.path is None:
+            return None
+        path = self.path.parent / Path(name).expanduser()
+        if not path.is_file():
+            raise UserError(f"{self.path}: trust.{which}: expected a file of allowed signers, found no file {path}")
+        return path
+
     def host_names(self, text: str) -> tuple[str, ...]:
         """The hosts of `--hosts a,b`, in which a name from `[hosts]` means all hosts of that group."""
         names = [name.strip() for name in text.split(",") if name.strip()]
@@ -95,7 +127,20 @@ def user_config(folder: Path) -> UserConfig:
     UserError with file and key for an unknown key, with the closest one, or a value of the wrong type; also for a
     file that another user could have written.
     """
-    path = config_file(NAME, folder)
+    return configuration(config_file(NAME, folder))
+
+
+def own_config() -> UserConfig:
+    """The configuration in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`, otherwise an empty one.
+
+    For verifications, which may be started in the folder of a submission: a file there is the submitter's.
+    UserError as from `user_config`.
+    """
+    return configuration(own_config_file(NAME))
+
+
+def configuration(path: Path | None) -> UserConfig:
+    """The configuration in a file, an empty one for None. UserError as from `user_config`."""
     if path is None:
         return UserConfig()
     content = read_config(path)

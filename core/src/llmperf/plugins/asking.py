@@ -18,10 +18,12 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
+from llmperf.plugins.process_state import ProcessState, open_working_directory, present_state, restore
+
 VARIABLE = "LLMPERF_PLUGIN_SECONDS"
 """Environment variable with the time limit for one answer of a plugin, in seconds."""
 DEFAULT_SECONDS = 60.0
-FACTORS = {"llmperf_peak_flops": 10.0}
+FACTORS = {"llmperf_peak_flops": 10.0, "llmperf_time_peak": 10.0}
 """Factors on the time limit, for hooks that may have to measure."""
 
 SAME_REQUEST_SECONDS = 0.1
@@ -37,6 +39,11 @@ _COMPLETED_AT = 2 * _SLOT_BYTES
 _LOST_AT = 3 * _SLOT_BYTES
 _REPEATABLE_AT = _LOST_AT + 1
 _SIGNALS_AT = _LOST_AT + 2
+_TALLY = struct.Struct("<4I")
+_TALLY_AT = _LOST_AT + 128
+_RUN = struct.Struct("<H")
+_RUN_AT = _TALLY_AT + _TALLY.size
+_MAX_RUN_BYTES = 700
 
 
 class Question(NamedTuple):
@@ -52,6 +59,16 @@ class Question(NamedTuple):
     """The plugin as errors name it: `vendor 'acme' (llmperf-acme)`."""
     what: str
     """The hook, or another call such as `import`."""
+
+
+class Tally(NamedTuple):
+    """What a command that prints item by item has printed, for a repetition that goes on from there."""
+
+    items: int = 0
+    code: int = 0
+    """The exit code that these items give."""
+    errors: int = 0
+    warnings: int = 0
 
 
 class Board:
@@ -101,14 +118,36 @@ class Board:
         """How often the command has handled a signal, up to 255."""
         return self._memory[_SIGNALS_AT + number]
 
-    def may_be_repeated(self) -> None:
-        """Record that the command prints nothing before it has asked all plugins."""
-        self._memory[_REPEATABLE_AT] = 1
+    def set_repeatable(self, repeatable: bool) -> None:
+        """Record whether the command may be run again from its beginning."""
+        self._memory[_REPEATABLE_AT] = repeatable
 
     @property
     def repeatable(self) -> bool:
-        """Whether the command prints nothing before it has asked all plugins."""
+        """Whether the command may be run again from its beginning."""
         return bool(self._memory[_REPEATABLE_AT])
+
+    def keep_tally(self, tally: Tally) -> None:
+        """Record what the command has printed, for its repetition."""
+        _TALLY.pack_into(self._memory, _TALLY_AT, *tally)
+
+    @property
+    def tally(self) -> Tally:
+        """What the command has printed, in all attempts together."""
+        return Tally._make(_TALLY.unpack_from(self._memory, _TALLY_AT))
+
+    def note_run(self, folder: str) -> None:
+        """Record the folder of the run that the command has begun."""
+        data = os.fsencode(folder)
+        if len(data) <= _MAX_RUN_BYTES:
+            self._memory[_RUN_AT : _RUN_AT + _RUN.size + len(data)] = _RUN.pack(len(data)) + data
+
+    @property
+    def run(self) -> str | None:
+        """The folder of the last run that the command has begun; None if there is none."""
+        (size,) = _RUN.unpack_from(self._memory, _RUN_AT)
+        begin = _RUN_AT + _RUN.size
+        return os.fsdecode(self._memory[begin : begin + size]) if size else None
 
     @property
     def exit_code(self) -> int | None:
@@ -127,7 +166,7 @@ class _Asker:
 
     def __init__(self, board: Board, faults: Mapping[str, str]) -> None:
         self.faults = faults
-        self._board = board
+        self.board = board
         self._process = os.getpid()
         self._thread = get_ident()
         self._seconds = limit()
@@ -135,6 +174,9 @@ class _Asker:
         self._number = last.number if last else 0
         self._current: list[Question | None] = [None, None]
         self._outputs: dict[int, tuple[int, int]] | None = None
+        self._folder: int | None = None
+        self._state: ProcessState | None = None
+        self._restored: set[str] = set()
         self._signalled: dict[int, float] = {}
 
     @property
@@ -142,17 +184,13 @@ class _Asker:
         """Whether this is the process of the command; False in a process that a plugin forked."""
         return os.getpid() == self._process
 
-    def may_be_repeated(self) -> None:
-        """See `may_be_repeated` below."""
-        self._board.may_be_repeated()
-
     def new_request(self, number: int) -> bool:
         """See `new_request` below."""
         now = time.monotonic()
         if now - self._signalled.get(number, -1.0) < SAME_REQUEST_SECONDS:
             return False
         self._signalled[number] = now
-        self._board.count_signal(number)
+        self.board.count_signal(number)
         return True
 
     def begin(self, plugin: str, what: str, seconds: float | None) -> Question | None:
@@ -161,7 +199,11 @@ class _Asker:
             self._outputs = _identities(
                 [1, 2, *(stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None)]
             )
+            self._folder = open_working_directory()
         slot = self._slot()
+        last = self._current[slot]
+        if slot == MAIN and not (last is not None and last.active):
+            self._state = present_state()
         if seconds is None:
             seconds = self._seconds * FACTORS.get(what, 1.0) if slot == MAIN else math.inf
         before = self._current[slot]
@@ -174,16 +216,21 @@ class _Asker:
         asked = before or self._current[slot]
         assert asked is not None
         assert self._outputs is not None
-        self._put(slot, before is not None, asked.seconds, asked.plugin, asked.what)
         if slot == MAIN and _identities(self._outputs) != self._outputs:
-            self._board.lose_output()
+            self.board.lose_output()
             os._exit(2)
+        if slot == MAIN and before is None and self._state is not None:
+            changed = restore(self._state, self._folder)
+            if changed is not None and asked.plugin not in self._restored:
+                self._restored.add(asked.plugin)
+                print(f"llmperf: warning: {asked.plugin}: {asked.what} changed {changed}; restored", file=sys.stderr)
+        self._put(slot, before is not None, asked.seconds, asked.plugin, asked.what)
 
     def _put(self, slot: int, active: bool, seconds: float, plugin: str, what: str) -> None:
         self._number += 1
         question = Question(self._number, active, seconds, plugin, what)
         self._current[slot] = question
-        self._board.write(slot, question)
+        self.board.write(slot, question)
 
     def _slot(self) -> int:
         return MAIN if get_ident() == self._thread else BACKGROUND
@@ -221,12 +268,38 @@ def new_request(number: int) -> bool:
 
 
 def may_be_repeated() -> None:
-    """Let the supervisor run this command again without a plugin that ended it.
-
-    For commands that print nothing before they have asked all plugins.
-    """
+    """Let the supervisor run this command again without a plugin that ended it."""
     if _asker is not None:
-        _asker.may_be_repeated()
+        _asker.board.set_repeatable(True)
+
+
+def cannot_be_repeated() -> None:
+    """Record that the command has printed or made something, so that it cannot be run again from its beginning."""
+    if _asker is not None and _asker.responsible:
+        _asker.board.set_repeatable(False)
+
+
+def run_begins(folder: str) -> None:
+    """Record that a run begins in this folder, so that the command cannot be run again from its beginning."""
+    cannot_be_repeated()
+    if _asker is not None and _asker.responsible:
+        _asker.board.note_run(folder)
+
+
+def keep_tally(tally: Tally) -> None:
+    """Record what this command has printed, for commands that can go on from there when they are repeated."""
+    if _asker is not None:
+        _asker.board.keep_tally(tally)
+
+
+def tally() -> Tally:
+    """What earlier attempts of this command have printed."""
+    return Tally() if _asker is None else _asker.board.tally
+
+
+def already_reported(message: str) -> bool:
+    """Whether the supervisor has printed this, as the reason for which it runs the command again."""
+    return _asker is not None and any(fault in message for fault in _asker.faults.values())
 
 
 def fault_of(plugin: str) -> str | None:

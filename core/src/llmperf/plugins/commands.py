@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, NamedTuple
 
-from llmperf.errors import PluginError, PluginImportError
+from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated
 from llmperf.plugins.installed import distributions
 
 if TYPE_CHECKING:
@@ -38,13 +38,19 @@ class PackagedCommand(NamedTuple):
         """
         import click
 
+        from llmperf.plugins.asking import asking
+        from llmperf.plugins.faults import named
+
         if len(self.distributions) > 1:
             raise PluginError(f"command {self.name!r} is {self._claim()}")
         owner = f"command {self.name!r} ({self.distributions[0]})"
         try:
-            command = getattr(import_module(self.module), self.attribute)
-        except Exception as error:
-            raise PluginImportError(f"{owner}: cannot import {self.module}:{self.attribute}: {error!r}") from error
+            with asking(owner, "import"):
+                command = getattr(import_module(self.module), self.attribute)
+        except (Interrupted, Terminated):
+            raise
+        except BaseException as error:  # also SystemExit, which would end the command without a message
+            raise PluginImportError(f"{owner}: cannot import {self.module}:{self.attribute}: {named(error)}") from error
         if not isinstance(command, click.Command):
             found = type(command).__name__
             raise PluginError(f"{owner}: {self.module}:{self.attribute}: expected a click.Command, found {found}")

@@ -173,6 +173,14 @@ class Plugins:
             return " ".join(given.split()) or None
         return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
 
+    def timed_peak(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
+        """The checked answer to `llmperf_time_peak`; None if the vendor does not answer."""
+        from llmperf.types.devices import PeakFlops
+
+        hook = "llmperf_time_peak"
+        given = self._asked(hook, {"device_model": device_model, "dtype": dtype}) if self.answers(hook) else None
+        return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
+
     def rates(self, device_model: str) -> DeviceRates | None:
         """The checked answer to `llmperf_device_rates`; None if the vendor knows none or does not answer."""
         from llmperf.types.rates import DeviceRates, wrong_rate
@@ -269,13 +277,17 @@ def _of_a_newer(hook: str) -> str:
 
 
 def source_hash(module: str) -> str | None:
-    """SHA-256 over the Python files of the module's top-level package, by relative name and content."""
+    """SHA-256 over the Python files of the module's top-level package, by relative name and content; runs none."""
     import hashlib
+    from importlib.util import find_spec
 
-    package = import_module(module.split(".")[0])
-    if not getattr(package, "__file__", None):
+    try:
+        package = find_spec(module.split(".")[0])
+    except (ImportError, ValueError):
         return None
-    root = Path(cast(str, package.__file__))
+    if package is None or not package.has_location or package.origin is None:
+        return None
+    root = Path(package.origin)
     files = sorted(root.parent.rglob("*.py")) if root.name == "__init__.py" else [root]
     digest = hashlib.sha256()
     for file in files:

@@ -10,32 +10,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llmperf.reporting.cells import AMOUNT as AMOUNT
+    from llmperf.reporting.cells import LOSS as LOSS
     from llmperf.reporting.cells import PERCENT as PERCENT
     from llmperf.reporting.cells import SIGNIFICANT as SIGNIFICANT
+    from llmperf.reporting.cells import STEP_SECONDS as STEP_SECONDS
     from llmperf.reporting.cells import THROUGHPUT as THROUGHPUT
     from llmperf.reporting.cells import UNKNOWN as UNKNOWN
+    from llmperf.reporting.cells import WATTS as WATTS
     from llmperf.reporting.cells import leaves as leaves
     from llmperf.reporting.cells import markdown_text as markdown_text
+    from llmperf.reporting.cells import money as money
     from llmperf.reporting.cells import printable as printable
     from llmperf.reporting.cells import rounded as rounded
     from llmperf.reporting.cells import shown as shown
     from llmperf.reporting.comparison import COMPARED as COMPARED
+    from llmperf.reporting.comparison import compare as compare
+    from llmperf.reporting.cost_rows import Costing as Costing
+    from llmperf.reporting.cost_rows import costing_for as costing_for
+    from llmperf.reporting.cost_rows import used_prices as used_prices
+    from llmperf.reporting.cost_rows import with_cost as with_cost
     from llmperf.reporting.exports import sheet_values as sheet_values
+    from llmperf.reporting.finding_texts import finding_text as finding_text
+    from llmperf.reporting.kind_texts import disturbed_lines as disturbed_lines
+    from llmperf.reporting.language import language_of_locale as language_of_locale
     from llmperf.reporting.overview import model_text as model_text
     from llmperf.reporting.overview import ordered as ordered
+    from llmperf.reporting.ranking import Entry as Entry
+    from llmperf.reporting.ranking import Interval as Interval
+    from llmperf.reporting.ranking import Standing as Standing
+    from llmperf.reporting.ranking import standings as standings
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
+    from llmperf.reporting.speed_sentences import speed_line as speed_line
     from llmperf.reporting.terminal import closing_lines as closing_lines
-    from llmperf.reporting.terminal import finding_text as finding_text
+    from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word
+    from llmperf.types.device_names import same_device as same_device
 
 _NAMES = {
-    "cells": "PERCENT SIGNIFICANT THROUGHPUT UNKNOWN leaves markdown_text printable rounded shown",
-    "comparison": "COMPARED",
+    "cells": "AMOUNT LOSS PERCENT SIGNIFICANT STEP_SECONDS THROUGHPUT UNKNOWN WATTS leaves "
+    "markdown_text money printable rounded shown",
+    "comparison": "COMPARED compare",
+    "cost_rows": "Costing costing_for used_prices with_cost",
     "exports": "sheet_values",
+    "finding_texts": "finding_text",
+    "kind_texts": "disturbed_lines",
+    "language": "language_of_locale",
     "overview": "model_text ordered",
+    "price_matches": "same_device",
     "result_sheets": "result_sheet",
-    "terminal": "closing_lines finding_text",
-    "words": "word",
+    "ranking": "Entry Interval Standing standings",
+    "speed_sentences": "speed_line",
+    "terminal": "closing_lines",
+    "words": "value_text word",
 }
 _HOMES = {name: f"llmperf.reporting.{home}" for home, names in _NAMES.items() for name in names.split()}
 

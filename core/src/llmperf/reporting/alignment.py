@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmperf.reporting import cells
-from llmperf.reporting.words import word
+from llmperf.reporting.words import sentence, word
 from llmperf.results.alignment import Alignment
 from llmperf.types.result import Result
 
@@ -46,19 +46,24 @@ def step_rows(
     return headers, rows
 
 
-def verdict(alignment: Alignment, names: Labels, mean_limit: float) -> str:
+def verdict(alignment: Alignment, names: Labels, mean_limit: float, language: str = "en") -> str:
     """One line: whether a run is aligned, and by which figures."""
     outcome = {True: "aligned", False: "NOT aligned", None: "cannot tell"}[alignment.passed]
     mean = alignment.mean_relative
-    counted = (
-        f"no step from {alignment.from_step} on (--from-step {alignment.steps[0].step} counts all they have)"
-        if mean is None
-        else f"mean relative error {100 * mean:.4f} % from step {alignment.from_step} on (limit {100 * mean_limit:g} %)"
-    )
-    unlike = f"; contracts differ in {', '.join(alignment.unlike)}" if alignment.unlike else ""
-    why = "".join(f"{cells.printable(reason)}; " for reason in alignment.why)
-    largest = f"largest difference {alignment.largest_absolute:.1e} nats in {len(alignment.steps)} steps"
-    return f"{names[alignment.run_id]}: {outcome}: {why}{counted}, {largest}{unlike}{_recipes(alignment)}"
+    values = {"step": alignment.from_step, "limit": f"{100 * mean_limit:g}", "first": alignment.steps[0].step}
+    if mean is None:
+        text = "no step from {step} on (--from-step {first} counts all they have)"
+        counted = sentence(text, language, **values)
+    else:
+        text = "mean relative error {mean} % from step {step} on (limit {limit} %)"
+        counted = sentence(text, language, **values, mean=f"{100 * mean:.4f}")
+    parts = ", ".join(word(part, language) for part in alignment.unlike)
+    unlike = sentence("; contracts differ in {parts}", language, parts=parts) if parts else ""
+    why = "".join(f"{cells.printable(word(reason, language))}; " for reason in alignment.why)
+    text = "{name}: {outcome}: {why}{counted}, largest difference {largest} nats in {steps} steps"
+    values = {"name": names[alignment.run_id], "outcome": word(outcome, language), "why": why, "counted": counted}
+    values |= {"largest": f"{alignment.largest_absolute:.1e}", "steps": len(alignment.steps)}
+    return f"{sentence(text, language, **values)}{unlike}{_recipes(alignment)}"
 
 
 def _recipes(alignment: Alignment) -> str:
@@ -74,15 +79,17 @@ def _recipes(alignment: Alignment) -> str:
     )
 
 
-def plots(alignments: Sequence[Alignment], names: Labels, colour: bool) -> Iterator[str]:
+def plots(alignments: Sequence[Alignment], names: Labels, colour: bool, language: str = "en") -> Iterator[str]:
     """The loss curves, and the differences from the reference if there are any."""
     first = alignments[0]
-    curves = {f"{names[first.reference_id]} (reference)": [(float(step.step), step.reference) for step in first.steps]}
-    curves |= {names[one.run_id]: [(float(step.step), step.loss) for step in one.steps] for one in alignments}
-    yield drawn("loss, nats per token, by step", curves, colour)
-    apart = {names[one.run_id]: [(float(step.step), step.absolute) for step in one.steps] for one in alignments}
+    reference = f"{names[first.reference_id]} ({word('reference', language)})"
+    curves = {reference: [(float(step.step), step.reference) for step in first.steps]}
+    curves |= {names[run.run_id]: [(float(step.step), step.loss) for step in run.steps] for run in alignments}
+    yield drawn(word("loss, nats per token, by step", language), curves, colour)
+    apart = {names[run.run_id]: [(float(step.step), step.absolute) for step in run.steps] for run in alignments}
     if any(distance > 0 for points in apart.values() for _, distance in points):
-        yield drawn("difference from the reference, nats, by step", apart, colour, log=True)
+        title = word("difference from the reference, nats, by step", language)
+        yield drawn(sentence("log10 of {title}", language, title=title), apart, colour, log=True)
 
 
 def drawn(title: str, curves: Mapping[str, Points], colour: bool, log: bool = False) -> str:
@@ -101,7 +108,7 @@ def drawn(title: str, curves: Mapping[str, Points], colour: bool, log: bool = Fa
         if shown:
             figure.draw(figure.signal([x for x, _ in shown], [y for _, y in shown], marker=mark))
     figure.legend(active=False)
-    figure.title(f"log10 of {title}" if log else title)
+    figure.title(title)
     text = str(figure.build().string(colorless=not colour))
     figure.clear()
     explained = "   ".join(f"{mark} {name}" for mark, name in zip(marks(len(curves)), curves, strict=True))

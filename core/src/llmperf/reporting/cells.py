@@ -43,9 +43,15 @@ WINDOW_SECONDS = Rounding(style="decimals", digits=2)
 WATTS = Rounding(style="decimals", digits=1)
 WHOLE = Rounding(style="decimals", digits=0)
 SIGNIFICANT = Rounding(style="significant", digits=4)
+AMOUNT = Rounding(style="amount", digits=4)
+"""Money, hours, days: `0.1252`, `28,490`."""
 PERCENT = Rounding(style="percent", digits=1)
 DEVICE_GIB = Rounding(style="decimals", digits=1, divisor=2**30)
 RANK_GIB = Rounding(style="decimals", digits=2, divisor=2**30)
+
+
+HUGE = 1e15
+"""From here on numbers are powers of ten, whatever their rounding."""
 
 
 def rounded(value: float | int | None, rounding: Rounding) -> str:
@@ -53,9 +59,13 @@ def rounded(value: float | int | None, rounding: Rounding) -> str:
     if value is None:
         return UNKNOWN
     scaled = value if rounding.divisor == 1 else value / rounding.divisor
+    if abs(scaled) >= HUGE:
+        return f"{scaled:.4g}"
     if rounding.style == "decimals":
         return f"{scaled:,.{rounding.digits}f}"
-    if rounding.style == "significant":
+    if rounding.style == "amount" and abs(scaled) >= 10 ** (rounding.digits - 1):
+        return f"{scaled:,.0f}"
+    if rounding.style in ("significant", "amount"):
         return f"{scaled:.{rounding.digits}g}"
     share = 100 * scaled
     return f"{share:.{rounding.digits}f} %" if share >= 1 else f"{share:.3g} %"
@@ -70,9 +80,9 @@ def shown(row: Row) -> str:
     return rounded(row.value, row.rounding)
 
 
-def text_row(label: str, value: str | None, key: str = "") -> Row:
+def text_row(label: str, value: str | None, key: str = "", own_words: bool = False) -> Row:
     """A row of text."""
-    return Row(key=key, label=label, value=value)
+    return Row(key=key, label=label, value=value, own_words=own_words)
 
 
 def counted_by(mfu: Mfu) -> Iterator[Row]:
@@ -113,6 +123,11 @@ def counted(count: int, what: str) -> str:
 def significant(value: float | None) -> str:
     """A number with four significant digits, as a power of ten if it is large or small."""
     return rounded(value, SIGNIFICANT)
+
+
+def money(value: float, currency: str) -> str:
+    """`85,470 USD`."""
+    return f"{rounded(value, AMOUNT)} {currency}"
 
 
 def percent(value: float | None) -> str:

@@ -1,25 +1,24 @@
-"""Two groups of runs side by side, and runs beside baselines, as text."""
+"""Sides of a comparison beside one another: the page of `llmperf compare`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
+from llmperf.reporting.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
+from llmperf.reporting.page import MAX_LINE, Line, Page
 from llmperf.reporting.result_sheets import figure_rows
 from llmperf.reporting.run_setup import contract_parts
+from llmperf.reporting.speed_sentences import HOW, has_interval, speed_line
+from llmperf.reporting.text_table import Column
+from llmperf.reporting.words import sentence, word
 from llmperf.results.baselines import BaselineComparison
-from llmperf.results.comparison import Comparison
-from llmperf.results.comparison_side import Side, Sides
-from llmperf.results.groups import Group, Kind, shared, uneven
-from llmperf.types import Result, Row
-from llmperf.types.result import OTHER_CPU_SHARE
-
-MAX_LINE = 1000
-"""Characters."""
-
+from llmperf.results.comparison import compare as compare
+from llmperf.results.comparison_side import AgainstReference, Side
+from llmperf.types import Row
 
 COMPARED = (
     "tokens_per_second_per_device",
@@ -37,137 +36,134 @@ IN_USE_BY_ALL = "device_memory_used_bytes"
 """On a device that ranks share, such as a host, this counts other processes too: it gets no ratio."""
 
 
-def median_rows(
-    ours: Sequence[Result], theirs: Sequence[Result], of_devices: bool = False, ratios: bool = True
-) -> Iterator[list[str]]:
-    """One row for each figure that either group has: its name, the two medians and, with `ratios`, their ratio.
+def comparison_page(
+    sides: Mapping[str, Side],
+    comparisons: Mapping[str, AgainstReference],
+    with_figures: Mapping[str, Sequence[BaselineComparison]],
+    language: str = "en",
+) -> Page:
+    """What follows from the throughputs of some sides, of which the first is the reference of the others.
 
-    `of_devices` adds the throughput of a whole device, for ranks that had different shares of one.
+    `comparisons` are those of the further sides with the first, `with_figures` those of sides with figures of
+    documents.
     """
-    sides = [[figure_rows(result) for result in results] for results in (ours, theirs)]
-    divided = any(result.hardware.divided for result in (*ours, *theirs))
+    answers = [line for name in comparisons for line in answer_lines(name, sides, comparisons[name], language)]
+    for name, figures in with_figures.items():
+        answers += [Line(text=f"{name}: {line}") for line in baseline_lines(figures, language)]
+    ratios = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
+    explained = any(has_interval(comparisons[name].throughput) for name in ratios)
+    columns = [Column(title="median of", importance=1)]
+    reference = next(iter(sides))
+    titles = [*sides, *(f"{name} / {reference}" for name in ratios)]
+    columns += [Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 2)]
+    rows = [(word(row.label, language), *texts) for row, texts in median_rows(sides, comparisons, language)]
+    return Page(
+        title=sentence("Comparison of {sides}", language, sides=", ".join(sides)),
+        about=tuple(_about(sides, language)),
+        answers=tuple(answers),
+        columns=tuple(columns) if comparisons else (),
+        rows=tuple(rows) if comparisons else (),
+        warnings=tuple(line for name, side in sides.items() for line in warning_lines(name, side, language)),
+        notes=(Line(text=word(HOW, language), tone="context"),) if explained else (),
+    )
+
+
+def _about(sides: Mapping[str, Side], language: str) -> Iterator[Line]:
+    """The kinds of run on each side, once if all are the same, and what was left out."""
+    kinds = {group_text(group, language) for side in sides.values() for group in side.groups}
+    for name, side in sides.items():
+        for group in side.groups:
+            kind = f": {group_text(group, language)}" * (len(kinds) > 1)
+            yield Line(text=cells.printable(f"{name}: {runs_text(group, language)}{kind}", MAX_LINE))
+        if side.left_out:
+            left_out = ", ".join(f"{count} {word(why, language)}" for why, count in side.left_out.items())
+            yield Line(text=sentence("{name}: left out: {left_out}", language, name=name, left_out=left_out))
+    if len(kinds) == 1:
+        text = sentence("all: {kind}" if len(sides) > 1 else "{kind}", language, kind=kinds.pop())
+        yield Line(text=cells.printable(text, MAX_LINE))
+
+
+def warning_lines(name: str, side: Side, language: str = "en") -> Iterator[Line]:
+    """Warnings that a side mixes kinds of run, or that a run was disturbed."""
+    if side.mixes:
+        mixed = mixture(side, language)
+        text = sentence("{name} mixes {kinds}: its medians are of no single kind", language, name=name, kinds=mixed)
+        yield Line(text=cells.printable(text, MAX_LINE), tone="warning")
+    yield from disturbed_lines(name, side.results, language)
+
+
+def answer_lines(
+    name: str, sides: Mapping[str, Side], comparison: AgainstReference, language: str = "en"
+) -> Iterator[Line]:
+    """What follows for one side and the reference, the first of `sides`, or why nothing does."""
+    reference = next(iter(sides))
+    both = {reference: sides[reference], name: sides[name]}
+    if comparison.contract_differences:
+        parts = ", ".join(difference_text(part, both) for part in comparison.contract_differences)
+        text = "the contracts of {name} and {reference} differ in {parts}: their figures measure different things"
+        values = {"name": name, "reference": reference, "parts": parts}
+        yield Line(text=cells.printable(sentence(text, language, **values), MAX_LINE), tone="slower")
+    elif comparison.device_throughput is None:
+        yield speed_line(comparison.throughput, name, reference, language)
+    else:
+        for what, throughput in (
+            ("token/p/s of a rank", comparison.throughput),
+            (OF_A_DEVICE, comparison.device_throughput),
+        ):
+            line = speed_line(throughput, name, reference, language)
+            yield replace(line, text=f"{word(what, language)}: {line.text}")
+    if comparison.device_throughput is not None:
+        shares = ", ".join(f"{key} {' and '.join(map(cells.part, side.shares))}" for key, side in both.items())
+        text = "the ranks had different parts of a device ({shares}): token/p/s is that of a rank, not of a device"
+        yield Line(text=sentence(text, language, shares=shares))
+
+
+def median_rows(
+    sides: Mapping[str, Side], comparisons: Mapping[str, AgainstReference], language: str = "en"
+) -> Iterator[tuple[Row, list[str]]]:
+    """For each figure that any side has: a row with its name, the median of each side, and its ratios.
+
+    `comparisons` are those of the further sides with the first; there is none where contracts differ. A median
+    of fewer runs than the side has says of how many.
+    """
+    figures = {name: [figure_rows(result) for result in side.results] for name, side in sides.items()}
+    divided = any(result.hardware.divided for side in sides.values() for result in side.results)
+    of_devices = any(comparison.device_throughput is not None for comparison in comparisons.values())
     for key in (*COMPARED, "tokens_per_second_per_whole_device")[: None if of_devices else -1]:
-        first, second = (median_row([rows[key] for rows in side]) for side in sides)
-        if first.value is None and second.value is None:
+        medians = {name: median_row([rows[key] for rows in side]) for name, side in figures.items()}
+        if all(row.value is None for row in medians.values()):
             continue
-        ratio = cells.UNKNOWN
+        label = reference = next(iter(medians.values()))
+        compared = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
         if key == IN_USE_BY_ALL and divided:
-            first = replace(first, label=f"{first.label}, in use by all")
-        elif isinstance(first.value, (int, float)) and isinstance(second.value, (int, float)) and second.value:
-            ratio = f"{first.value / second.value:.4f}"
-        yield [first.label, shown(first), shown(second), *[ratio] * ratios]
+            label = replace(reference, label=f"{reference.label}, in use by all")
+            ratios = [cells.UNKNOWN for _ in compared]
+        else:
+            ratios = [_ratio(medians[name], reference) for name in compared]
+        texts = [
+            _median_text(median, [rows[key] for rows in side], language)
+            for median, side in zip(medians.values(), figures.values(), strict=True)
+        ]
+        yield label, [*texts, *ratios]
+
+
+def _ratio(row: Row, reference: Row) -> str:
+    if not isinstance(row.value, (int, float)) or not isinstance(reference.value, (int, float)) or not reference.value:
+        return cells.UNKNOWN
+    return f"{row.value / reference.value:.4f}"
+
+
+def _median_text(median: Row, rows: Sequence[Row], language: str) -> str:
+    known = sum(row.value is not None for row in rows)
+    if known in (0, len(rows)):
+        return shown(median)
+    return sentence("{figure} ({known} of {all} runs)", language, figure=shown(median), known=known, all=len(rows))
 
 
 def median_row(rows: Sequence[Row]) -> Row:
     """A figure of several runs: the median of those that are known."""
     known = [row.value for row in rows if isinstance(row.value, (int, float))]
     return replace(rows[0], value=median(known) if known else None)
-
-
-def side_lines(name: str, side: Side) -> Iterator[str]:
-    """The kinds of run on a side, and what was left out."""
-    for group in side.groups:
-        yield cells.printable(f"{name}: {runs_text(group)}: {kind_text(group.kind)}", MAX_LINE)
-    if side.left_out:
-        left_out = ", ".join(f"{count} {why}" for why, count in side.left_out.items())
-        yield f"{name}: left out: {left_out}"
-
-
-def warning_lines(name: str, side: Side) -> Iterator[str]:
-    """Warnings that a side mixes kinds of run, or that a run was disturbed."""
-    if side.mixes:
-        yield cells.printable(f"warning: {name} mixes {mixture(side)}: its medians are of no single kind", MAX_LINE)
-    yield from disturbed_lines(name, side.results)
-
-
-def runs_text(group: Group) -> str:
-    """`4 runs, spread 2.7 %`."""
-    relative = None if group.spread is None else group.spread.relative
-    spread = "" if relative is None else f", spread {cells.percent(relative)}"
-    return f"{cells.counted(len(group.results), 'run')}{spread}"
-
-
-def kind_text(kind: Kind) -> str:
-    """`default by zero, TP1 x PP1 x DP2, on 1x2 AMD EPYC (1/2 each), steps=50`."""
-    return (
-        f"{kind.case} by {kind.framework}, {cells.layout(kind.layout)}, on {kind_devices(kind)}, {kind_changes(kind)}"
-    )
-
-
-def kind_devices(kind: Kind) -> str:
-    """`1x2 AMD EPYC (1/2 each)`."""
-    return cells.devices(kind.layout.nodes, kind.layout.devices_per_node, kind.device, kind.device_share)
-
-
-def kind_changes(kind: Kind) -> str:
-    """What was changed from the case."""
-    return cells.settings(kind.contract + kind.tuning) or "nothing changed"
-
-
-def mixture(side: Side) -> str:
-    """`2 kinds of run, which differ in framework (pytorch, zero)`."""
-    kinds = [group.kind for group in side.groups]
-    values = {name: "; ".join(dict.fromkeys(_SHOWN[name](kind) for kind in kinds)) for name in side.mixes}
-    parts = [f"{name.replace('_', ' ')} ({text})" for name, text in values.items()]
-    return f"{len(kinds)} kinds of run, which differ in {', '.join(parts)}"
-
-
-_SHOWN: dict[str, Callable[[Kind], str]] = {
-    "case": lambda kind: kind.case,
-    "contract": lambda kind: cells.settings(kind.contract) or "/",
-    "device": lambda kind: kind.device,
-    "device_share": lambda kind: cells.part(kind.device_share),
-    "framework": lambda kind: kind.framework,
-    "layout": lambda kind: f"{kind.layout.nodes}x{kind.layout.devices_per_node} {cells.layout(kind.layout)}",
-    "tuning": lambda kind: cells.settings(kind.tuning) or "/",
-}
-"""Text of a field of a kind, by the name of the field."""
-
-
-def disturbed_lines(name: str, results: Sequence[Result]) -> Iterator[str]:
-    """Warnings about runs with very uneven steps, and about runs that shared the host or its devices."""
-    of_all = f"of {cells.counted(len(results), 'run')}"
-    if with_uneven_steps := [result for result in results if uneven(result)]:
-        runs = ", ".join(f"{result.run_id} ({steps_text(result)})" for result in with_uneven_steps)
-        yield cells.printable(
-            f"warning: {name}: {len(with_uneven_steps)} {of_all} disturbed, with very uneven steps: {runs}", MAX_LINE
-        )
-    if sharing := [result for result in results if shared(result)]:
-        largest = max(result.metrics.other_cpu_share or 0.0 for result in sharing)
-        cores = f"up to {100 * largest:.0f} % of the cores" if largest > OTHER_CPU_SHARE else "on its devices"
-        yield cells.printable(
-            f"warning: {name}: {len(sharing)} {of_all} disturbed by other processes ({cores}): "
-            f"their throughput may be too low: {', '.join(result.run_id for result in sharing)}",
-            MAX_LINE,
-        )
-
-
-def steps_text(result: Result) -> str:
-    """`median step 0.0190 s, mean 0.0900 s, 5 % to 95 %: 0.0180 to 0.4000 s`."""
-    figures = figure_rows(result)
-    median, mean, p5, p95 = (shown(figures[f"step_seconds_{name}"]) for name in ("median", "mean", "p5", "p95"))
-    return f"median step {median} s, mean {mean} s, 5 % to 95 %: {p5} to {p95} s"
-
-
-def throughput_text(comparison: Comparison, of: str = "token/p/s") -> str:
-    """One line on a throughput: whether it differs, by how much, and how sure that is."""
-    interval = "" if comparison.low is None else f", 95 % interval {comparison.low:.4f} to {comparison.high:.4f}"
-    return f"{of}: {comparison.verdict}: ratio {comparison.ratio:.4f}{interval}; {comparison.why}"
-
-
-def verdict_lines(sides: Mapping[str, Side], comparison: Sides) -> Iterator[str]:
-    """What follows from the throughputs of the sides, or why nothing does."""
-    if comparison.contract_differences:
-        different = ", ".join(difference_text(name, sides) for name in comparison.contract_differences)
-        yield cells.printable(f"the contracts differ in {different}: these figures measure different things", MAX_LINE)
-    elif comparison.device_throughput is None:
-        yield throughput_text(comparison.throughput)
-    else:
-        yield throughput_text(comparison.throughput, "token/p/s of a rank")
-        yield throughput_text(comparison.device_throughput, OF_A_DEVICE)
-    if comparison.device_throughput is not None:
-        shares = ", ".join(f"{name} {' and '.join(map(cells.part, side.shares))}" for name, side in sides.items())
-        yield f"the ranks had different parts of a device ({shares}): token/p/s is that of a rank, not of a device"
 
 
 def difference_text(part: str, sides: Mapping[str, Side]) -> str:
@@ -187,18 +183,3 @@ def difference_text(part: str, sides: Mapping[str, Side]) -> str:
             if path == part:  # another model: its layers and widths differ too
                 break
     return ", ".join(texts) or part
-
-
-def baseline_lines(comparisons: Sequence[BaselineComparison]) -> Iterator[str]:
-    """For each kind of runs the figure it is compared with, or why there is none; equal reasons on one line."""
-    by_reason: dict[str, list[str]] = {}
-    for comparison in comparisons:
-        kind = comparison.group.kind
-        share = "" if comparison.share is None else f"{comparison.share:.4f} of "
-        by_reason.setdefault(f"{share}{comparison.why}", []).append(f"{kind.case} on {kind_devices(kind)}")
-    for why, kinds in by_reason.items():
-        names = list(dict.fromkeys(kinds))
-        more = f" and {len(names) - 2} more" if len(names) > 3 else ""
-        yield cells.printable(f"{'; '.join(names[:2] if more else names)}{more}: {why}", MAX_LINE)
-    for kind_name in dict.fromkeys(one.kind for one in comparisons if one.share is not None):
-        yield (f"a {kind_name} row is one figure without its spread: whether a difference is significant is unknown")

@@ -37,4 +37,4 @@ def expert_rows(result: Result) -> Iterator[Row]:
     )
     text = f"{shown(largest)} in layer {layer}, {shown(middle)} in the median of {cells.counted(len(known), 'layer')}"
     text += f"; {cells.counted(idle, 'expert')} without tokens" * bool(idle)
-    yield Row(key="expert_imbalance", label=largest.label, value=largest.value, text=text, parts=parts)
+    yield Row(key="expert_imbalance", label=largest.label, value=largest.value, text=text, parts=parts, own_words=True)

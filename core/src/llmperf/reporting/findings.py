@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ LEVELS = {"error": "error", "warning": "warning", "note": "note"}
 """Severities as SARIF calls them."""
 COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 """Severities as GitHub's workflow commands call them."""
+
+
+FINGERPRINT = "llmperfFinding/v1"
+"""Name of the fingerprint by which code-scanning services know a finding again."""
 
 
 def text(files: Files) -> str:
@@ -33,16 +39,15 @@ def as_json(files: Files) -> str:
         {
             "path": encodable(str(file.path)),
             "kind": file.kind,
-            "findings": [_encodable(finding) for finding in file.findings],
+            "findings": [
+                replace(finding, path=encodable(finding.path), message=encodable(finding.message))
+                for finding in file.findings
+            ],
             **({"rows": [verdict.document() for verdict in file.verdicts]} if file.verdicts else {}),
         }
         for file in files
     ]
     return encode_pretty(listed).decode()
-
-
-def _encodable(finding: Finding) -> Finding:
-    return replace(finding, path=encodable(finding.path), message=encodable(finding.message))
 
 
 def github(files: Files) -> str:
@@ -51,7 +56,7 @@ def github(files: Files) -> str:
     for file, finding, line in _placed(files):
         place, title = _escaped(str(file.path), ",:"), _escaped(finding.code, ",:")
         place += f",line={line}" if line is not None else ""
-        message = _escaped(f"{finding.path}: {finding.message}")
+        message = _escaped(": ".join(filter(None, (finding.path, finding.message))))
         lines.append(f"::{COMMANDS[finding.severity]} file={place},title={title}::{message}\n")
     return "".join(lines)
 
@@ -63,29 +68,49 @@ def _escaped(value: str, beside: str = "") -> str:
     return printable(value)
 
 
-def sarif(files: Files) -> str:
-    """SARIF 2.1.0 (OASIS), for code-scanning services and editors."""
+def sarif(files: Files, rules: Sequence[Mapping[str, Any]] | None = None, names: Sequence[str] | None = None) -> str:
+    """SARIF 2.1.0 (OASIS), for code-scanning services and editors.
+
+    `rules` are those of other tools than validation. `names` tell the files apart from one invocation to the next
+    where their paths do not, by default the paths: the fingerprint of a finding is made of them.
+    """
+    from llmperf import __version__
+
     used = {finding.code for _, finding in _all(files)}
-    rules = [_rule(rule) for rule in _rules() if rule.code in used]
-    run = {
-        "tool": {"driver": {"name": "llmperf", "rules": rules}},
-        "results": [_sarif_result(file, finding, line) for file, finding, line in _placed(files)],
-    }
+    if rules is None:
+        rules = [sarif_rule(rule.code, rule.title, rule.severity) for rule in _rules() if rule.code in used]
+    seen: Counter[str] = Counter()
+    results = []
+    for file, name in zip(files, names or [file.path.as_posix() for file in files], strict=True):
+        for _, finding, line in _placed([file]):
+            mark = sha256(encodable("\0".join((finding.code, name, finding.path))).encode()).hexdigest()[:16]
+            seen[mark] += 1
+            results.append(_sarif_result(file, finding, line, f"{mark}:{seen[mark]}"))
+    driver = {"name": "llmperf", "version": __version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": results}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(rule: Rule) -> Mapping[str, Any]:
-    level = {"level": LEVELS[rule.severity]}
-    return {"id": rule.code, "shortDescription": {"text": rule.title}, "defaultConfiguration": level}
+def sarif_rule(code: str, title: str, severity: str) -> Mapping[str, Any]:
+    """A rule as SARIF describes it."""
+    level = {"level": LEVELS[severity]}
+    return {"id": code, "shortDescription": {"text": title}, "defaultConfiguration": level}
 
 
-def _sarif_result(file: FileFindings, finding: Finding, line: int | None) -> Mapping[str, Any]:
+def _sarif_result(file: FileFindings, finding: Finding, line: int | None, fingerprint: str) -> Mapping[str, Any]:
     """A result. Code-scanning services need a region, so a finding about a whole file is on line 1."""
     place = {"artifactLocation": {"uri": _uri(file.path)}, "region": {"startLine": line or 1}}
-    where = {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": finding.path}]}
-    message = {"text": encodable(finding.message)}
-    return {"ruleId": finding.code, "level": LEVELS[finding.severity], "message": message, "locations": [where]}
+    where: dict[str, Any] = {"physicalLocation": place}
+    if finding.path:
+        where["logicalLocations"] = [{"fullyQualifiedName": finding.path}]
+    return {
+        "ruleId": finding.code,
+        "level": LEVELS[finding.severity],
+        "message": {"text": encodable(finding.message)},
+        "locations": [where],
+        "partialFingerprints": {FINGERPRINT: fingerprint},
+    }
 
 
 def _uri(path: Path) -> str:
@@ -98,22 +123,23 @@ def _uri(path: Path) -> str:
         return quote(encodable(path.as_posix()))
 
 
-def junit(files: Files) -> str:
+def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[str] | None = None) -> str:
     """JUnit's XML with a test case for each file: a file with error findings fails, an unreadable file is an error.
 
-    Elements and attributes are those of the schemas of Jenkins (junit-10.xsd) and Maven (surefire-test-report.xsd).
+    `names` are those of the test cases, by default the paths of the files. Elements and attributes are those of
+    the schemas of Jenkins (junit-10.xsd) and Maven (surefire-test-report.xsd).
     """
     from xml.etree import ElementTree
 
     errors = sum(file.unreadable for file in files)
     failures = sum(file.failed for file in files) - errors
     counts = {"tests": len(files), "failures": failures, "errors": errors, "skipped": 0}
-    attributes = {"name": "llmperf validate", **{name: str(count) for name, count in counts.items()}}
+    attributes = {"name": suite_name, **{name: str(count) for name, count in counts.items()}}
     suite = ElementTree.Element("testsuite", attributes)
     if all(file.seconds is not None for file in files):
         suite.set("time", f"{sum(file.seconds or 0.0 for file in files):.3f}")
-    for file in files:
-        case = ElementTree.SubElement(suite, "testcase", classname=file.kind or "unknown", name=_xml(str(file.path)))
+    for file, name in zip(files, names or [str(file.path) for file in files], strict=True):
+        case = ElementTree.SubElement(suite, "testcase", classname=file.kind or "unknown", name=_xml(name))
         if file.seconds is not None:
             case.set("time", f"{file.seconds:.3f}")
         wrong = [finding for finding in file.findings if finding.severity == "error"]

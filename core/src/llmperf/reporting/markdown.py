@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from llmperf.reporting.cells import markdown_text, printable, shown
-from llmperf.reporting.overview import COLUMNS, ordered, overview_cells
+from llmperf.reporting.cells import markdown_text, printable
+from llmperf.reporting.finding_texts import finding_message, severity_text
+from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.reporting.words import word
+from llmperf.reporting.words import value_text, word
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 
 TITLE = "Configuration and results"
@@ -17,6 +18,8 @@ AS_TABLES = ("general",)
 """Sections whose labelled rows are a table, as in the published READMEs; the others are lists."""
 BACKSLASH = r"\\"
 """Before a character that would begin a heading or a list inside an item."""
+SEVERITIES = ("error", "warning", "note")
+"""In the order in which findings of several runs are listed."""
 MAX_INDENT = 40
 """Spaces before a line of a log."""
 
@@ -36,8 +39,11 @@ class MarkdownReporter:
         by_content = sorted(sheets, key=lambda sheet: tuple(overview_cells(sheet)))
         rows = ordered(by_content)  # runs of equal speed come in the same order, whatever the order of `sheets`
         count = word("{all} run" if len(rows) == 1 else "{all} runs", language).format(all=len(rows))
-        headers = [column.title for column in COLUMNS.values()]
-        lines = [f"# {word(TITLE, language)}, {count}", "", *_table(headers, map(overview_cells, rows), language), ""]
+        columns = columns_of(rows)
+        headers = [column.title for column in columns.values()]
+        table = list(_table(headers, (overview_cells(row, columns, language) for row in rows), language))
+        table += ["", markdown_text(word(COMPUTED_MFU, language))] if any(map(has_computed_mfu, rows)) else []
+        lines = [f"# {word(TITLE, language)}, {count}", "", *table, *_findings_of_all(rows, language), ""]
         parts = map(_below_a_title, _documents(rows, language))
         return "\n".join([*lines, "\n".join(parts)])
 
@@ -92,13 +98,15 @@ def _section(section: Section, language: str) -> Iterator[str]:
         yield ""
     if section.key in AS_TABLES:
         yield from _table(
-            ("item", "value"), ((word(row.label, language), shown(row)) for row in section.rows), language
+            ("item", "value"),
+            ((word(row.label, language), value_text(row, language)) for row in section.rows),
+            language,
         )
     else:
         yield from (_item(row, language) for row in section.rows)
     if section.records:
         headers = [row.label for row in section.records[0]]
-        yield from _table(headers, ([shown(row) for row in record] for record in section.records), language)
+        yield from _table(headers, ([_value(row, language) for row in record] for record in section.records), language)
     if section.lines:
         yield ""
     for line in section.lines:
@@ -106,9 +114,13 @@ def _section(section: Section, language: str) -> Iterator[str]:
         yield f"    {' ' * indent}{printable(line)}"
 
 
+def _value(row: Row, language: str) -> str:
+    return value_text(row, language)
+
+
 def _item(row: Row, language: str) -> str:
     """`- label: value`, or `- value` without a label."""
-    value = markdown_text(shown(row))
+    value = markdown_text(_value(row, language))
     if row.label:
         return f"- {markdown_text(word(row.label, language))}: {value}"
     return f"- {re.sub('^(?=[#>+=-])', BACKSLASH, value)}"
@@ -120,11 +132,29 @@ def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], language: str)
     yield from (f"| {' | '.join(map(markdown_text, row))} |" for row in rows)
 
 
+def _findings_of_all(sheets: Sequence[Sheet], language: str) -> Iterator[str]:
+    """One line for each code: how many runs have it, and the first of them; nothing if none has any."""
+    by_code: dict[tuple[str, str], list[tuple[Sheet, Finding]]] = {}
+    for sheet in sheets:
+        for finding in {finding.code: finding for finding in reversed(sheet.findings)}.values():
+            by_code.setdefault((finding.severity, finding.code), []).append((sheet, finding))
+    if not by_code:
+        return
+    yield from _heading(2, "Findings", language)
+    yield ""
+    for (severity, code), found in sorted(by_code.items(), key=lambda each: (SEVERITIES.index(each[0][0]), each[0][1])):
+        sheet, finding = found[0]
+        count = word("{all} run" if len(found) == 1 else "{all} runs", language).format(all=len(found))
+        where = f"{markdown_text(sheet.name)}: {markdown_text(finding_message(finding.message, language))}"
+        yield f"- {markdown_text(code)} {severity_text(severity, language)}, {count}: {where}"
+
+
 def _findings(findings: Sequence[Finding], failed: bool, language: str) -> Iterator[str]:
     yield from _heading(2, "Findings", language)
     yield ""
     if not findings:
         yield word("The run failed; nothing else was found." if failed else "No findings.", language)
     for finding in findings:
-        place = f"{markdown_text(finding.code)} {finding.severity} {markdown_text(finding.path)}"
-        yield f"- {place}: {markdown_text(finding.message)}"
+        severity = severity_text(finding.severity, language)
+        place = f"{markdown_text(finding.code)} {severity} {markdown_text(finding.path)}"
+        yield f"- {place}: {markdown_text(finding_message(finding.message, language))}"

@@ -32,10 +32,10 @@ def _waiting_rows(result: Result, waiting: Waiting) -> Iterator[Row]:
                 rounding=cells.PERCENT)  # fmt: skip
     text = f"{shown(share)} of the window; by rank {cells.percent(waiting.least_share)} to"
     yield Row(key="communication", label="waits for communication", value=waiting.share, parts=(share,),
-              text=f"{text} {cells.percent(waiting.most_share)}")  # fmt: skip
+              text=f"{text} {cells.percent(waiting.most_share)}", own_words=True)  # fmt: skip
     if waiting.stragglers:
         yield Row(key="stragglers", label="stragglers", value=len(waiting.stragglers) + waiting.more_stragglers,
-                  text=straggler_text(result, waiting), parts=(_cost(waiting),))  # fmt: skip
+                  text=straggler_text(result, waiting), parts=(_cost(waiting),), own_words=True)  # fmt: skip
 
 
 def _cost(waiting: Waiting) -> Row:
@@ -110,7 +110,7 @@ def _stragglers(result: Result, waiting: Waiting) -> Section:
     records = tuple(
         (
             Row(key="rank", label="rank", value=straggler.rank),
-            text_row("node", _node(result, straggler.node_rank), "node"),
+            text_row("node", _node(result, straggler.node_rank), "node", own_words=True),
             Row(key="busy_seconds", label="busy, s", value=straggler.busy_seconds, unit="s",
                 rounding=cells.WINDOW_SECONDS),
             Row(key="lag_seconds", label="longer than its peers, s", value=straggler.lag_seconds, unit="s",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import TypeVar
 
-from llmperf.reporting.cells import shown
+from llmperf.reporting.cells import UNKNOWN, shown
 from llmperf.reporting.text_table import Column
+from llmperf.reporting.words import value_text
 from llmperf.types import Sheet
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ COLUMNS = {
     "case": Column(title="case", importance=3, wraps=12),
     "device": Column(title="device", importance=5, wraps=14),
     "layout": Column(title="layout", importance=7, wraps=14),
+    "contract": Column(title="precision, seq_len, batch", importance=5, wraps=10),
     "tokens_per_second_per_device": Column(title="token/p/s", importance=2, right=True),
     "mfu_nominal": Column(title="MFU (nominal)", importance=4, right=True),
     "final_loss": Column(title="loss", importance=9, right=True),
@@ -25,7 +27,23 @@ COLUMNS = {
     "status": Column(title="status", importance=6, wraps=12),
     "run_id": Column(title="run", importance=11, wraps=20),
 }
-"""Columns of a table of runs, by the key of their row in `Sheet.overview`."""
+"""Columns of a table of runs, by the key of their row in `Sheet.overview`; `contract` is from `Sheet.contract`."""
+COMPUTED_MFU = "* computed by llmperf: the document prints no MFU"
+IN_TABLE = ("precision", "seq_len", "global_batch")
+"""Parts of the contract that the table shows."""
+COST_COLUMNS = {
+    "cost_per_million_tokens": Column(title="cost per million tokens", importance=5, wraps=10, right=True),
+    "train_device_hours": Column(title="training, device hours", importance=7, wraps=10, right=True),
+    "train_seconds": Column(title="training, days", importance=7, wraps=10, right=True),
+    "train_cost": Column(title="cost of a training", importance=5, wraps=10, right=True),
+}
+"""Of sheets whose devices have prices, and where the tokens of a training were asked for."""
+
+
+def columns_of(sheets: Sequence[Sheet]) -> dict[str, Column]:
+    """The columns of a table of these sheets."""
+    known = {row.key for sheet in sheets for row in sheet.overview}
+    return COLUMNS | {key: column for key, column in COST_COLUMNS.items() if key in known}
 
 
 def model_text(name: str, lora: bool) -> str:
@@ -33,9 +51,22 @@ def model_text(name: str, lora: bool) -> str:
     return f"{name} + LoRA" if lora else name
 
 
-def overview_cells(sheet: Sheet) -> list[str]:
-    """The cells of a sheet under COLUMNS, not yet made harmless."""
-    return [shown(sheet.cell(key)) for key in COLUMNS]
+def overview_cells(sheet: Sheet, columns: Iterable[str] = COLUMNS, language: str = "en") -> list[str]:
+    """The cells of a sheet under the columns, by their keys, not yet made harmless."""
+    return [_cell(sheet, key, language) for key in columns]
+
+
+def _cell(sheet: Sheet, key: str, language: str) -> str:
+    if key == "contract":
+        return ", ".join(sheet.contract.get(part, UNKNOWN) for part in IN_TABLE)
+    if key == "mfu_nominal" and has_computed_mfu(sheet):
+        return f"{value_text(sheet.cell('mfu_computed'), language)} *"
+    return value_text(sheet.cell(key), language)
+
+
+def has_computed_mfu(sheet: Sheet) -> bool:
+    """Whether its table shows an MFU that llmperf computed, which COMPUTED_MFU explains."""
+    return shown(sheet.cell("mfu_nominal")) == UNKNOWN and sheet.cell("mfu_computed").value is not None
 
 
 def ordered(sheets: Sequence[Sheet]) -> list[Sheet]:

@@ -39,14 +39,30 @@ def read_sheets(
     return sheets, open_catalogue(named).plugins
 
 
+def no_plugins() -> Plugins:
+    """The plugins without those that documents name: core and the extensions."""
+    return open_catalogue().plugins
+
+
 def _has_sheets(kind: DocumentKind) -> bool:
     return kind.sheets is not None
 
 
-def read_results(path: Path) -> tuple[tuple[Path, Result], ...]:
-    """The results at a path, each with its file; empty if there are only documents of other kinds."""
-    documents = found_documents([path], _has_sheets)
-    return tuple((read.path, read.document) for read in documents if read.kind.name == "result")
+def read_results(path: Path, left_out: Callable[[UserError], None] | None = None) -> tuple[tuple[Path, Result], ...]:
+    """The results at a path, each with its file; empty if there are only documents of other kinds.
+
+    `left_out` as for `read_sheets`; without it, a file that cannot be read is an error.
+    """
+    return results_and_others(path, left_out)[0]
+
+
+def results_and_others(
+    path: Path, left_out: Callable[[UserError], None] | None = None
+) -> tuple[tuple[tuple[Path, Result], ...], int]:
+    """As `read_results`, and how many documents of other kinds are at the path."""
+    documents = found_documents([path], _has_sheets, left_out)
+    results = tuple((read.path, read.document) for read in documents if read.kind.name == "result")
+    return results, len(documents) - len(results)
 
 
 def read_baselines(name: str) -> tuple[str, list[Baseline]]:
@@ -54,13 +70,7 @@ def read_baselines(name: str) -> tuple[str, list[Baseline]]:
 
     UserError if there are none, which names the package that reads such documents where that is not installed.
     """
-    forget_catalogues()
-    kinds = open_catalogue().kinds
-    path = Path(name)
-    if name in kinds and (shipped := kinds[name].shipped) is not None:
-        path = shipped
-    elif not path.exists():
-        raise UserError(package_of(name) or f"{name}: no such file or folder")
+    path = document_path(name, shipped_first=True)
     figures: dict[str, list[Baseline]] = {}
     for read in found_documents([path], lambda kind: kind.baselines is not None or kind.sheets is not None):
         if read.kind.baselines is not None:
@@ -71,9 +81,23 @@ def read_baselines(name: str) -> tuple[str, list[Baseline]]:
     return first, figures[first]
 
 
+def document_path(name: str, shipped_first: bool = False) -> Path:
+    """The file or folder with this name, or the documents that the kind with this name ships.
+
+    UserError if there is neither, which names the package that reads such documents where that is not installed.
+    """
+    forget_catalogues()
+    path, kind = Path(name), open_catalogue().kinds.get(name)
+    if kind is not None and kind.shipped is not None and (shipped_first or not path.exists()):
+        return kind.shipped
+    if not path.exists():
+        raise UserError(package_of(name) or f"{name}: no such file or folder")
+    return path
+
+
 def summaries(paths: Sequence[Path]) -> Iterator[Section]:
-    """A summary for each kind of document at some paths that has one."""
-    documents = found_documents(paths, lambda kind: kind.summary is not None or kind.sheets is not None)
+    """A summary for each kind of document at some paths that has one, without files that cannot be read."""
+    documents = found_documents(paths, lambda kind: kind.summary is not None or kind.sheets is not None, lambda _: None)
     for kind in {read.kind.name: read.kind for read in documents}.values():
         if kind.summary is not None:
             yield kind.summary([(read.path, read.document) for read in documents if read.kind.name == kind.name])

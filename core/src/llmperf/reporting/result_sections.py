@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, significant, text_row, weighted_parts
+from llmperf.reporting.condition_sections import condition_sections
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_sections
 from llmperf.reporting.run_setup import Setup
@@ -31,6 +32,7 @@ def document_sections(result: Result, figures: Mapping[str, Row], setup: Setup) 
     yield from _expert_load(result)
     yield setup.changes
     yield from node_sections(result)
+    yield from condition_sections(result)
     yield from _rank_memory(result)
     yield Section(key="notes", title="How the figures were made", rows=tuple(_making(result, figures)))
 
@@ -71,16 +73,16 @@ def _evaluation(result: Result) -> Iterator[Section]:
 def _utilisation(result: Result) -> Section:
     records = tuple(
         (
-            text_row("convention", mfu.convention + (" (headline)" if mfu.headline else "")),
+            text_row("convention", mfu.convention + (" (headline)" if mfu.headline else ""), own_words=True),
             Row(key=f"mfu_{mfu.convention}", label="MFU", value=mfu.value, rounding=cells.PERCENT),
             Row(key="flops_per_token", label="FLOPs per token", value=mfu.flops_per_token, rounding=cells.SIGNIFICANT),
-            text_row("formula", mfu.formula),
+            text_row("formula", mfu.formula, own_words=True),
             text_row("leaves out", "; ".join(mfu.leaves_out) or None),
             *cells.counted_by(mfu),
             text_row("peak, FLOP/s", f"{significant(mfu.peak_flops_per_second)} {mfu.peak_dtype or ''}".strip()),
             text_row("peak's source", mfu.peak_source),
             *_weighted(mfu),
-            text_row("confidence", mfu.peak_confidence),
+            text_row("confidence", mfu.peak_confidence, own_words=True),
             text_row("date", mfu.peak_date),
         )
         for mfu in result.mfu
@@ -128,21 +130,27 @@ def _rank_memory(result: Result) -> Iterator[Section]:
 def _making(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     metrics, text = result.metrics, {key: shown(row) for key, row in figures.items()}
     if metrics.tokens_per_second_per_device is not None:
-        yield text_row("", f"token/p/s = {text['measured_tokens']} tokens of {metrics.measured_steps} measured steps"
-                        f" / {text['window_seconds']} s / {result.parallelism.world_size}"
-                        f" {'ranks, which share a device' if result.hardware.divided else 'devices'}")  # fmt: skip
+        ranks = "ranks, which share a device" if result.hardware.divided else "devices"
+        tokens = f"{text['measured_tokens']} tokens of {metrics.measured_steps} measured steps"
+        figure = f"{tokens} / {text['window_seconds']} s / {result.parallelism.world_size} {ranks}"
+        yield text_row("", f"token/p/s = {figure}", own_words=True)
     if metrics.step_seconds is not None:
         median, p5, p95, mean = (text[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean"))
-        yield text_row("", f"step: median {median} s, p5 {p5} s, p95 {p95} s, mean {mean} s")
+        yield text_row("", f"step: median {median} s, p5 {p5} s, p95 {p95} s, mean {mean} s", own_words=True)
     if metrics.joules_per_token is not None:
         joules = f"{text['energy_joules']} J of all devices, by {metrics.energy_source}, / tokens"
         each = f"{text['joules_per_token']} J a token, {text['tokens_per_joule']} tokens a joule"
-        yield text_row("", f"energy: {each} = {joules}")
+        yield text_row("", f"energy: {each} = {joules}", own_words=True)
     if metrics.throttling:
         yield text_row("", f"throttling, share of the readings: {cells.shares(metrics.throttling)}")
     if metrics.known_entropy is not None:
-        yield text_row("", f"known entropy of the data: {text['known_entropy']} nats per token; no loss gets below it")
-    yield from (text_row("", note) for note in result.notes)
+        yield text_row(
+            "",
+            f"known entropy of the data: {text['known_entropy']} nats per token; no loss gets below it",
+            own_words=True,
+        )
+    yield from (text_row("", note, own_words=True) for note in result.notes)
     yield Row(key="created", label="", value=result.created, text=f"run {result.run_id}, {result.created} to"
               f" {result.finished}", parts=(text_row("made", result.created, "created"),
-                                            text_row("finished", result.finished, "finished")))  # fmt: skip
+                                            text_row("finished", result.finished, "finished")),
+                                            own_words=True)  # fmt: skip

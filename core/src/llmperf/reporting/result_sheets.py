@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from llmperf.errors import UserError
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, weighted_parts
+from llmperf.reporting.condition_sections import disturbance_rows
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
@@ -16,6 +18,7 @@ from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.groups import device_throughput, kind_of
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
+from llmperf.validation.verification_files import stale, standing
 
 
 def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
@@ -33,8 +36,8 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
         name=result.run_id,
         title=f"{result.model.title} by {result.tuning.framework}{variant}: {result.hardware.device_model}",
         source=Source(kind="result", path=path, document=result),
-        overview=tuple(_overview(result, figures, setup)),
-        sections=partial(_sections, result, figures, setup),
+        overview=tuple(_overview(result, figures, setup, path)),
+        sections=partial(_sections, result, figures, setup, path),
         findings=result.findings,
         contract=setup.contract,
         setting=setup.setting,
@@ -43,8 +46,8 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
     )
 
 
-def _sections(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Section]:
-    yield Section(key="performance", title="Performance", rows=tuple(_card(result, figures, setup)), card=True)
+def _sections(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Section]:
+    yield Section(key="performance", title="Performance", rows=tuple(_card(result, figures, setup, path)), card=True)
     yield from document_sections(result, figures, setup)
 
 
@@ -91,7 +94,7 @@ def figure_rows(result: Result) -> dict[str, Row]:
     return {row.key: row for row in measured}
 
 
-def _overview(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Row]:
+def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Row]:
     """The cells of a result in a table of many."""
     yield from (setup.overview[key] for key in ("model", "case", "device", "layout"))
     yield figures["tokens_per_second_per_device"]
@@ -99,12 +102,36 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup) -> Itera
     yield figures["final_loss"]
     yield _memory(figures, "mem, GiB", "")
     yield setup.overview["fix_hp"]
-    yield Row(key="status", label="status", value=result.status, text=_short_status(result))
+    verification = _verification(path)
+    levels = () if verification.text is None else (verification.text,)
+    yield Row(
+        key="status",
+        label="status",
+        value=result.status,
+        text=", ".join((_short_status(result), *levels)),
+        own_words=True,
+    )
     yield Row(key="run_id", label="run", value=result.run_id)
-    yield figures["power_watts"]
+    yield from (figures[key] for key in ("power_watts", "joules_per_token", "tokens_per_joule", "step_seconds_median"))
     yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
+    yield verification
     yield Row(key="errors", label="validation errors", value=_count(result, "error"))
     yield Row(key="warnings", label="validation warnings", value=_count(result, "warning"))
+
+
+def _verification(path: Path) -> Row:
+    """The levels of verification that somebody recorded beside a result; unknown without a record."""
+    try:
+        known = standing(path)
+        outdated = known is None and stale(path)
+    except UserError as error:
+        return Row(key="verification", label="verified", value=None, text=f"unknown: {error}", own_words=True)
+    if outdated:
+        return Row(
+            key="verification", label="verified", value=None, text="verification of another result.json", own_words=True
+        )
+    levels = None if known is None else known.passed
+    return Row(key="verification", label="verified", value=levels, text=None if known is None else known.label)
 
 
 def _count(result: Result, severity: str) -> int:
@@ -135,15 +162,18 @@ def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
     """`3.0/8.0`: in use on one whole device, and its total."""
     used, total = figures["device_memory_used_bytes"], figures["device_memory_total_bytes"]
     return Row(key="device_memory", label=label, value=used.value, text=f"{shown(used)}/{shown(total)}{after}",
+               own_words=True,
                parts=(used, total))  # fmt: skip
 
 
-def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Row]:
+def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Row]:
     """What `llmperf run` ends with."""
     yield replace(setup.overview["case"], parts=rows_of(result, ("case", "variant")))
     (status,) = rows_of(result, ("status",))
     failure = Row(key="failure", label="failure", value=None if result.failure is None else result.failure.reason)
-    yield replace(status, text=_status(result), parts=(status, failure))
+    yield replace(status, text=_status(result), parts=(status, failure), own_words=True)
+    if (verification := _verification(path)).text is not None:
+        yield verification
     yield from setup.card
     yield figures["tokens_per_second_per_device"]
     whole = figures["tokens_per_second"]
@@ -151,17 +181,21 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
     steps = [figures[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean")]
     if result.metrics.step_seconds is not None:
         texts = ", ".join(f"{shown(row)} {row.key.rpartition('_')[2]}" for row in steps[:3])
-        yield Row(key="step_seconds", label="step, s", value=steps[0].value, text=texts, parts=tuple(steps))
+        yield Row(
+            key="step_seconds", label="step, s", value=steps[0].value, text=texts, parts=tuple(steps), own_words=True
+        )
     window = figures["window_seconds"]
     disturbance = rows_of(result.metrics, ("other_cpu_share",))
     seconds = "" if window.value is None else f" in {shown(window)} s"
     yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
-              parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance))  # fmt: skip
+              parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance),
+              own_words=True)  # fmt: skip
+    yield from disturbance_rows(result)
     yield from node_rows(result)
     yield from (*routing_rows(result), *expert_rows(result))
     yield _loss(figures)
     rank = figures["rank_peak_bytes"]
-    yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,))
+    yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,), own_words=True)
     yield _memory(figures, "memory of a device, GiB", " in use by all, of total")
     yield from _energy(result, figures)
     yield from _utilisation(result)
@@ -169,7 +203,7 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[
     for name, value in result.metrics.evaluation.items():
         if "/" not in name:
             yield Row(key=f"evaluation_{name}", label=name, value=value, rounding=cells.SIGNIFICANT)
-    yield from (Row(key="", label="note", value=note) for note in result.notes)
+    yield from (Row(key="", label="note", value=note, own_words=True) for note in result.notes)
 
 
 def _loss(figures: Mapping[str, Row]) -> Row:
@@ -177,7 +211,7 @@ def _loss(figures: Mapping[str, Row]) -> Row:
     text = f"{shown(first)} -> {shown(final)}"
     text += "" if entropy.value is None else f" (entropy of the data {shown(entropy)})"
     unknown = first.value is None and final.value is None
-    return Row(key="loss", label="loss", value=final.value, text=None if unknown else text,
+    return Row(key="loss", label="loss", value=final.value, text=None if unknown else text, own_words=True,
                parts=(first, final, entropy))  # fmt: skip
 
 
@@ -187,11 +221,13 @@ def _energy(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     names = ("energy_joules", "joules_per_token", "tokens_per_joule")
     joules, each, per_joule = rows = tuple(figures[name] for name in names)
     if power.value is not None:
-        yield replace(power, text=f"{shown(power)} on average", parts=(power, figures["utilisation_percent"]))
+        yield replace(
+            power, text=f"{shown(power)} on average", parts=(power, figures["utilisation_percent"]), own_words=True
+        )
     if each.value is not None:
         text = f"{shown(joules)} J, {shown(each)} J a token, {shown(per_joule)} tokens a joule"
         yield Row(key="energy", label="energy of the devices", value=joules.value, parts=rows,
-                  text=f"{text} ({metrics.energy_source})")  # fmt: skip
+                  text=f"{text} ({metrics.energy_source})", own_words=True)  # fmt: skip
     if metrics.throttling:
         yield Row(key="throttling", label="throttling", value=cells.shares(metrics.throttling))
 
@@ -211,7 +247,9 @@ def _utilisation(result: Result) -> Iterator[Row]:
     problem = Row(key="peak_problem", label="peak", value=result.peak_problem)
     what = f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
     text = None if known is None else f"{what} (confidence: {shown(confidence)}, {shown(date)})"
-    yield replace(peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem))
+    yield replace(
+        peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem), own_words=True
+    )
     yield from _limits(result)
 
 
@@ -224,7 +262,7 @@ def _limits(result: Result) -> Iterator[Row]:
         peak = Row(key="weighted_peak_flops_per_second", label="work-weighted peak",
                    value=weighted.weighted_peak.flops_per_second, rounding=cells.SIGNIFICANT)  # fmt: skip
         text = f"{shown(share)} of {shown(peak)} FLOP/s a rank: {weighted_parts(weighted.weighted_peak)}"
-        yield replace(share, text=text, parts=(share, peak))
+        yield replace(share, text=text, parts=(share, peak), own_words=True)
     if (measured := result.measured_peak) is not None:
         headline = next((mfu.of_measured_peak for mfu in result.mfu if mfu.headline), None)
         share = Row(key="mfu_of_measured_peak", label="MFU of the measured peak", value=headline,
@@ -232,7 +270,7 @@ def _limits(result: Result) -> Iterator[Row]:
         peak = Row(key="measured_peak_flops_per_second", label="measured peak", value=measured.flops_per_second,
                    rounding=cells.SIGNIFICANT)  # fmt: skip
         of = f"of {shown(peak)} FLOP/s a rank, {measured.dtype}: {measured.source}, {measured.date}"
-        yield replace(share, text=f"{shown(share)} {of}", parts=(share, peak))
+        yield replace(share, text=f"{shown(share)} {of}", parts=(share, peak), own_words=True)
     if (line := result.roofline) is not None:
         intensity, ridge, attained = (
             Row(key=name, label="roofline", value=value, rounding=rounding)
@@ -248,4 +286,4 @@ def _limits(result: Result) -> Iterator[Row]:
             place = f"ridge at {shown(ridge)}: {line.bound} bound, {shown(attained)} of attainable FLOP/s"
             place += f" ({line.rates_basis} rates, {line.rates_date})"
         text = f"{shown(intensity)} FLOPs a byte ({line.method}); {place}"
-        yield replace(intensity, text=text, parts=(intensity, ridge, bound, attained))
+        yield replace(intensity, text=text, parts=(intensity, ridge, bound, attained), own_words=True)

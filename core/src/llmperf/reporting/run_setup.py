@@ -78,9 +78,23 @@ def _overview(result: Result) -> Iterator[Row]:
     framework = result.tuning.framework
     yield Row(key="model", label="model", value=result.model.name,
               text=model_text(result.model.name, result.contract.lora is not None))  # fmt: skip
-    yield Row(key="case", label="case", value=result.case, text=f"{result.case}{' (variant)' * result.variant}")
-    yield Row(key="device", label="device", value=None, text=devices, parts=rows_of(hardware, ("device_model",)))
+    yield Row(
+        key="case",
+        label="case",
+        value=result.case,
+        text=f"{result.case}{' (variant)' * result.variant}",
+        own_words=result.variant,
+    )
+    yield Row(
+        key="device",
+        label="device",
+        value=None,
+        text=devices,
+        parts=rows_of(hardware, ("device_model", "device_share")),
+        own_words=True,
+    )
     yield Row(key="layout", label="layout", value=framework, text=f"{framework} {cells.layout(result.parallelism)}",
+              own_words=True,
               parts=_layout_rows(result))  # fmt: skip
     yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
 
@@ -104,7 +118,23 @@ def _setting(result: Result) -> Iterator[Row]:
     yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}{ranks}")
     yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
     yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
-    yield Row(key="", label="layout", value=cells.layout(result.parallelism))
+    yield Row(key="", label="layout", value=cells.layout(result.parallelism), own_words=True)
+    for name, text in _tuning(result).items():
+        yield Row(key=name, label=name, value=cells.printable(text))
+
+
+def _tuning(result: Result) -> dict[str, str]:
+    """Settings beside the layout, by name. Optional ones only where they are not the default."""
+    tuning, batch = result.tuning, result.batch
+    return {
+        "micro_batch": str(batch.micro_batch),
+        "gradient_accumulation": str(batch.gradient_accumulation),
+        "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
+        "attention": tuning.attention,
+        "fused_ops": ", ".join(tuning.fused_ops) or "none",
+        **_changed_settings(tuning),
+        **{f"framework.{name}": cells.text(value) for name, value in result.framework.items()},
+    }
 
 
 def contract_parts(result: Result) -> dict[str, str]:
@@ -119,7 +149,7 @@ def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(part, Mapping):
             yield from _flat(f"{prefix}{name}.", part)
             continue
-        text = cells.text(int(part) if isinstance(part, float) and part.is_integer() else part)
+        text = cells.text(int(part) if isinstance(part, float) and part.is_integer() and abs(part) < 1e15 else part)
         yield prefix + name, cells.printable(text, len(text))
 
 
@@ -128,15 +158,15 @@ def _card(result: Result) -> Iterator[Row]:
     hardware, batch = result.hardware, result.batch
     parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
     yield Row(key="model", label="model", value=result.model.name,
-              text=f"{result.model.title}, {shown(parameters)} parameters",
+              text=f"{result.model.title}, {shown(parameters)} parameters", own_words=True,
               parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
     share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
     simulated = " (simulated)" if hardware.simulated else ""
     names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
     devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
-    yield Row(key="devices", label="devices", value=None, text=devices, parts=rows_of(hardware, names))
+    yield Row(key="devices", label="devices", value=None, text=devices, parts=rows_of(hardware, names), own_words=True)
     yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result),
-              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}")  # fmt: skip
+              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}", own_words=True)  # fmt: skip
     product = (
         f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
     )
@@ -144,7 +174,7 @@ def _card(result: Result) -> Iterator[Row]:
     names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
     recipe = result.contract.precision + (" (fp8 emulated)" if result.emulated else "")
     precision = Row(key="precision", label="precision", value=result.contract.precision)
-    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {recipe}",
+    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {recipe}", own_words=True,
               parts=(*rows_of(batch, names), precision))  # fmt: skip
 
 
@@ -160,7 +190,7 @@ def _environment(result: Result) -> Iterator[Section]:
     yield Section(key="environment", title="Environment")
     yield Section(key="hardware", title="Hardware", level=3, rows=(
         Row(key="device_model", label="accelerator", value=hardware.device_model,
-            text=hardware.device_model + " (simulated)" * hardware.simulated),
+            text=hardware.device_model + " (simulated)" * hardware.simulated, own_words=hardware.simulated),
         devices,
         Row(key="device_share", label="share of a device per rank", value=hardware.device_share,
             rounding=cells.PERCENT),
@@ -208,9 +238,9 @@ def _strategy(result: Result) -> Iterator[Section]:
     used += ["sequence parallel"] * layout.sequence_parallel
     used += [f"sharding stage {layout.sharding_stage}"] * bool(layout.sharding_stage)
     yield Section(key="parallelism", title="Parallelism", rows=(
-        text_row("technique", joined(used)),
+        text_row("technique", joined(used), own_words=True),
         text_row("implemented by", tuning.framework, "framework"),
-        text_row("details", f"{cells.layout(layout)} = {layout.world_size} ranks"),
+        text_row("details", f"{cells.layout(layout)} = {layout.world_size} ranks", own_words=True),
     ))  # fmt: skip
     options = {
         "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
@@ -224,7 +254,9 @@ def _strategy(result: Result) -> Iterator[Section]:
         modules = joined(lora.target_modules)
         options["lora"] = f"rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout}, on {modules}"
     rows = tuple(text_row(name, value, f"option_{name}") for name, value in options.items())
-    rows += tuple(text_row(f"{name} by", kernel, f"kernel_{name}") for name, kernel in result.kernels.items())
+    rows += tuple(
+        text_row(f"{name} by", kernel, f"kernel_{name}", own_words=True) for name, kernel in result.kernels.items()
+    )
     ran = result.precisions.items()
     rows += tuple(text_row(f"{name} in", dtype, f"precision_{name.replace(' ', '_')}") for name, dtype in ran)
     if (compiling := result.metrics.compile_seconds) is not None:
@@ -242,7 +274,7 @@ def _batch(result: Result) -> Section:
         Row(key="seq_len", label="sequence length (MPE)", value=batch.seq_len),
         Row(key="gradient_accumulation", label="gradient accumulation (GAS)", value=batch.gradient_accumulation),
         Row(key="global_batch", label="global batch (GBS)", value=batch.global_batch,
-            text=f"{batch.global_batch} = LBS x GAS x data parallel = {product}"),
+            text=f"{batch.global_batch} = LBS x GAS x data parallel = {product}", own_words=True),
         replace(tokens, text=f"{shown(tokens)} = GBS x MPE"),
     ))  # fmt: skip
 
@@ -252,19 +284,25 @@ def _general(result: Result) -> Section:
     return Section(key="general", title="General", rows=(
         text_row("case", result.case, "case"),
         Row(key="variant", label="variant of the case", value=result.variant),
-        text_row("status", result.status, "status"),
-        text_row("provenance", result.provenance, "provenance"),
+        text_row("status", result.status, "status", own_words=True),
+        text_row("provenance", result.provenance, "provenance", own_words=True),
         Row(key="model", label="model", value=result.model.name,
-            text=f"{result.model.title}, {number(result.parameters)} parameters"),
+            text=f"{result.model.title}, {number(result.parameters)} parameters", own_words=True),
         text_row("dataset", contract.dataset, "dataset"),
         text_row("precision", contract.precision, "precision"),
         Row(key="optimizer", label="optimiser", value=optimizer.name,
             text=f"{optimizer.name}, lr {optimizer.lr:g}, {optimizer.schedule}"),
         Row(key="steps", label="steps", value=contract.steps,
-            text=f"{contract.steps}, {contract.warmup_steps} of them warm-up"),
-        Row(key="seed", label="seed", value=contract.seed),
+            text=f"{contract.steps}, {contract.warmup_steps} of them warm-up", own_words=True),
+        Row(key="seed", label="seed", value=contract.seed, text=_seed(result)),
         *routing_rows(result),
     ))  # fmt: skip
+
+
+def _seed(result: Result) -> str:
+    """The seed, with the beginning of the challenge that it is of."""
+    seed = str(result.contract.seed)
+    return seed if result.challenge is None else f"{seed} (of challenge {result.challenge[:8]})"
 
 
 def _changes(result: Result) -> Section:
@@ -273,7 +311,7 @@ def _changes(result: Result) -> Section:
             text_row("parameter", change.path),
             Row(key="case_value", label="in the case", value=change.case_value),
             Row(key="value", label="here", value=change.value),
-            text_row("origin", change.origin),
+            text_row("origin", change.origin, own_words=True),
         )
         for change in result.fix_hp
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.reporting.cells import printable, shown
-from llmperf.reporting.overview import COLUMNS, ordered, overview_cells
-from llmperf.reporting.text_table import Paint, TextTable, laid_out
-from llmperf.reporting.words import word
-from llmperf.types import Finding, Result, Sheet
+from llmperf.reporting.cells import printable
+from llmperf.reporting.finding_texts import finding_text
+from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
+from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
+from llmperf.reporting.words import value_text, word
+from llmperf.types import Result, Sheet
 
 WIDE = "--wide, --format csv"
 """Options that show the columns for which a terminal has no room."""
@@ -32,14 +33,17 @@ class TerminalReporter:
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
         """The card of a measured run, or a table of several runs and of published ones."""
         if len(sheets) == 1 and sheets[0].measured:
-            return card(sheets[0], language, self.paint) + "\n"
-        rows = [[printable(cell) for cell in overview_cells(sheet)] for sheet in ordered(sheets)]
-        columns = [replace(column, title=word(column.title, language)) for column in COLUMNS.values()]
+            return fitted(card(sheets[0], language, self.paint), self.width) + "\n"
+        chosen = columns_of(sheets)
+        rows = [[printable(cell) for cell in overview_cells(sheet, chosen, language)] for sheet in ordered(sheets)]
+        columns = [replace(column, title=word(column.title, language)) for column in chosen.values()]
         table = laid_out(columns, rows, self.width, self.paint)
-        text = f"{table.text}\n"
-        if table.left_out or table.cut:
-            text += f"\n{left_out_text(table, language, WIDE)}\n"
-        return text + "".join(f"\n{line}\n" for line in closing_lines(sheets))
+        lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
+        lines += [word(COMPUTED_MFU, language)] if any(map(has_computed_mfu, sheets)) else []
+        lines += [word(line, language) for line in closing_lines(sheets)]
+        if self.width is not None:
+            lines = ["\n".join(wrapped_cell(line, self.width)) for line in lines]
+        return f"{table.text}\n" + "".join(f"\n{line}\n" for line in lines)
 
 
 def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
@@ -47,14 +51,14 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
     from tabulate import tabulate
 
     rows = [row for section in sheet.sections() if section.card for row in section.rows]
-    values = [printable(shown(row)) for row in rows]
+    values = [printable(value_text(row, language)) for row in rows]
     if paint:
         values = [
             paint(value, value) if row.key == "status" else value for row, value in zip(rows, values, strict=True)
         ]
     labels = [printable(word(row.label, language)) for row in rows]
     lines = [tabulate(list(zip(labels, values, strict=True)), tablefmt="plain", disable_numparse=True)]
-    return "\n".join([*lines, *map(finding_text, sheet.findings)])
+    return "\n".join([*lines, *(finding_text(finding, language) for finding in sheet.findings)])
 
 
 def result_card(result: Result, paint: Paint | None = None) -> str:
@@ -62,12 +66,6 @@ def result_card(result: Result, paint: Paint | None = None) -> str:
     from llmperf.reporting.result_sheets import result_sheet
 
     return card(result_sheet(result), paint=paint)
-
-
-def finding_text(finding: Finding) -> str:
-    """A finding on one line."""
-    where = f"{finding.path}: " if finding.path else ""
-    return printable(f"{finding.code} {finding.severity} {where}{finding.message}")
 
 
 def closing_lines(sheets: Sequence[Sheet]) -> list[str]:

@@ -15,6 +15,9 @@ GAP = "  "
 """Between two columns."""
 _JOINT = re.compile(r"(?<=[_,-])(?=\w)")
 """Where a long name may be broken."""
+_VALUE = re.compile(r"\s*\S.*?\s{2,}")
+"""A label before a value."""
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 Paint = Callable[[str, str], str]
 """Takes a cell and one line of it, and gives the line in the colour of the cell."""
 
@@ -46,9 +49,17 @@ class TextTable:
 
 
 def laid_out(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, paint: Paint | None = None
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    paint: Paint | None = None,
+    one_line: bool = False,
 ) -> TextTable:
-    """The table within `width` terminal columns, or on one line a row where that is None."""
+    """The table within `width` terminal columns, or on one line a row where that is None.
+
+    With `one_line`, cells are cut off in place of being wrapped.
+    """
+    max_lines = 1 if one_line else MAX_LINES
     natural = [max(map(_width, [column.title, *cells])) for column, cells in _by_column(columns, rows)]
     kept = list(range(len(columns)))
     widths = natural
@@ -59,9 +70,11 @@ def laid_out(
     lines = list(_lines([columns[index].title for index in kept], [widths[index] for index in kept], columns, kept))
     lines.append(GAP.join("-" * widths[index] for index in kept))
     for row in rows:
-        lines += _lines([row[index] for index in kept], [widths[index] for index in kept], columns, kept, paint)
+        lines += _lines(
+            [row[index] for index in kept], [widths[index] for index in kept], columns, kept, paint, max_lines
+        )
     left_out = tuple(column.title for index, column in enumerate(columns) if index not in kept)
-    cut = any(len(wrapped_cell(row[index], widths[index])) > MAX_LINES for row in rows for index in kept)
+    cut = any(len(wrapped_cell(row[index], widths[index])) > max_lines for row in rows for index in kept)
     return TextTable(text="\n".join(lines), left_out=left_out, cut=cut)
 
 
@@ -71,7 +84,7 @@ def _by_column(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iter
 
 def _least(column: Column, cells: Sequence[str]) -> int:
     """Width to which a column may be narrowed; its title wraps between words in any case."""
-    title = max(map(_width, column.title.split()), default=0)
+    title = max((_width(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
     content = max(map(_width, cells), default=0)
     return max(title, content if column.wraps is None else min(content, column.wraps))
 
@@ -101,9 +114,12 @@ def _lines(
     columns: Sequence[Column],
     kept: Sequence[int],
     paint: Paint | None = None,
+    max_lines: int = MAX_LINES,
 ) -> Iterator[str]:
     """One row, over several lines where cells wrap."""
-    wrapped = [_first_lines(wrapped_cell(cell, width), width) for cell, width in zip(cells, widths, strict=True)]
+    wrapped = [
+        _first_lines(wrapped_cell(cell, width), width, max_lines) for cell, width in zip(cells, widths, strict=True)
+    ]
     for number in range(max(map(len, wrapped), default=0)):
         parts = []
         for cell, lines, width, index in zip(cells, wrapped, widths, kept, strict=True):
@@ -114,14 +130,14 @@ def _lines(
         yield GAP.join(parts).rstrip()
 
 
-def _first_lines(lines: list[str], width: int) -> list[str]:
-    """At most MAX_LINES of a cell; what is cut off is marked."""
-    if len(lines) <= MAX_LINES:
+def _first_lines(lines: list[str], width: int, max_lines: int) -> list[str]:
+    """At most some lines of a cell; what is cut off is marked."""
+    if len(lines) <= max_lines:
         return lines
-    last = lines[MAX_LINES - 1]
+    last = lines[max_lines - 1]
     while _width(last) > width - len(CUT):
         last = last[:-1]
-    return [*lines[: MAX_LINES - 1], last + CUT]
+    return [*lines[: max_lines - 1], last + CUT]
 
 
 def wrapped_cell(text: str, width: int) -> list[str]:
@@ -144,6 +160,29 @@ def wrapped_cell(text: str, width: int) -> list[str]:
     return lines
 
 
+def fitted(text: str, width: int | None) -> str:
+    """Lines of at most `width` terminal columns: longer ones are broken, and go on below the beginning of their value.
+
+    The value of `name  value` begins after the first two spaces; other lines go on two columns further in.
+    """
+    if width is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _fitted_line(line, width))
+
+
+def _fitted_line(line: str, width: int) -> Iterator[str]:
+    if _width(line) <= width:
+        yield line
+        return
+    match = _VALUE.match(line)
+    head = match[0] if match and _width(match[0]) <= width // 2 else re.match(" *", line)[0]  # type: ignore[index]
+    hang = _width(head) if head.strip() else len(head) + 2
+    parts = wrapped_cell(line[len(head) :], max(width - hang, 1))
+    yield head + parts[0]
+    yield from (" " * hang + part for part in parts[1:])
+
+
 def _width(text: str) -> int:
-    """Terminal columns of printable text; a Chinese character has two."""
+    """Terminal columns of text; a Chinese character has two, a colour none."""
+    text = _COLOUR.sub("", text) if "\x1b" in text else text
     return len(text) if text.isascii() else max(wcswidth(text), 0)

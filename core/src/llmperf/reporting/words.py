@@ -1,6 +1,19 @@
-"""Chinese translations of headings and labels, as the published READMEs word them."""
+"""Headings, labels, values and sentences in the language of a reader; labels as the published READMEs word them."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from llmperf.reporting.cells import shown
+from llmperf.reporting.chinese import LABELS, SENTENCES
+from llmperf.reporting.chinese_values import OWN, VALUES
+from llmperf.types import Row
+
+NUMBER = r"[0-9][0-9.,e+-]*"
+MAX_TEXT = 400
+"""Characters of a finished text that is translated."""
 
 _CHINESE = {
     "Configuration and results": "配置与运行信息参考",
@@ -49,6 +62,7 @@ _CHINESE = {
     "Expert load": "专家负载",
     "expert load, most / mean": "专家负载（最大/平均）",
     "status": "运行状态",
+    "verified": "验证级别",
     "provenance": "数据来源",
     "Performance": "性能指标",
     "configuration": "配置",
@@ -120,8 +134,19 @@ _CHINESE = {
     "tokens/s, all devices": "全部设备 tokens/s",
     "devices": "设备",
     "batch": "批尺寸",
-    "measured": "测量范围",
     "throttling": "降频",
+    "disturbed": "受干扰",
+    "What else ran": "同时运行的其他负载",
+    "before the start": "启动前",
+    "cores used by others": "其他进程占用的核",
+    "at most": "最高",
+    "programs": "程序",
+    "processes of others on the devices": "设备上的其他进程数",
+    "time in which tasks waited": "任务等待时间占比",
+    "least memory free, GiB": "最小可用内存（GiB）",
+    "swapped, GiB": "交换量（GiB）",
+    "clock by tenth of the window, MHz": "各十分之一时段的时钟（MHz）",
+    "throttling by tenth of the window, % of the readings": "各十分之一时段的降频读数占比（%）",
     "peak": "峰值算力",
     "MFU (nominal)": "MFU（名义口径）",
     "step": "步",
@@ -143,15 +168,96 @@ _CHINESE = {
     "vendor": "厂商",
     "best token/p/s": "最高 token/p/s",
     "agree": "一致",
-    "wrong": "错误",
-    "not checked": "未检查",
     "rows": "数据行数",
     "its MFU": "对应 MFU",
     "documents": "文档",
     "its verdict": "对应结论",
+    "Cost of a training": "训练成本",
+    "price of a device": "设备单价",
+    "price of electricity": "电价",
+    "precision, seq_len, batch": "精度、序列长度、批",
+    "* computed by llmperf: the document prints no MFU": "* 由 llmperf 计算：文献未给出 MFU",
+    "cost per million tokens": "每百万token成本",
+    "tokens of a training": "训练token总数",
+    "device hours of a training": "训练所需卡时",
+    "time of a training": "训练时长",
+    "cost of a training": "训练成本",
+    "energy of a training, kWh": "训练能耗（kWh）",
+    "electricity of a training": "训练电费",
+    "scaling efficiency": "扩展效率",
+    "training, device hours": "训练卡时",
+    "training, days": "训练天数",
+    "assumed for the cost": "成本估算的假设",
 }
+_CHINESE |= LABELS | SENTENCES | {english: chinese for english, chinese in VALUES.items() if "{" not in english}
 
 
 def word(english: str, language: str) -> str:
-    """A heading or label in a language; English if it has no translation."""
-    return _CHINESE.get(english, english) if language == "zh" else english
+    """A heading, label or text of llmperf in a language; English if it has no translation.
+
+    A finished text, such as `15 steps in 84.86 s`, is translated by its template. Texts of users, documents and
+    machines must not be given: use `value_text` for the value of a row.
+    """
+    if language != "zh":
+        return english
+    return _CHINESE.get(english) or _of_template(english)
+
+
+def value_text(row: Row, language: str) -> str:
+    """The value of a row as every format shows it, in a language; only words of llmperf are translated."""
+    own = row.own_words or (isinstance(row.value, bool) and row.text is None)
+    return word(shown(row), language) if own else shown(row)
+
+
+def sentence(english: str, language: str, **values: object) -> str:
+    """A template in a language, with its values."""
+    return (_CHINESE.get(english, english) if language == "zh" else english).format(**values)
+
+
+@lru_cache(maxsize=4096)  # reports of many runs show the same values again and again
+def _of_template(english: str) -> str:
+    """A finished text by the template that it matches; a list by those of its parts."""
+    if len(english) > MAX_TEXT:
+        return english
+    if (chinese := _templates().translated(english)) is not None:
+        return chinese
+    for mark, chinese_mark in (("; ", "；"), (", ", "，")):
+        first, *others = english.split(mark)
+        if others and word(first, "zh") != first:
+            return chinese_mark.join(word(part, "zh") for part in (first, *others))
+    return english
+
+
+@lru_cache(maxsize=1)
+def _templates() -> TranslatedTemplates:
+    return TranslatedTemplates({**VALUES, **LABELS}, dict.fromkeys(OWN, lambda part: word(part, "zh")))
+
+
+class TranslatedTemplates:
+    """English templates with their translations; texts that fit one of them are translated."""
+
+    def __init__(self, templates: Mapping[str, str], parts: Mapping[str, Callable[[str], str]] | None = None) -> None:
+        """`parts` translates parts of a text by their name; the others stay as they are."""
+        longest_first = sorted(templates, key=lambda english: -len(re.sub(r"{\w+}", "", english)))
+        self._exact = {english: chinese for english, chinese in templates.items() if "{" not in english}
+        self._patterns = [(_pattern(text), templates[text]) for text in longest_first if "{" in text]
+        self._parts = parts or {}
+
+    def translated(self, english: str) -> str | None:
+        """A finished text in Chinese; None where no template fits."""
+        if english in self._exact:
+            return self._exact[english]
+        for pattern, chinese in self._patterns:
+            if (match := pattern.fullmatch(english)) is not None:
+                parts = match.groupdict().items()
+                return chinese.format(**{name: self._parts.get(name, str)(part) for name, part in parts})
+        return None
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    """A template as a regular expression: parts named n to q are numbers, the others any text."""
+    parts = re.split(r"{(\w+)}", template)
+    names = {name: NUMBER if len(name) == 1 else ".+?" for name in parts[1::2]}
+    return re.compile(
+        "".join(re.escape(part) if place % 2 == 0 else f"(?P<{part}>{names[part]})" for place, part in enumerate(parts))
+    )

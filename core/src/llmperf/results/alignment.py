@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from llmperf.errors import UserError
-from llmperf.results.groups import one_run, unlike
+from llmperf.results.copies import one_run
+from llmperf.results.groups import unlike
 from llmperf.types.result import Result
 
 FROM_STEP = 21

@@ -11,6 +11,7 @@ from llmperf_schemas import RESULT_SCHEMA
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.errors import UserError
+from llmperf.results.device_readings import node_conditions
 from llmperf.results.expert_load import expert_load
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
@@ -55,9 +56,11 @@ def result_of(records: RunRecords) -> Result:
         title=spec.title,
         variant=spec.variant,
         fix_hp=spec.changes,
+        challenge=spec.challenge,
         model=spec.model,
         parameters=plan.flops.parameters,
         contract=spec.contract,
+        data_fingerprint=plan.data_fingerprint,
         tuning=spec.tuning,
         framework=spec.framework,
         kernels=joined_texts(rank.kernels for rank in records.ranks),
@@ -78,8 +81,10 @@ def result_of(records: RunRecords) -> Result:
         ),
         peak_problem=plan.peak_problem,
         measured_peak=fastest_product,
+        peak_again=records.ending.peak_again if records.ending else None,
         roofline=roofline(plan, steps.median) if status == "complete" and steps is not None else None,
         nodes=node_results(records),
+        conditions=node_conditions(records),
         waiting=waiting(records),
         expert_load=expert_load(records),
         loss_curve=records.steps.curve.points(),
@@ -131,6 +136,7 @@ def software(records: RunRecords, common: Facts) -> Software:
         packages=dict(_named("packages.", common)),
         notable_packages=next((host.notable_packages for host in records.hosts.values()), ()),
         environment=dict(_named("environment.", common)),
+        startup_modules=dict(_named("startup_modules.", common)),
     )
 
 

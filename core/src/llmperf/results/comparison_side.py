@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.results.comparison import Comparison, compare
-from llmperf.results.groups import Group, contract_differences, device_throughput, differing, disturbed, grouped
+from llmperf.results.disturbances import disturbed
+from llmperf.results.groups import Group, contract_differences, device_throughput, differing, grouped
 from llmperf.types.result import Result
 
 
@@ -47,8 +48,10 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Two sides compared with each other."""
+class AgainstReference:
+    """One side compared with the reference."""
+
+    reference: Side
 
     contract_differences: tuple[str, ...]
     """Parts of the contract in which the runs differ: their throughputs then measure different things."""
@@ -57,11 +60,26 @@ class Sides:
     device_throughput: Comparison | None
     """Of the tokens a second of a whole device; None if every rank had the same share of one."""
 
+    @property
+    def share(self) -> float | None:
+        """Median throughput of a device / that of the reference; None where the contracts differ."""
+        return None if self.contract_differences else (self.device_throughput or self.throughput).ratio
 
-def compared(ours: Side, theirs: Side) -> Sides:
-    """Compare one side with the other."""
+    def document(self) -> dict[str, object]:
+        """Plain values for JSON: no throughput where the contracts differ."""
+        alike = not self.contract_differences
+        return {
+            "contract_differences": self.contract_differences,
+            "throughput": self.throughput if alike else None,
+            "device_throughput": self.device_throughput if alike else None,
+        }
+
+
+def compared(ours: Side, theirs: Side) -> AgainstReference:
+    """Compare one side with another, the reference."""
     apart = {*ours.shares, *theirs.shares}
-    return Sides(
+    return AgainstReference(
+        reference=theirs,
         contract_differences=contract_differences(ours.results, theirs.results),
         throughput=_throughputs(ours, theirs, rank_throughput),
         device_throughput=_throughputs(ours, theirs, device_throughput) if len(apart) > 1 and 0 not in apart else None,

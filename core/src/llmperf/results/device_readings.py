@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from llmperf.runfolder.host_readings import HostLoad
 from llmperf.runfolder.means import finite_mean
 from llmperf.runfolder.node_readings import COVERED as COVERED
 from llmperf.runfolder.node_readings import DeviceReadings
+from llmperf.types.host_load import NodeConditions
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
@@ -128,7 +130,7 @@ def other_cpu_share(records: RunRecords) -> float | None:
 
 def other_cpu_share_before(records: RunRecords) -> float | None:
     """The same just before the start."""
-    shares = (host.other_cpu_share for host in records.hosts.values())
+    shares = (host.load.other_cpu_share for host in records.hosts.values() if host.load is not None)
     return max((share for share in shares if share is not None), default=None)
 
 
@@ -140,5 +142,30 @@ def other_processes(records: RunRecords) -> int | None:
 
 def other_processes_before(records: RunRecords) -> int | None:
     """The same just before the start."""
-    counts = (host.other_processes for host in records.hosts.values())
+    counts = (host.load.other_processes for host in records.hosts.values() if host.load is not None)
     return max((count for count in counts if count is not None), default=None)
+
+
+def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
+    """What else went on on each node that was read, in node order."""
+    conditions = []
+    for node in sorted(records.hosts.keys() | records.readings.keys()):
+        host, readings = records.hosts.get(node), records.readings.get(node)
+        load = HostLoad() if readings is None else readings.load
+        known = NodeConditions(
+            node_rank=node,
+            before=None if host is None else host.load,
+            other_cpu_share=load.share,
+            most_other_cpu_share=load.most_share,
+            programs=load.programs,
+            other_processes=None if readings is None else readings.other_processes,
+            pressure=load.pressure,
+            most_memory_pressure=load.most_memory_pressure,
+            least_memory_available_bytes=load.least_memory_available_bytes,
+            swapped_bytes=load.swapped_bytes,
+            throttling={} if readings is None else readings.throttling_over_time,
+            clock_hertz=() if readings is None else readings.clock_over_time,
+        )
+        if known != NodeConditions(node_rank=node):
+            conditions.append(known)
+    return tuple(conditions)

@@ -229,4 +229,5 @@ def how_far(folder: Path, cut_off: str) -> str | None:
         return None
     if records.plan.purpose != "run":
         return f"its plan has purpose {records.plan.purpose!r}, which has no result"
-    return f"{cut_off}; {records.steps.complete} of {records.plan.spec.contract.steps} steps are recorded"
+    steps = f"{records.steps.complete} of {records.plan.spec.contract.steps} steps are recorded"
+    return f"{cut_off}; {steps}; `llmperf recover` makes its result"

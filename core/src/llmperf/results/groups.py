@@ -1,18 +1,17 @@
-"""Which runs belong together: copies of one run, and runs of one kind with their spread.
+"""Which runs belong together: runs of one kind, with their spread.
 
-Runs of one kind have the same case, changes, device and share of it, framework and layout.
+Runs of one kind have the same case, model, changes, device and share of it, framework and layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 from llmperf.results.statistics import quantile
 from llmperf.types.layout import Layout
 from llmperf.types.models import Model
-from llmperf.types.result import OTHER_CPU_SHARE, UNEVEN_MEAN, UNEVEN_QUANTILES, Result
+from llmperf.types.result import Result
 from llmperf.types.units import NonNegative, Positive
 
 
@@ -48,31 +47,14 @@ def spread(results: Sequence[Result]) -> Spread | None:
     return Spread(runs=len(ordered), median=median, minimum=ordered[0], maximum=ordered[-1], relative=relative)
 
 
-def disturbed(result: Result) -> bool:
-    """Whether its steps were very uneven, or other processes used the host or its devices beside it."""
-    return uneven(result) or shared(result)
-
-
-def uneven(result: Result) -> bool:
-    """Whether its steps differ so much that something must have slowed some of them down."""
-    steps = result.metrics.step_seconds
-    if steps is None:
-        return False
-    return steps.mean > UNEVEN_MEAN * steps.median or steps.p95 > UNEVEN_QUANTILES * steps.p5
-
-
-def shared(result: Result) -> bool:
-    """Whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
-    share, processes = result.metrics.other_cpu_share, result.metrics.other_processes
-    return (share is not None and share > OTHER_CPU_SHARE) or bool(processes)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """What runs have in common that are repeats of each other."""
 
     case: str
     """Name of the case."""
+    model: str
+    """Name of the model."""
     contract: tuple[tuple[str, object], ...]
     """What was changed in it, path and value."""
     device: str
@@ -107,6 +89,7 @@ def kind_of(result: Result) -> Kind:
     changes = [(change.contract, (change.path, change.value)) for change in result.fix_hp]
     return Kind(
         case=result.case,
+        model=result.model.name,
         contract=tuple(sorted(change for contract, change in changes if contract)),
         device=result.hardware.device_model,
         device_share=result.hardware.device_share,
@@ -134,17 +117,12 @@ def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
     known = [baseline for baseline in baselines if baseline.spread is not None]
     same = [baseline for baseline in known if baseline.kind == group.kind]
     alike = [baseline for baseline in known if _measured(baseline.kind) == _measured(group.kind)]
-    return max(same or alike, key=_median, default=None)
+    return max(same or alike, key=lambda group: group.spread.median if group.spread else 0.0, default=None)
 
 
 def _measured(kind: Kind) -> tuple[object, ...]:
     """What was measured on what, however it was run."""
-    return kind.case, kind.contract, kind.device, kind.device_share
-
-
-def _median(group: Group) -> float:
-    assert group.spread is not None
-    return group.spread.median
+    return kind.case, kind.model, kind.contract, kind.device, kind.device_share
 
 
 def contract_differences(ours: Sequence[Result], theirs: Sequence[Result]) -> tuple[str, ...]:
@@ -165,55 +143,6 @@ def unlike(ours: Result, theirs: Result) -> tuple[str, ...]:
 def _facts(result: Result) -> Model:
     """The model without the fields that only describe it."""
     return replace(result.model, title="", source="")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distinct:
-    """Results of different runs, and the copies that were left out of them."""
-
-    results: tuple[Result, ...]
-    """The first of each run."""
-    copies: tuple[tuple[Path, Path], ...]
-    """Each copy, and the result that it is a copy of."""
-
-
-def distinct(files: Iterable[tuple[Path, Result]]) -> Distinct:
-    """Results by run, in order. A copy has the same identity, the same records or, without these, the same figures."""
-    seen: dict[tuple[str, ...], Path] = {}
-    results, copies = [], []
-    for path, result in files:
-        marks = list(_marks(result))
-        first = next((seen[mark] for mark in marks if mark in seen), None)
-        if first is None:
-            results.append(result)
-        else:
-            copies.append((path, first))
-        for mark in marks:
-            seen.setdefault(mark, first or path)
-    return Distinct(results=tuple(results), copies=tuple(copies))
-
-
-def one_run(first: Result, second: Result) -> bool:
-    """Whether two results are of one run."""
-    return not set(_marks(first)).isdisjoint(_marks(second))
-
-
-def on_both(ours: Iterable[Result], theirs: Iterable[Result]) -> tuple[Result, ...]:
-    """The results of `ours` whose run is also among `theirs`."""
-    marks = {mark for result in theirs for mark in _marks(result)}
-    return tuple(result for result in ours if not marks.isdisjoint(_marks(result)))
-
-
-def _marks(result: Result) -> Iterator[tuple[str, ...]]:
-    """Values that no two runs share: records contain times, so no two are equal."""
-    yield "run", result.run_id
-    records = sorted(digest for name, digest in result.files.items() if name.startswith("records/"))
-    metrics = result.metrics
-    figures = (metrics.tokens_per_second_per_device, metrics.window_seconds, metrics.final_loss)
-    if records:
-        yield "records", *records
-    elif None not in figures:
-        yield "figures", *map(repr, figures)
 
 
 def device_throughput(result: Result) -> float | None:

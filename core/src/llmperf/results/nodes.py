@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import islice
 
@@ -10,7 +10,7 @@ from llmperf.runfolder.contents import RunRecords
 from llmperf.types.node_results import MAX_DIFFERENCES, NodeResult
 
 Facts = Mapping[str, str | int | None]
-"""Of a host, by field of `Hardware` and `Software`; `packages.NAME` and `environment.NAME`."""
+"""Of a host, by field of `Hardware` and `Software`; `packages.NAME`, `environment.NAME` and `startup_modules.NAME`."""
 
 PACKAGES = "packages"
 """Among the facts of a node whose ranks have recorded their packages."""
@@ -21,8 +21,10 @@ SAME_MEMORY = 0.01
 def node_facts(records: RunRecords) -> dict[int, Facts]:
     """What is recorded of each node; without nodes of which nothing is."""
     packages: dict[int, Mapping[str, str]] = {}
+    modules: dict[int, dict[str, str]] = defaultdict(dict)
     for rank in records.ranks:
         packages.setdefault(records.plan.layout.node_of(rank.rank), rank.packages)
+        modules[records.plan.layout.node_of(rank.rank)].update(rank.startup_modules)
     facts: dict[int, Facts] = {}
     for node in sorted(records.hosts.keys() | packages.keys()):
         host, versions = records.hosts.get(node), dict(packages.get(node, {}))
@@ -34,6 +36,7 @@ def node_facts(records: RunRecords) -> dict[int, Facts]:
         known["python"] = versions.pop("python", None) or (None if host is None else host.python)
         if node in packages:
             known[PACKAGES] = None
+        known |= {f"startup_modules.{name}": file for name, file in modules[node].items()}
         facts[node] = {**known, **{f"packages.{name}": version for name, version in versions.items()}}
     return facts
 
@@ -88,7 +91,7 @@ def _differences(known: Facts, common: Facts) -> dict[str, str | int | None]:
 
 def _recorded(name: str, known: Facts) -> bool:
     """Whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
-    return PACKAGES in known if name.startswith("packages.") else name in known or "os" in known
+    return PACKAGES in known if name.startswith(("packages.", "startup_modules.")) else name in known or "os" in known
 
 
 def _same(name: str, value: str | int | None, usual: str | int | None) -> bool:

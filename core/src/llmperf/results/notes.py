@@ -29,6 +29,7 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     return (
         *known,
         *_uncounted_experts(records),
+        *_traced(records),
         *_skipped(records),
         *_fewer_tokens(records),
         *_thinned_curve(records),
@@ -69,6 +70,14 @@ def _uncounted_experts(records: RunRecords) -> Iterator[str]:
     plan = records.plan
     if plan.spec.model.mixture is not None and records.ranks and not records.experts.layers:
         yield f"{plan.spec.tuning.framework} does not count the tokens of experts: their load is unknown"
+
+
+def _traced(records: RunRecords) -> Iterator[str]:
+    """Steps of which a trace was kept."""
+    if records.ranks and (steps := records.plan.trace_steps):
+        after = f"after the measured steps and the evaluation, {steps} further steps were trained under a profiler"
+        known = any(profile.rank == 0 for profile in records.profiles)
+        yield f"{after}: no figure includes them" if known else f"{after}, which gave no trace: see the log of rank 0"
 
 
 def _skipped(records: RunRecords) -> Iterator[str]:

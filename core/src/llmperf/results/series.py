@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 
 from llmperf.errors import UserError
 from llmperf.results.statistics import quantile
+from llmperf.results.trace_difference import kind_seconds
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, by_step, read_run, samples_of
 from llmperf.runfolder.merging import merged
+from llmperf.runfolder.reader import RecordFile
 from llmperf.types.devices import DeviceSample
-from llmperf.types.records import MemorySample
+from llmperf.types.records import MemorySample, ProfileRecord, StepRecord
 from llmperf.types.result import Result
 from llmperf.types.sheet import Curve, Curves
 
@@ -42,9 +45,9 @@ def read_curves(folder: Path, result: Result) -> Curves | None:
         known["loss"] = Curve(x=steps, low=losses, middle=losses, high=losses, of=1)
     if not known:
         return None
-    return Curves(
+    return replace(
+        recorded,
         by_name=known,
-        window_seconds=recorded.window_seconds,
         entropy=result.metrics.known_entropy,
         warmup_steps=result.contract.warmup_steps,
     )
@@ -56,15 +59,28 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
     Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
     """
     records = read_run(folder)
-    samples = _some_samples(records)
+    starts = {node: span[0] for node, span in records.windows.items()}
+    samples = _some_samples(records, starts)
+    ends, traced = _first_rank(records, starts, points)
     curves = {
         "step_seconds": _step_seconds(records, points),
+        "step_ends": ends,
         "memory_bytes": _sampled(samples, lambda sample: sample.memory_used_bytes, points),
         "power_watts": _sampled(samples, lambda sample: sample.power_watts, points),
         "utilisation_percent": _sampled(samples, lambda sample: sample.utilisation_percent, points),
     }
     lengths = (end - begin for begin, end in records.windows.values())
-    return Curves(by_name=curves, window_seconds=max(lengths, default=None))
+    first_rank = [record for record in records.phases if record.rank == 0]
+    plan, peaks = records.plan, [memory.peak_bytes for memory in records.plan.memory]
+    expected = {"step_seconds": plan.expected_step_seconds, "rank_peak_bytes": max(peaks, default=None)}
+    return Curves(
+        by_name=curves,
+        window_seconds=max(lengths, default=None),
+        phase_seconds={phase.phase: after.monotonic - phase.monotonic for phase, after in pairwise(first_rank)},
+        traced_seconds=traced,
+        expected={name: float(value) for name, value in expected.items() if value},
+        expected_basis=plan.expected_step_basis,
+    )
 
 
 def _step_seconds(records: RunRecords, points: int) -> Curve:
@@ -75,9 +91,26 @@ def _step_seconds(records: RunRecords, points: int) -> Curve:
     return _shared(times, records.steps.recorded, records.steps.most_ranks, points)
 
 
-def _some_samples(records: RunRecords) -> list[tuple[float, MemorySample]]:
-    """The readings of all nodes with their seconds, in order; of very many, every 2nd, 4th, 8th ... of each node."""
-    starts = {node: span[0] for node, span in records.windows.items()}
+def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -> tuple[Curve, dict[str, float]]:
+    """When rank 0, on node 0, ended each step, and where the time of its traced step went."""
+    traced: dict[str, float] = {}
+
+    def ends() -> Iterator[tuple[float, list[float]]]:
+        for block in RecordFile(filenames.records_path(records.run, 0)).blocks():
+            for record in block:
+                if isinstance(record, ProfileRecord):
+                    traced.update({str(kind): seconds for kind, seconds in kind_seconds(record.profile).items()})
+                elif isinstance(record, StepRecord) and 0 in starts:
+                    yield float(record.step), [record.monotonic - starts[0]]
+
+    return _shared(ends(), records.steps.recorded, 1, points), traced
+
+
+def _some_samples(records: RunRecords, starts: dict[int, float]) -> list[tuple[float, MemorySample]]:
+    """The readings of all nodes with their seconds, in order; of very many, every 2nd, 4th, 8th ... of each node.
+
+    `starts` has second 0 of each node, and gets the first reading of a node that has none.
+    """
     places: Counter[int] = Counter()
     kept: list[tuple[int, float, MemorySample]] = []
     every = 1

@@ -9,7 +9,7 @@ from heapq import merge
 from itertools import pairwise
 from statistics import fmean
 
-from llmperf.types.result import StepStatistics
+from llmperf.types.result import StepQuarter, StepStatistics
 
 MIN_STEPS_FOR_INTERVAL = 20
 BATCHES = 10
@@ -51,7 +51,26 @@ def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
         return None
     low, high = mean_interval(seconds) or (None, None)
     p5, median, p95 = _quantiles(seconds, (0.05, 0.5, 0.95))
-    return StepStatistics(median=median, p5=p5, p95=p95, mean=fmean(seconds), mean_low=low, mean_high=high)
+    return StepStatistics(
+        median=median,
+        p5=p5,
+        p95=p95,
+        mean=fmean(seconds),
+        mean_low=low,
+        mean_high=high,
+        quarters=_quarters(seconds),
+    )
+
+
+def _quarters(seconds: Sequence[float]) -> tuple[StepQuarter, ...]:
+    count = len(seconds)
+    if count < MIN_STEPS_FOR_INTERVAL:
+        return ()
+    quarters = []
+    for first, end in pairwise(quarter * count // 4 for quarter in range(5)):
+        p25, median, p75 = _quantiles(seconds[first:end], (0.25, 0.5, 0.75))
+        quarters.append(StepQuarter(median=median, p25=p25, p75=p75))
+    return tuple(quarters)
 
 
 def _quantiles(values: Sequence[float], parts: Sequence[float]) -> list[float]:

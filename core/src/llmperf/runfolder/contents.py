@@ -32,8 +32,10 @@ from llmperf.types.records import (
     FailureRecord,
     MemorySample,
     PhaseRecord,
+    ProfileRecord,
     RankRecord,
     Record,
+    SequencesRecord,
     StepRecord,
 )
 
@@ -51,7 +53,11 @@ class RunRecords:
     """The totals of each rank that has recorded a step, in rank order."""
     ranks: list[RankRecord]
     experts: ExpertTotals
+    sequences: dict[int, SequencesRecord]
+    """The losses of the sequences of step 1, by rank, in rank order; without ranks that have not recorded them."""
     failures: list[FailureRecord]
+    profiles: list[ProfileRecord]
+    """Of steps after the measured ones, or of a run under a profiler."""
     windows: dict[int, Span]
     """When every rank of a node was in its measured window, by node."""
     readings: dict[int, NodeReadings]
@@ -103,7 +109,9 @@ def read_run(run: Path) -> RunRecords:
         by_rank=dict(sorted(by_rank.items())),
         ranks=sorted(others.ranks, key=_rank),
         experts=others.experts,
+        sequences=dict(sorted(others.sequences.items())),
         failures=sorted(others.failures, key=_rank),
+        profiles=sorted(others.profiles, key=_rank),
         windows=windows,
         readings=_readings(run, nodes, windows),
         reports=read_reports(run),
@@ -161,7 +169,9 @@ class _OtherRecords:
         self.experts = experts
         self.phases: list[PhaseRecord] = []
         self.ranks: list[RankRecord] = []
+        self.sequences: dict[int, SequencesRecord] = {}
         self.failures: list[FailureRecord] = []
+        self.profiles: list[ProfileRecord] = []
         self._phase: dict[int, str] = {}
 
     def add(self, record: Record) -> None:
@@ -173,11 +183,17 @@ class _OtherRecords:
             self.ranks.append(record)
         elif isinstance(record, ExpertsRecord):
             self.experts.add(record)
+        elif isinstance(record, SequencesRecord):
+            if record.rank in self.sequences:
+                raise UserError(f"records of rank {record.rank}: sequences: expected one record, found several")
+            self.sequences[record.rank] = record
         elif isinstance(record, FailureRecord):
             self.failures.append(record)
+        elif isinstance(record, ProfileRecord):
+            self.profiles.append(record)
 
 
-def _rank(record: PhaseRecord | RankRecord | FailureRecord) -> int:
+def _rank(record: PhaseRecord | RankRecord | FailureRecord | ProfileRecord) -> int:
     return record.rank
 
 

@@ -10,8 +10,25 @@ from typing import Literal
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
+from llmperf.types.devices import PeakFlops
+from llmperf.types.host_load import LoadBefore
 from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive
+
+AGENT_MODULE = "llmperf.launching.agent"
+"""In the argv of llmperf's own agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenPhase:
+    """A phase of a rank as the agent of its node saw it in the rank's records, a moment after the rank entered it."""
+
+    phase: Phase
+    monotonic: NonNegative
+    """Seconds of the host's CLOCK_MONOTONIC, by the agent."""
+    uptime: NonNegative | None
+    """The same moment in seconds since the host started, from a text of the kernel, which no library changes; time in
+    which the host slept counts. None if the system does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +47,8 @@ class RankExit:
     """Whether the agent had asked it to end."""
     unfinished_phase: Phase | None = None
     """The phase in which it ended, if it ended with status 0 before it was done."""
+    phases: tuple[SeenPhase, ...] = ()
+    """Its phases; empty if another agent started it."""
 
     @property
     def bad(self) -> bool:
@@ -65,6 +84,8 @@ class Ending:
     agents: tuple[int | None, ...] = ()
     """Exit codes of the agents by node, negative for signals; None for an agent that had to be killed."""
     notes: tuple[str, ...] = ()
+    peak_again: PeakFlops | None = None
+    """The peak as it was measured after the run; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +103,8 @@ class Host:
     """Import names of packages whose version affects the training speed, from the plugins."""
     driver: str | None = None
     """Version of the devices' driver on a node; None if unknown, and for this machine, whose driver is in the plan."""
-    other_cpu_share: NonNegative | None = None
-    """Share of the cores that other processes used just before the start; None if unknown."""
-    other_processes: Count | None = None
-    """Processes on the devices just before the start; None if unknown."""
+    load: LoadBefore | None = None
+    """What else went on here just before the start; None if it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

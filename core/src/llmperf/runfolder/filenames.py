@@ -10,6 +10,7 @@ REPORT = "report.md"
 MEMORY = "memory.jsonl"
 RECORDS = "records"
 LOGS = "logs"
+TRACES = "traces"
 FILES = "files"
 """Configuration files of the framework plugin."""
 ENDING = "ending.json"
@@ -20,6 +21,8 @@ NODES = "nodes.json"
 """The nodes of a run through a launcher, as the controller reached them."""
 SOURCES = (PLAN, MEMORY, ENDING, MACHINE, NODES)
 """Files from which a result is computed, besides those in `RECORDS`."""
+VERIFICATION = "verification.json"
+"""What somebody verified of the result, beyond the rules."""
 MATRIX = "matrix.json"
 """In the folder of a matrix: what it consists of."""
 UNFINISHED = "unfinished"
@@ -35,6 +38,11 @@ RESULT_RESERVE = ".reserve-result"
 def records_path(run: Path, rank: int) -> Path:
     """The records of one rank."""
     return run / RECORDS / f"rank-{rank:05d}.jsonl"
+
+
+def trace_path(run: Path, rank: int) -> Path:
+    """The Chrome trace of one rank; no figure is made from it."""
+    return run / TRACES / f"rank-{rank:05d}.json.gz"
 
 
 def log_path(run: Path, rank: int) -> Path:

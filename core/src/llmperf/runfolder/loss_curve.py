@@ -58,13 +58,13 @@ def _point(step: int, ranks: Sequence[StepRecord], nonfinite: str | None) -> Los
     norms = [rank.grad_norm for rank in ranks if rank.grad_norm is not None]
     return LossPoint(
         step=step,
-        loss=_mean_loss(ranks) if nonfinite is None else None,
+        loss=mean_loss(ranks) if nonfinite is None else None,
         nonfinite=nonfinite,
         grad_norm=finite_mean(norms) if norms else None,
     )
 
 
-def _mean_loss(ranks: Sequence[StepRecord]) -> float | None:
+def mean_loss(ranks: Sequence[StepRecord]) -> float | None:
     """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
     known = [(rank.loss, rank.tokens) for rank in ranks if rank.loss is not None]
     losses, tokens = [loss for loss, _ in known], [count for _, count in known]

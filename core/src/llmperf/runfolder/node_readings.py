@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.types.devices import DeviceSample
+from llmperf.types.host_load import WINDOW_PARTS
 from llmperf.types.layout import Layout
-from llmperf.types.records import HostSample, MemorySample, PhaseRecord
+from llmperf.types.records import MemorySample, PhaseRecord
 
 Span = tuple[float, float]
 """Begin and end, seconds of the monotonic clock of one node."""
@@ -144,48 +145,6 @@ def _larger(known: int | None, value: int | None) -> int | None:
     return max(known, value)
 
 
-class HostReading(NamedTuple):
-    """One reading of a host, and when it was taken."""
-
-    at: float
-    host: HostSample
-
-
-class HostLoad:
-    """CPU time that other processes had between the readings of a host."""
-
-    def __init__(self) -> None:
-        self.first: HostReading | None = None
-        self.last: HostReading | None = None
-        self._used = self._available = 0.0
-
-    def add(self, reading: HostReading) -> None:
-        """Add the next reading."""
-        if self.last is None:
-            self.first = reading
-        else:
-            self._used, self._available = self._with(self.last, reading)
-        self.last = reading
-
-    def _with(self, earlier: HostReading, later: HostReading) -> tuple[float, float]:
-        """The sums with one more interval, unless a counter of our own processes went back in it, as one was lost."""
-        seconds, before, after = later.at - earlier.at, earlier.host, later.host
-        own = after.own_seconds - before.own_seconds
-        if before.cores != after.cores or own < 0 or seconds <= 0:
-            return self._used, self._available
-        return self._used + after.busy_seconds - before.busy_seconds - own, self._available + seconds * after.cores
-
-    @property
-    def share(self) -> float | None:
-        """Share of the cores; None if unknown."""
-        return min(1.0, max(0.0, self._used / self._available)) if self._available else None
-
-    @property
-    def seconds(self) -> float:
-        """Time between the first and the last reading."""
-        return self.last.at - self.first.at if self.first is not None and self.last is not None else 0.0
-
-
 class NodeReadings:
     """The readings of one node, in the order of time."""
 
@@ -202,6 +161,9 @@ class NodeReadings:
         """Of these, those in which any device was slowed, by reason."""
         self.other_processes: int | None = None
         """Most in the window."""
+        self._clocks = [Mean() for _ in range(WINDOW_PARTS)]
+        self._known_in_part: Counter[int] = Counter()
+        self._throttled_in_part: Counter[tuple[str, int]] = Counter()
         self._load, self._wide = HostLoad(), HostLoad()
         self._before: HostReading | None = None
         self._after = False
@@ -218,7 +180,14 @@ class NodeReadings:
             self.inside += 1
             known = [device.throttle_reasons for device in sample.devices if device.throttle_reasons is not None]
             self.throttle_known += bool(known)
-            self.throttled.update({reason for reasons in known for reason in reasons})
+            reasons = {reason for reasons in known for reason in reasons}
+            self.throttled.update(reasons)
+            part = min(WINDOW_PARTS - 1, int(WINDOW_PARTS * (sample.monotonic - span[0]) / (span[1] - span[0])))
+            for device in sample.devices:
+                if device.clock_hertz is not None:
+                    self._clocks[part].add(device.clock_hertz)
+            self._known_in_part[part] += bool(known)
+            self._throttled_in_part.update((reason, part) for reason in reasons)
         if sample.host is not None:
             self._add_host(HostReading(sample.monotonic + sample.query_seconds, sample.host), span)
             if inside:
@@ -237,12 +206,34 @@ class NodeReadings:
         self._after = self._after or reading.at > span[1]
 
     @property
-    def other_cpu_share(self) -> float | None:
-        """Share of the cores that other processes used in the window.
+    def load(self) -> HostLoad:
+        """What others did on the host in the window.
 
         If the readings inside cover less than half of it, the last one before and the first one after it count too.
         """
         if self.span is None:
-            return None
+            return HostLoad()
         narrow = self._load.seconds < (self.span[1] - self.span[0]) / 2
-        return self._wide.share if self._load.first is None or narrow else self._load.share
+        return self._wide if self._load.first is None or narrow else self._load
+
+    @property
+    def other_cpu_share(self) -> float | None:
+        """Share of the cores that other processes used in the window."""
+        return self.load.share
+
+    @property
+    def clock_over_time(self) -> tuple[float | None, ...]:
+        """Mean clock of the devices in each part of the window, in hertz; empty if no device shows it."""
+        clocks = tuple(mean.value if mean.count else None for mean in self._clocks)
+        return clocks if any(clock is not None for clock in clocks) else ()
+
+    @property
+    def throttling_over_time(self) -> dict[str, tuple[float | None, ...]]:
+        """For each reason, the share of the readings in each part of the window in which any device was slowed."""
+        known, parts = self._known_in_part, range(WINDOW_PARTS)
+        return {
+            reason: tuple(
+                self._throttled_in_part[reason, part] / known[part] if known[part] else None for part in parts
+            )
+            for reason in sorted(self.throttled)
+        }

@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from llmperf.types.records import StepRecord
 
+SHAPE_DIGITS = 9
+"""Decimals of a step's time as a multiple of the first one: times that were multiplied agree in more."""
 Range = tuple[float, float]
 """Lowest and highest value."""
 
@@ -26,6 +28,8 @@ class RankTotals:
         """Sum of the times of its measured steps."""
         self.losses = False
         """Whether it reported a loss."""
+        self.first: StepRecord | None = None
+        """Step 1; None if it was not recorded."""
         self.nonfinite = False
         """Whether it reported a loss that was no number."""
         self.last: StepRecord | None = None
@@ -35,12 +39,19 @@ class RankTotals:
         """Of the steps before the measured ones: earliest and latest end, by its host's monotonic clock."""
         self.measured_moments: Range | None = None
         """The same of the measured steps."""
+        self.first_seconds: float | None = None
+        """Time of its first measured step."""
+        self.first_again = 0
+        """Later measured steps that took exactly as long as the first."""
         self._often, self._margin = 0.0, 0
+        self._shape = hashlib.blake2b(digest_size=16)
         self._times = hashlib.blake2b(digest_size=16)
 
     def add(self, records: Sequence[StepRecord]) -> None:
         """Add the next records, in the order of the file."""
         measured = [record for record in records if record.measured]
+        if self.last is None and records and records[0].step == 1:
+            self.first = records[0]
         times = [record.step_seconds for record in measured]
         self.steps += len(records)
         self.measured_steps += len(measured)
@@ -54,6 +65,7 @@ class RankTotals:
             warmup = [record.monotonic for record in records if not record.measured]
             self.warmup_moments = _widened(self.warmup_moments, warmup)
         self._times.update(array("d", times).tobytes())
+        self._compare(times)
         self._vote(times)
 
     def _order(self, records: Sequence[StepRecord]) -> None:
@@ -65,6 +77,15 @@ class RankTotals:
                     self.rising = False
                     break
         self.last = records[-1] if records else self.last
+
+    def _compare(self, times: Sequence[float]) -> None:
+        """Times as multiples of the first one, and how often the first one comes again."""
+        if self.first_seconds is None and times:
+            self.first_seconds, self.first_again = times[0], -1
+        first = self.first_seconds
+        if first:
+            self.first_again += times.count(first)
+            self._shape.update(array("d", [round(seconds / first, SHAPE_DIGITS) for seconds in times]).tobytes())
 
     def _vote(self, times: Sequence[float]) -> None:
         """Boyer and Moore's majority vote: a time of more than half of the steps is the candidate that is left."""
@@ -81,6 +102,11 @@ class RankTotals:
     def may_repeat(self, share: float) -> bool:
         """Whether so large a share of its measured steps, over one half, may have one and the same time."""
         return self._margin >= (2 * share - 1) * self.measured_steps
+
+    @property
+    def shape_digest(self) -> bytes:
+        """Equal for two ranks whose measured steps took equally long up to one factor, step by step."""
+        return self._shape.digest()
 
     @property
     def times_digest(self) -> bytes:

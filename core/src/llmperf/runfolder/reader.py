@@ -20,6 +20,7 @@ from llmperf.types.records import (
     ProfileRecord,
     RankRecord,
     Record,
+    SequencesRecord,
     StepRecord,
 )
 
@@ -34,6 +35,7 @@ _KINDS: dict[str, type[Record]] = {
     "step": StepRecord,
     "rank": RankRecord,
     "experts": ExpertsRecord,
+    "sequences": SequencesRecord,
     "failure": FailureRecord,
     "memory": MemorySample,
     "limits": LimitsRecord,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import secrets
 import signal
@@ -24,13 +25,16 @@ from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler, device_sampler
 from llmperf.planning.launchers import CheckedLauncher, find_launcher
 from llmperf.planning.nodes import LOCAL
+from llmperf.planning.peak import peak_again
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import create_run_folder, release
-from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.endings import Ending, read_reports
+from llmperf.runfolder.lock import held
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
 from llmperf.types.devices import Facts
@@ -41,6 +45,8 @@ from llmperf.types.result import Result
 T = TypeVar("T")
 
 SAMPLE_SECONDS = 1.0
+PEAK_AGAIN_SECONDS = 5.0
+"""The peak is measured again after a measured window of at least so long."""
 
 
 class Following(Protocol):
@@ -113,9 +119,9 @@ def run_ranks(
 
     controller = Controller(run, plan, agents, facts.waiting_frames)
     sampler = None if linked else device_sampler(run / filenames.MEMORY, plan, plugins, sample_seconds)
-    with Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
+    with held(run), Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, facts, controller, sampler, wakeup, observers, warn, began)
+            ending = _watched(run, plan, plugins, facts, controller, sampler, wakeup, observers, warn, began)
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -136,6 +142,7 @@ def _absolute(folder: Path) -> Path:
 def _watched(
     run: Path,
     plan: Plan,
+    plugins: Plugins,
     facts: Facts,
     controller: Controller,
     sampler: Sampler | None,
@@ -147,9 +154,10 @@ def _watched(
     """Start the ranks and wait for their end. Without a `sampler` the nodes read their devices themselves."""
     if sampler is not None:
         before = sampler.look()
-        json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), **before._asdict()))
-        for line in before.lines if warn is not None else ():
-            warn(line)  # type: ignore[misc]
+        json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), load=before))
+        busy = None if before is None else busy_text(before)
+        if warn is not None and busy is not None:
+            warn(f"{busy}; the run will be disturbed")
     if observers is not None:
         observers.started(plan, run)
     controller.start(wakeup)
@@ -169,12 +177,32 @@ def _watched(
             sampler.stop()
     if observers is not None:
         observers.observe(*controller.latest())
+    again = peak_again(plan, plugins) if sampler is not None and cause == "ended" and _was_long(run, codes) else None
     notes = controller.notes
     if sampler is not None and sampler.problem:
         notes += (sampler.problem,)
     return _ending(
-        cause, began, rank=controller.rank, node=controller.node, message=controller.message, agents=codes, notes=notes
+        cause,
+        began,
+        rank=controller.rank,
+        node=controller.node,
+        message=controller.message,
+        agents=codes,
+        notes=notes,
+        peak_again=again,
     )
+
+
+def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
+    """Whether a run has ended well and its measured window was so long that the peak is worth another measurement."""
+    if any(codes):
+        return False
+    for report in read_reports(run):
+        for rank in report.ranks:
+            seen = {phase.phase: phase.monotonic for phase in rank.phases}
+            if seen.get("evaluating", 0.0) - seen.get("measuring", math.inf) >= PEAK_AGAIN_SECONDS:
+                return True
+    return False
 
 
 def _ending(cause: str, began: Moment, **known: object) -> Ending:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.cases.matrix import Cell
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
 from llmperf.measuring.processes import left_of_run
 from llmperf.planning.build import plan_only, plan_run
+from llmperf.planning.peak import with_peak
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
@@ -21,6 +23,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.create import load_plan
 from llmperf.runfolder.endings import read_ending
 from llmperf.running.measure import check, measure_in, startable
+from llmperf.types.devices import Dtype
 from llmperf.types.result import Result
 from llmperf.validation.run_folder import recorded_findings
 
@@ -82,14 +85,34 @@ def _cost(outcome: Outcome) -> float:
 class MeasuredRuns:
     """Plans, starts and recovers the runs of a matrix."""
 
-    def __init__(self, requests: dict[str, Request], warn: Callable[[str], None]) -> None:
-        """`requests` has the request of each cell by its identity; `warn` gets a line for each disturbance."""
+    def __init__(
+        self,
+        requests: dict[str, Request],
+        warn: Callable[[str], None],
+        ready: Callable[[Planned], None] | None = None,
+    ) -> None:
+        """`requests` has the request of each cell by its identity; `warn` gets a line for each disturbance. `ready` may
+        wait before each run until the machine is.
+        """
         self._requests = requests
         self._warn = warn
+        self._ready = ready
+        self._refused_peaks: dict[tuple[str, Dtype], str] = {}
 
     def plan(self, cell: str) -> Planned:
-        """The plan of the next run of a cell; UserError if it cannot run."""
-        return startable(plan_run(self._requests[cell]))
+        """The plan of the next run of a cell; UserError if it cannot run.
+
+        A peak that could not be found, such as on a busy host, is not asked for again by later runs.
+        """
+        refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
+        planned = startable(plan_run(replace(self._requests[cell], refused_peaks=refused)))
+        key = planned.machine.vendor, precision_recipe(planned.spec.contract.precision).products
+        if self._ready is not None:
+            self._ready(planned)
+            planned = planned if key in self._refused_peaks else with_peak(planned)
+        if planned.plan.peak_problem is not None and not planned.spec.tuning.emulate_precision:
+            self._refused_peaks.setdefault(key, planned.plan.peak_problem)
+        return planned
 
     def run(self, planned: Planned, folder: Path) -> Result:
         """Run a plan in a new folder; the checked result. After a failure, the launcher is asked for nodes again."""
@@ -138,12 +161,13 @@ def plan_cells(
 ) -> dict[str, PlannedCell]:
     """Plan all cells; `show` gets the number of those that are done. Cells that use the same nodes come in a row."""
     planned: dict[str, PlannedCell] = {}
-    for identity, request in sorted(requests, key=lambda item: _nodes_asked(item[1])):
+
+    def nodes_asked(item: tuple[str, Request]) -> tuple[str, ...]:
+        _, request = item
+        nodes = [setting for setting in request.settings if setting.startswith("tuning.nodes=")]
+        return (request.vendor or "", *nodes, str(request.devices))
+
+    for identity, request in sorted(requests, key=nodes_asked):
         planned[identity] = planned_cell(request)
         show(len(planned))
     return planned
-
-
-def _nodes_asked(request: Request) -> tuple[str, ...]:
-    nodes = [setting for setting in request.settings if setting.startswith("tuning.nodes=")]
-    return (request.vendor or "", *nodes, str(request.devices))

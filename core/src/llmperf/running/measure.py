@@ -29,6 +29,10 @@ def startable(outcome: Outcome) -> Planned:
         raise Refused(f"case {outcome.spec.case} cannot run here:", lines)
     if not outcome.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
+    request, plan = outcome.resolved.request, outcome.plan
+    if request.trace_steps and (plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")):
+        name = plan.spec.tuning.framework
+        raise UserError(f"--trace: framework {name} has no profiler here; expected a framework that has one")
     return outcome
 
 
@@ -38,17 +42,21 @@ def measure(
     repeat: int,
     warn: Callable[[str], None],
     show: Callable[[Path, Result], None] = lambda folder, result: None,
+    ready: Callable[[Planned], None] | None = None,
 ) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
-    Before each further run, a peak that could not be found is asked for again.
+    Before each run, `ready` may wait until the machine is. The first time, a peak that could not be found is asked for
+    again; the later runs have the same peak, or none for the same reason.
 
     The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. `show` gets
     each result with the findings of the core's rules, saved, before the rules of plugins are applied: one that hangs
     ends the command. Raises UserError before anything is started if the folder cannot be written.
     """
     for number in range(repeat):
-        planned = with_peak(planned) if number else planned
+        if ready is not None:
+            ready(planned)
+            planned = with_peak(planned) if number == 0 else planned
         name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
         result = measure_in(out / name, planned, warn, show)
         yield out / name, result
@@ -63,11 +71,14 @@ def measure_in(
     from llmperf.plugins.faults import printing_aside
     from llmperf.plugins.loading import Plugins
     from llmperf.running.launched import run_plan
+    from llmperf.running.loggers import opened_logs
     from llmperf.running.observers import Observers
     from llmperf.validation.run_folder import recorded_findings
 
-    plan = replace(planned.plan, run_id=folder.name, created=now())
-    observers, result = Observers(planned.plugins, warn), None
+    request = planned.resolved.request
+    plan = replace(planned.plan, run_id=folder.name, created=now(), trace_steps=request.trace_steps)
+    logs = request.logs
+    observers, result = Observers(planned.plugins, warn, opened_logs(planned.plugins, logs)), None
     with printing_aside():  # observers may print, from threads of their own
         try:
             launcher = planned.machine.launcher

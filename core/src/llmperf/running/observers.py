@@ -23,6 +23,8 @@ STEPS_INTERVAL_SECONDS = 1.0
 """Steps are handed over at most this often."""
 LIMIT_SECONDS = 5.0
 """How long an observer may take for one call."""
+LOG_LIMIT_SECONDS = 30.0
+"""How long one that the user asked for with `--log` may take."""
 MAX_WAITING_STEPS = 100_000
 """Of an observer that is busy; it is dropped before there are more in any real run."""
 
@@ -33,8 +35,9 @@ Call = tuple[str, tuple[object, ...]]
 class _ObserverThread:
     """One observer with its pending calls."""
 
-    def __init__(self, observer: Observer, owner: Found) -> None:
+    def __init__(self, observer: Observer, owner: Found, limit_seconds: float) -> None:
         self._observer = observer
+        self._limit_seconds = limit_seconds
         self._owner = owner
         self.label = f"observer {observer.name!r} of {who(owner)}"
         self._changed = threading.Condition()
@@ -67,8 +70,8 @@ class _ObserverThread:
     def check(self) -> None:
         """Note an observer that takes too long; its thread is abandoned."""
         busy_since = self._busy_since
-        if self.problem is None and busy_since is not None and time.monotonic() - busy_since > LIMIT_SECONDS:
-            self.problem = f"{self._busy_with} did not return within {LIMIT_SECONDS:g} s"
+        if self.problem is None and busy_since is not None and time.monotonic() - busy_since > self._limit_seconds:
+            self.problem = f"{self._busy_with} did not return within {self._limit_seconds:g} s"
 
     def finish(self) -> None:
         """Wait until the observer has taken its last call or has been dropped."""
@@ -115,13 +118,17 @@ class _ObserverThread:
 class Observers:
     """All observers of one run."""
 
-    def __init__(self, plugins: Plugins, warn: Warn) -> None:
-        """PluginError if a plugin gives something without the methods of an Observer."""
+    def __init__(self, plugins: Plugins, warn: Warn, logs: Sequence[tuple[Found, Observer]] = ()) -> None:
+        """The observers of all plugins, and those of `--log` with the plugins that they come from.
+
+        PluginError if a plugin gives something without the methods of an Observer.
+        """
         self._warn = warn
         self._threads = [
-            _ObserverThread(_checked(observer, plugins.who(owner)), plugins.found(owner))
+            _ObserverThread(checked_observer(observer, plugins.who(owner), HOOK), plugins.found(owner), LIMIT_SECONDS)
             for owner, observer in plugins.collect_items(HOOK)
         ]
+        self._threads += [_ObserverThread(observer, found, LOG_LIMIT_SECONDS) for found, observer in logs]
 
     def started(self, plan: Plan, folder: Path) -> None:
         """Start every observer."""
@@ -136,7 +143,7 @@ class Observers:
         self._drop()
 
     def ended(self, result: Result | None, folder: Path) -> None:
-        """Hand on the result and wait for all observers, for at most 5 s each."""
+        """Hand on the result and wait for all observers, for as long as one call may take."""
         for thread in self._threads:
             thread.end(result, folder)
         for thread in self._threads:
@@ -150,9 +157,10 @@ class Observers:
             self._warn(f"{thread.label} is dropped, the run goes on: {thread.problem}")
 
 
-def _checked(observer: Observer, owner: str) -> Observer:
+def checked_observer(observer: Observer, owner: str, hook: str) -> Observer:
+    """The observer that a hook gave; PluginError that names its owner if it lacks what an observer has."""
     missing = [name for name in METHODS if not callable(getattr(observer, name, None))]
     if missing or not isinstance(getattr(observer, "name", None), str):
         lacks = ", ".join(missing) or "name"
-        raise PluginError(f"{owner}: {HOOK}: expected an Observer, found {type(observer).__name__} without {lacks}")
+        raise PluginError(f"{owner}: {hook}: expected an Observer, found {type(observer).__name__} without {lacks}")
     return observer

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from llmperf.types import Batch, Plan
 
 
+opened: list[str] = []
+"""Fingerprints of the data that this process has opened, in order: a rank records the first."""
+
+
 class TokenBatches:
     """The micro batches of one data-parallel rank, in the order of the run; a context manager.
 
@@ -37,6 +41,7 @@ class TokenBatches:
         """Lower bound of any model's expected loss, in nats per token; None if unknown."""
         self.fingerprint = samples.fingerprint
         """SHA-256 that identifies the data."""
+        opened.append(self.fingerprint)
         self.learnt = 0
         """Predicted tokens of the last micro batch: micro_batch x seq_len without padding."""
         self.weight = 1.0

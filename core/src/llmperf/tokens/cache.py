@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -28,8 +28,9 @@ HEADER_BYTES = 128
 
 
 def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
-    """The `.npy` file of a token stream, written from `parts` unless it exists.
+    """The `.npy` file of a token stream, written from `parts` unless it exists with the content that was written.
 
+    A file beside it has the SHA-256 of that content: a file that was changed is written again.
     `key` holds the digests of everything that the tokens depend on. Ranks that start together wait for the first.
     """
     digest = hashlib.sha256("\0".join([FORMAT_VERSION, dtype, *key]).encode()).hexdigest()
@@ -37,9 +38,9 @@ def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
     path = folder / f"{digest}.npy"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        if not _is_whole(path):
             with _locked(folder / f"{digest}.lock"):
-                if not path.exists():
+                if not _is_whole(path):
                     _write(path, np.dtype(dtype), parts)
     except OSError as error:
         raise DataError("LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}") from None
@@ -54,11 +55,24 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _sum_path(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is there with the content that was written."""
+    try:
+        return _sum_path(path).read_text(errors="replace") == file_digest(path)
+    except FileNotFoundError:
+        return False
+
+
 def _write(path: Path, dtype: np.dtype[np.integer], parts: Parts) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             _write_npy(file, dtype, parts())
+        _replace_text(_sum_path(path), file_digest(Path(name)))  # first: without its sum, a file is written again
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -92,13 +106,18 @@ def file_digest(path: Path) -> str:
         while block := file.read(READ_BYTES):
             digest.update(block)
     if facts.st_size > READ_BYTES:
-        _remember(memo, digest.hexdigest())
+        with suppress(OSError):  # a cache that cannot be written only costs time
+            _remember(memo, digest.hexdigest())
     return digest.hexdigest()
 
 
 def _remember(memo: Path, digest: str) -> None:
     memo.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=memo.parent)
+    _replace_text(memo, digest)
+
+
+def _replace_text(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w") as file:
-        file.write(digest)
-    os.replace(name, memo)
+        file.write(text)
+    os.replace(name, path)

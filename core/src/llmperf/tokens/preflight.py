@@ -5,6 +5,7 @@ Imports nothing heavy, so that the controller can use it.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,21 @@ def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
     except DataError as error:
         return (Problem(code="data_unusable", where=error.where, message=error.message),)
     return ()
+
+
+def data_fingerprint(spec: RunSpec, batch: Batch | None) -> str | None:
+    """SHA-256 that identifies the data of a run on this machine; None if they cannot be read."""
+    from llmperf.tokens.sources import open_samples
+
+    try:
+        return open_samples(spec, batch).fingerprint
+    except DataError:
+        return None
+
+
+def synthetic_fingerprint(vocab_size: int, seq_len: int, seed: int) -> str:
+    """SHA-256 of the figures that define synthetic sequences."""
+    return hashlib.sha256(f"data/synthetic/v1/{seed}/{vocab_size}/{seq_len}".encode()).hexdigest()
 
 
 class DataError(UserError):

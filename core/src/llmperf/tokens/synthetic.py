@@ -8,13 +8,12 @@ permutation's successors, which a small model does in a few hundred steps; befor
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from llmperf.tokens.draws import raw_uint64
-from llmperf.tokens.preflight import DataError
+from llmperf.tokens.preflight import DataError, synthetic_fingerprint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +51,7 @@ class SyntheticTokens:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the figures that define the sequences."""
-        facts = f"{STREAM}/v1/{self._seed}/{self._vocab_size}/{self._seq_len}"
-        return hashlib.sha256(facts.encode()).hexdigest()
+        return synthetic_fingerprint(self._vocab_size, self._seq_len, self._seed)
 
     def at(self, index: int) -> NDArray[np.int64]:
         """Sequence `index`, int64 [seq_len + 1]: a word for its first token, a byte for each step."""

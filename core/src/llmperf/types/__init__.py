@@ -44,11 +44,15 @@ if TYPE_CHECKING:
     from llmperf.types.limits import PreparedOperation as PreparedOperation
     from llmperf.types.limits import TimedOperation as TimedOperation
     from llmperf.types.limits import TimedOperations as TimedOperations
+    from llmperf.types.logged import LoggedFacts as LoggedFacts
+    from llmperf.types.logged import LoggedFailure as LoggedFailure
+    from llmperf.types.logged import LoggedStep as LoggedStep
     from llmperf.types.models import Latent as Latent
     from llmperf.types.models import Mixture as Mixture
     from llmperf.types.models import Model as Model
     from llmperf.types.models import RopeScaling as RopeScaling
     from llmperf.types.models import StatedPart as StatedPart
+    from llmperf.types.observing import Logger as Logger
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
     from llmperf.types.observing import StepProgress as StepProgress
@@ -69,13 +73,11 @@ if TYPE_CHECKING:
     from llmperf.types.records import ExpertsRecord as ExpertsRecord
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LimitsRecord as LimitsRecord
-    from llmperf.types.records import LoggedFacts as LoggedFacts
-    from llmperf.types.records import LoggedFailure as LoggedFailure
-    from llmperf.types.records import LoggedStep as LoggedStep
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
     from llmperf.types.records import ProfileRecord as ProfileRecord
     from llmperf.types.records import RankRecord as RankRecord
+    from llmperf.types.records import SequencesRecord as SequencesRecord
     from llmperf.types.records import StepOutput as StepOutput
     from llmperf.types.records import StepRecord as StepRecord
     from llmperf.types.records import Trainer as Trainer
@@ -117,7 +119,7 @@ _NAMES = {
     "rates": "CollectiveRate DeviceRates LinkRate MatmulRate",
     "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Optimizer RunSpec Scalar Tuning",
     "models": "Latent Mixture Model RopeScaling StatedPart",
-    "observing": "Observer Progress StepProgress",
+    "observing": "Logger Observer Progress StepProgress",
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",
     "plan": "ModelState Needs Plan Script WorkerPlan",
@@ -125,8 +127,9 @@ _NAMES = {
     "problems": "Problem",
     "profile": "ProfiledOperation StepProfile",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
-    "records": "ExpertsRecord FailureRecord LimitsRecord LoggedFacts LoggedFailure LoggedStep MemorySample PhaseRecord"
-    " ProfileRecord RankRecord StepOutput StepRecord Trainer",
+    "logged": "LoggedFacts LoggedFailure LoggedStep",
+    "records": "ExpertsRecord FailureRecord LimitsRecord MemorySample PhaseRecord"
+    " ProfileRecord RankRecord SequencesRecord StepOutput StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",
     "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",

@@ -122,6 +122,8 @@ class DeviceSample:
     """Of the chip."""
     energy_joules: NonNegative | None = None
     """Energy since a fixed moment, such as when the driver was loaded: a counter, of which only differences matter."""
+    clock_hertz: NonNegative | None = None
+    """Clock of its compute units now."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
     """Why it runs slower than it could, now; empty if it does not. Being idle is not a reason. None if unknown."""
     process_ids: tuple[Count, ...] | None = None

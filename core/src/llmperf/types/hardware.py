@@ -59,3 +59,6 @@ class Software:
     """Those whose version affects the training speed, as the run's plugins say; reports name these."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables the ranks saw: those that the run's plugins name or set."""
+    startup_modules: Mapping[str, str] = field(default_factory=dict)
+    """Files of `sitecustomize` and `usercustomize`, which the ranks' interpreter imported by itself, by name; without
+    those that came with the interpreter."""

@@ -36,8 +36,8 @@ class NodeResult:
     lost_seconds: NonNegative | None = None
     """How long it had not answered when the controller gave it up; None if it was never lost."""
     differs: Mapping[str, str | int | None] = field(default_factory=dict)
-    """What it has in place of what `hardware` and `software` say, by field; `packages.NAME` and `environment.NAME` for
-    single packages and variables. None: it has none, or it is unknown."""
+    """What it has in place of what `hardware` and `software` say, by field; `packages.NAME`, `environment.NAME`
+    and `startup_modules.NAME` for single packages, variables and modules. None: it has none, or it is unknown."""
     more_differences: Count = 0
     """Further differences, which are not listed."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -55,8 +55,8 @@ class StepProgress:
 class Observer(Protocol):
     """Follows one run at a time. Each observer has its own thread, so that it never delays the run.
 
-    An observer that raises, or does not return within 5 seconds, is dropped with a warning. An observer may print to
-    standard error; standard output belongs to llmperf.
+    An observer that raises, or does not return within 5 seconds (30 if `--log` asked for it), is dropped with a
+    warning. An observer may print to standard error; standard output belongs to llmperf.
     """
 
     @property
@@ -79,3 +79,17 @@ class Observer(Protocol):
     def ended(self, result: Result | None, folder: Path) -> None:
         """The run has ended, with its result and the findings of the core's rules; None if llmperf itself failed."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logger:
+    """Where `llmperf run --log NAME=VALUE` can send runs."""
+
+    name: str
+    """What the user writes before the `=`: `tensorboard`."""
+    value: str
+    """What is expected after it, for messages and help: `DIR`."""
+    open: Callable[[str], Observer]
+    """Makes the observer of one run from the value. Called before anything is started, once for a check, then again for
+    each run. UserError for a value that cannot be used, or a library that is not installed. Heavy imports belong here:
+    an observer's calls are limited to 30 seconds, this one is not."""

@@ -103,9 +103,9 @@ SLOWEST_STEP = 10
 step also compiles kernels and fills caches."""
 
 
-Purpose = Literal["run", "limits", "profile"]
+Purpose = Literal["run", "limits", "profile", "rerun"]
 """What the ranks do: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does; `profile`:
-train under a profiler. Only a `run` can become a result."""
+train under a profiler; `rerun`: train the first steps of a submitted run again. Only a `run` can become a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +130,9 @@ class Plan:
     """Part of one probed device that one rank has: 1, or 1/ranks if the ranks share a divisible device."""
     batch: Batch
     """Batch arithmetic."""
+    data_fingerprint: str | None = None
+    """SHA-256 that identifies the data, as the controller read them: of synthetic data over the figures that define
+    them, else over tokens. None if the controller did not read them."""
     flops: FlopCount
     """The numerator of MFU under every convention."""
     peak: PeakFlops | None
@@ -174,6 +177,17 @@ class Plan:
     """Why this plan cannot run; empty if it can."""
     purpose: Purpose = "run"
     """What the ranks do."""
+    trace_steps: Count = 0
+    """Steps that are trained after the measured ones and the evaluation, of which rank 0 keeps a trace; no figure of
+    the result includes them."""
+    last_step: Positive | None = None
+    """The step after which the ranks of a `rerun` stop, while learning rates remain those of a run of
+    `contract.steps`; None: all steps are trained."""
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps that are trained, warm-up included."""
+        return self.spec.contract.steps if self.last_step is None else self.last_step
 
     @property
     def layout(self) -> Layout:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
 
 from llmperf.types.devices import DeviceSample
+from llmperf.types.host_load import Resource
 from llmperf.types.limits import TimedOperation
 from llmperf.types.profile import StepProfile
 from llmperf.types.units import Count, NonNegative, Positive
@@ -59,6 +60,12 @@ class Trainer(Protocol):
     experts that this rank holds, in their order, the tokens that each expert of the model has taken of this rank's data
     in all steps so far, wherever that expert is; a pass that recomputes activations counts nothing. None if it does not
     count them. It is called at both edges of the measured window and may wait for the device, which has done its work.
+
+    It may have a method `first_losses() -> Sequence[float] | None`: the mean cross entropy, in nats per token, of each
+    sequence of step 1 of this rank's data, in the order of micro steps, then of rows; in a padded sequence the mean of
+    the tokens that are learnt. None if it does not know them. The values come from the forward passes of step 1
+    itself: no pass is repeated. It is called once, after the warm-up steps and before the measured ones, only on ranks
+    that report a loss, and not at all without warm-up steps; it must not communicate with other ranks.
     """
 
     @property
@@ -144,49 +151,6 @@ class StepRecord:
     """Whether the update was skipped because gradients were not finite; None if the framework does not know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedStep:
-    """A step as an external script prints it. The core adds the rank, the moment and whether the step is measured."""
-
-    step: Positive
-    """From 1."""
-    loss: float | None
-    """Mean cross entropy per token of the whole step, in nats; NaN or infinite if the script prints that; None if
-    it prints no loss."""
-    seconds: NonNegative | None = None
-    """By the script's own clock; None if it prints no time: the core then uses the time since the previous line."""
-    tokens: Count | None = None
-    """Tokens of the whole step, over all ranks, compared with the plan; None if the script does not print them."""
-    grad_norm: float | None = None
-    """Norm of the whole gradient before clipping; None if the script does not print it."""
-    skipped: bool | None = None
-    """Whether the script skipped the update because gradients were not finite; None if it does not print it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedFacts:
-    """Other facts in a rank's output, about that rank."""
-
-    peak_memory_bytes: Count | None = None
-    """Highest memory use of the rank so far."""
-    parameters: Positive | None = None
-    """Parameters of the whole model, compared with the plan; tied ones count once, adapters do not count."""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    """Versions of packages, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedFailure:
-    """The exception that ends a rank's script, printed before the script ends."""
-
-    exception: str
-    """Name of its type."""
-    message: str
-    """Its message."""
-    traceback: str = ""
-    """As Python prints it."""
-
-
 StepClock = Literal["device events", "script", "line arrivals"]
 """Where step times come from: the device's events, what an external script prints, or when its lines arrive."""
 
@@ -225,6 +189,11 @@ class RankRecord:
     """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
     packages: Mapping[str, str]
     """Versions of packages that this rank ran with."""
+    data_fingerprint: str | None = None
+    """SHA-256 that identifies the data that this rank read, as in `Plan`; None if it read none by llmperf."""
+    startup_modules: Mapping[str, str] = field(default_factory=dict)
+    """Files of `sitecustomize` and `usercustomize`, which the interpreter imports by itself, by name; without those
+    that came with the interpreter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +209,25 @@ class ExpertsRecord:
     """The rank."""
     layers: tuple[tuple[Count, ...], ...]
     """For each layer with experts of the rank's pipeline stage, the tokens that each expert took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequencesRecord:
+    """The losses of a rank's sequences of step 1, written once, before the measured steps.
+
+    Anyone can compute them from the plan alone: the initial weights and the data of step 1 follow from it. Entry i of
+    data-parallel rank d is place `position(batch, 0, i // micro_batch, d, i % micro_batch)` of the global order.
+    Written only by ranks that report a loss: one for each data-parallel rank.
+    """
+
+    kind: Literal["sequences"] = "sequences"
+    """Which record this is."""
+    rank: Count
+    """The rank."""
+    losses: tuple[float, ...]
+    """Mean cross entropy of each sequence in nats per token, by micro step, then row."""
+    tokens: tuple[Positive, ...] | None = None
+    """Tokens of each sequence that are learnt, of padded data; None if each is `contract.seq_len`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +260,14 @@ class HostSample:
     """CPU time of the controller and of every process it has started, directly or not."""
     other_processes: Count | None = None
     """Processes on the node's devices that are not of this run; None if unknown."""
+    programs: Mapping[str, NonNegative] = field(default_factory=dict)
+    """CPU seconds since the reading before of the programs of others that used most, by name."""
+    stalled_seconds: Mapping[Resource, NonNegative] = field(default_factory=dict)
+    """Time since the system was started in which some task waited for a resource; without those that are unknown."""
+    memory_available_bytes: Count | None = None
+    """That new processes could have without swapping; None if unknown."""
+    swapped_bytes: Count | None = None
+    """To and from swap space since the system was started; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,5 +317,13 @@ class ProfileRecord:
 
 
 Record = (
-    PhaseRecord | StepRecord | RankRecord | ExpertsRecord | FailureRecord | MemorySample | LimitsRecord | ProfileRecord
+    PhaseRecord
+    | StepRecord
+    | RankRecord
+    | ExpertsRecord
+    | SequencesRecord
+    | FailureRecord
+    | MemorySample
+    | LimitsRecord
+    | ProfileRecord
 )

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from llmperf.types.devices import PeakFlops
 from llmperf.types.expert_load import LayerLoad
 from llmperf.types.hardware import Hardware, Software
+from llmperf.types.host_load import NodeConditions
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.node_results import NodeResult, Waiting
 from llmperf.types.roofline import MeasuredPeak, Roofline
 from llmperf.types.spec import Change, Contract, Scalar, Tuning
-from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.units import Count, Digest, NonNegative, Positive
 from llmperf.types.utilisation import Mfu
 
 
@@ -68,6 +70,18 @@ class PluginInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepQuarter:
+    """A quarter of the measured steps, in the order of time; each step counts with its slowest rank."""
+
+    median: NonNegative
+    """Seconds."""
+    p25: NonNegative
+    """25th percentile, seconds."""
+    p75: NonNegative
+    """75th percentile, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepStatistics:
     """Of the measured steps; each step counts with its slowest rank."""
 
@@ -83,6 +97,8 @@ class StepStatistics:
     """95 % confidence interval of the mean, by batch means, which allows for autocorrelation; None under 20 steps."""
     mean_high: NonNegative | None
     """Upper end of that interval."""
+    quarters: tuple[StepQuarter, ...] = ()
+    """The four quarters of the steps, as equal in length as whole steps allow; empty under 20 steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +115,19 @@ class RankMemory:
     """Most that its allocator had taken from the device, used or not; None where it cannot be known."""
 
 
+DRIFT = 0.1
+"""A run drifts if the medians of the first and the last quarter of its steps differ by more than this share."""
+CLOCK_FALL = 0.05
+"""Share by which the clocks of devices may fall in the measured window; a device at its power limit varies by less."""
+FEWEST_DRIFT_STEPS = 40
+"""Ten in each quarter: the middle halves of two quarters of fewer steps are apart by chance too often."""
+MEAN_UNCERTAINTY = 0.05
+"""Half the confidence interval of the mean step, by the mean, up to which a throughput is known well."""
+SWAPPED_BYTES = 256 * 2**20
+"""To and from swap space in the measured window. Single pages come back at any time; a host that lacks memory moves
+hundreds of MiB a second."""
+MEMORY_PRESSURE = 0.1
+"""Share of the time in which some task waits for memory: 0 where there is enough."""
 UNEVEN_MEAN = 1.5
 """A run is disturbed if mean step / median step exceeds this."""
 UNEVEN_QUANTILES = 3.0
@@ -214,12 +243,18 @@ class Result:
     """True when the contract was changed, so that it is not the case's own figure."""
     fix_hp: tuple[Change, ...]
     """Every departure from the case."""
+    challenge: str | None = None
+    """The nonce of the challenge that determines the seed, 64 hexadecimal digits: that seed is no departure from the
+    case. Whether somebody issued it, only the issuer can say (`llmperf challenge check`). None without a challenge."""
     model: Model
     """The facts of the model."""
     parameters: Positive
     """Counted exactly from those facts, adapters not counted."""
     contract: Contract
     """What was measured, changes applied."""
+    data_fingerprint: str | None = None
+    """SHA-256 that identifies the data, as the controller read them: of synthetic data over the figures that define
+    them, else over tokens. None if the controller did not read them."""
     tuning: Tuning
     """How it was run, changes applied."""
     framework: Mapping[str, Scalar]
@@ -246,11 +281,16 @@ class Result:
     """Why there is no peak, and so no MFU; None where there is a peak."""
     measured_peak: MeasuredPeak | None = None
     """The fastest matrix product measured on this machine; None without a measurement that holds for the run."""
+    peak_again: PeakFlops | None = None
+    """The peak of the whole device, measured anew after the run; None if the vendor's peak is not measured, after a
+    measured window of less than 5 s, and if it could not be measured."""
     roofline: Roofline | None = None
     """Arithmetic intensity of a step, and what limits it; None for a run that is not complete, and where an
     extension counted the FLOPs."""
     nodes: tuple[NodeResult, ...] = ()
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
+    conditions: tuple[NodeConditions, ...] = ()
+    """What else went on on each node before the run and in its measured window; without nodes that do not show it."""
     waiting: Waiting | None = None
     """Time that ranks waited for communication, and stragglers; None unless the framework shows it of every rank."""
     expert_load: tuple[LayerLoad, ...] = ()
@@ -266,5 +306,5 @@ class Result:
     """Findings of the validator."""
     notes: tuple[str, ...] = ()
     """How figures were computed, if that is not obvious."""
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Digest] = field(default_factory=dict)
     """SHA-256 of the plan and the records this result was computed from."""

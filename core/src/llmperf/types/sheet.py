@@ -18,9 +18,10 @@ from llmperf.types.result import Finding, Result
 class Rounding:
     """How a number becomes text."""
 
-    style: Literal["decimals", "significant", "percent"]
-    """`decimals`: digit groups and a fixed number of decimals; `significant`: that many significant digits; `percent`:
-    a share of 1 in percent, with that many decimals, or three significant digits below 1 %."""
+    style: Literal["decimals", "significant", "percent", "amount"]
+    """`decimals`: digit groups and a fixed number of decimals; `significant`: that many significant digits; `amount`:
+    the same, but large ones as whole numbers with digit groups; `percent`: a share of 1 in percent, with that many
+    decimals, or three significant digits below 1 %."""
     digits: int
     """Decimals or significant digits."""
     divisor: int = 1
@@ -45,6 +46,9 @@ class Row:
     """Shown in place of the value: digits as a document printed them, or a text composed of the parts."""
     parts: tuple[Row, ...] = ()
     """Rows that the text is composed of. Formats for programs list them in place of this row."""
+    own_words: bool = False
+    """Whether the text is made of llmperf's own words, which reporters translate. Texts of users, documents and
+    machines are never translated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +93,23 @@ class Curves:
     """What a run showed over steps and over time."""
 
     by_name: Mapping[str, Curve]
-    """`loss` and `step_seconds` by step; `memory_bytes`, `power_watts` and `utilisation_percent` by seconds."""
+    """`loss` and `step_seconds` by step; `memory_bytes`, `power_watts` and `utilisation_percent` by seconds;
+    `step_ends`, the second at which rank 0 ended a step, by step."""
     window_seconds: float | None = None
     """Length of the measured window, which begins at second 0; None where it never began."""
     entropy: float | None = None
     """Known entropy of the data, nats per token."""
     warmup_steps: int = 0
     """The first steps, which are not measured."""
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long rank 0 was in each of its phases, in their order."""
+    traced_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Where the time of a traced step of rank 0 went, by kind of operation; the parts add up to the step, which the
+    profiler slows down. Empty without a trace."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """What formulas gave before the run: `step_seconds`, and `rank_peak_bytes` of the rank that needs most."""
+    expected_basis: str = ""
+    """What the expected duration of a step assumes, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

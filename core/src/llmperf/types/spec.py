@@ -34,7 +34,7 @@ class Optimizer:
     schedule: Literal["constant", "cosine"] = "constant"
     """Of the learning rate after its warm-up."""
     warmup_steps: Count = 0
-    """Linear warm-up of the learning rate; not to be confused with `Contract.warmup_steps`."""
+    """Linear warm-up of the learning rate; not to be confused with `contract.warmup_steps`."""
     min_lr: NonNegative = 0.0
     """Where the cosine ends."""
 
@@ -228,6 +228,9 @@ class RunSpec:
     """Where the tokens are."""
     changes: tuple[Change, ...] = ()
     """Every departure from the case."""
+    challenge: str | None = None
+    """The nonce of the challenge that determines `contract.seed`, 64 hexadecimal digits; that seed is no departure from
+    the case. None without a challenge."""
 
     @property
     def variant(self) -> bool:

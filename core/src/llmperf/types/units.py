@@ -23,6 +23,17 @@ class Below:
         self.value = value
 
 
+class Pattern:
+    """A regular expression that a text matches as a whole. The schemas have it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+
+Digest = Annotated[str, Pattern("^[0-9a-f]{64}$")]
+"""SHA-256 in hexadecimal digits."""
 Count = Annotated[int, Minimum(0)]
 Positive = Annotated[int, Minimum(1)]
 NonNegative = Annotated[float, Minimum(0)]

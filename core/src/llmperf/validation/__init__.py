@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmperf.validation.installed import flops_of as flops_of
     from llmperf.validation.installed import installed_vendors as installed_vendors
     from llmperf.validation.installed import known_case as known_case
+    from llmperf.validation.installed import known_library as known_library
     from llmperf.validation.installed import known_model as known_model
     from llmperf.validation.installed import vendor_catalogue as vendor_catalogue
     from llmperf.validation.installed import vendor_trouble as vendor_trouble
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "catalogue": "Catalogue open_catalogue",
     "check": "Validator findings judgement",
-    "installed": "VendorCatalogue about convention_title flops_of installed_vendors known_case known_model"
-    " vendor_catalogue vendor_trouble vendors_calling",
+    "installed": "VendorCatalogue about convention_title flops_of installed_vendors known_case known_library"
+    " known_model vendor_catalogue vendor_trouble vendors_calling",
     "reading": "pointer printable shown",
     "reading_documents": "read_document",
     "violations": "Check close deviates differs figure rule rules_in",

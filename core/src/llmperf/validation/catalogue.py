@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
 
-RULESET = 6
+RULESET = 8
 """Version of the core's rules. Raised when a document that passed before may fail."""
 MAX_VIOLATIONS = 20
 """Violations of one rule that are listed for one document; the last of them gives the number of the others."""

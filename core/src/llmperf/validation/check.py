@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import convert, read_bytes
 from llmperf.plugins.faults import blaming
-from llmperf.types import Finding
+from llmperf.types import Finding, Result
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint, Verdict
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.finding_files import Document, documents_in, none_found
@@ -56,6 +56,11 @@ def findings(kind: str, document: Any, catalogue: Catalogue | None = None) -> tu
     return judgement(kind, document, catalogue).findings
 
 
+FurtherChecks = Callable[[Result, Path, Path | None, Sequence[Finding]], Iterable[Finding]]
+"""Checks of a result beyond the rules: the result, its file, the archive that it was unpacked from, and what the rules
+found."""
+
+
 @dataclass
 class Validator:
     """Checks files one after the other, and knows the figures of those that it has seen."""
@@ -68,6 +73,10 @@ class Validator:
     """Whether the rule with a code is applied."""
     shown_path: Callable[[Path], Path] = lambda path: path
     """The path that messages give for a file, such as its place in an archive."""
+    further: FurtherChecks = lambda result, path, archive, findings: ()
+    """Applied to each result, after the rules."""
+    archive: Path | None = None
+    """The archive that is being validated."""
     seen: dict[int, tuple[str | None, str, str]] = field(default_factory=dict)
     """Hash of figures (64 bits, another in each process) to what had them first: its identity, its file, and its place
     in that file. 10,000 results take 4 MB at most."""
@@ -138,6 +147,8 @@ class Validator:
             listed += kind.in_place(document, path, self.submitted)
         if kind.fingerprints is not None:
             listed += self._repeated(kind.fingerprints(document), path)
+        if isinstance(document, Result):
+            listed += self.further(document, path, self.archive, tuple(listed))
         lines = {}
         if kind.line_of is not None:
             of = kind.line_of
@@ -158,7 +169,9 @@ class Validator:
 
     def inside(self, folder: Path, archive: Path) -> Validator:
         """A validator of what was unpacked from an archive, which shares what this one has seen."""
-        return replace(self, submitted=True, shown_path=lambda path: archive / path.relative_to(folder))
+        return replace(
+            self, submitted=True, archive=archive, shown_path=lambda path: archive / path.relative_to(folder)
+        )
 
 
 def _same_thing(first: tuple[str | None, str, str], second: tuple[str | None, str, str]) -> bool:

@@ -16,9 +16,11 @@ from llmperf.files.json_files import read_bytes
 from llmperf.files.user_files import read_toml
 from llmperf.runfolder import filenames
 from llmperf.types import Case, Finding, Model, Result
+from llmperf.types.challenge import Challenge
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
+from llmperf.types.verification import Verification
 from llmperf.validation.reading import from_toml, parse_json, shown
-from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
+from llmperf.validation.rules.reading import CUT_OFF, MISNAMED, OTHER_RESULT, SIGNATURE
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
 
 if TYPE_CHECKING:
@@ -63,6 +65,23 @@ def kinds() -> list[DocumentKind]:
             recognise=partial(_is_json, "estimate", ""),
             schema=partial(named_schema, "estimate"),
             type=lambda: types.Estimate,
+        ),
+        DocumentKind(
+            name="verification",
+            title="a verification",
+            suffixes=(".json",),
+            recognise=partial(_is_json, "verification", ""),
+            schema=partial(named_schema, "verification"),
+            type=lambda: Verification,
+            in_place=_beside_verification,
+        ),
+        DocumentKind(
+            name="challenge",
+            title="a challenge",
+            suffixes=(".json",),
+            recognise=partial(_is_json, "challenge", ""),
+            schema=partial(named_schema, "challenge"),
+            type=lambda: Challenge,
         ),
         DocumentKind(name="record", title="records", suffixes=(".jsonl",), recognise=_is_record, judge=_judged_records),
         DocumentKind(
@@ -145,13 +164,46 @@ def _plugins_of_result(result: Result) -> list[tuple[str, str]]:
 def _beside_result(result: Result, path: Path, submitted: bool) -> Sequence[Finding]:
     from llmperf.validation.run_folder import run_folder_findings
 
-    return run_folder_findings(result, path.parent, submitted)
+    return [*run_folder_findings(result, path.parent, submitted), *_verified(path)]
+
+
+def _verified(path: Path) -> Iterator[Finding]:
+    """What the verification in the run folder says of a result, and whether its signer is known."""
+    if not (path.parent / filenames.VERIFICATION).is_file():
+        return
+    from llmperf.validation.verification_files import standing
+
+    try:
+        known = standing(path)
+    except UserError:
+        return  # an error of verification.json itself
+    if known is not None:
+        verified = f"verified: {known.label}" if known.by else f"{known.label.removesuffix(')')}, signer unknown)"
+        yield replace(OTHER_RESULT.finding("", f"{filenames.VERIFICATION} says: {verified}"), severity="note")
 
 
 def _beside_plan(_: Plan, path: Path, __: bool) -> Iterator[Finding]:
     from llmperf.validation.run_folder import plan_folder_findings
 
     return plan_folder_findings(path.parent)
+
+
+def _beside_verification(document: Verification, path: Path, _: bool) -> Iterator[Finding]:
+    """Whether a run folder's verification is of its result, and its signature is its own."""
+    from llmperf.files.json_files import sha256
+    from llmperf.files.signatures import signature_path, verified
+
+    result = path.parent / filenames.RESULT
+    if path.name == filenames.VERIFICATION and result.is_file():
+        digest = sha256(result)
+        if all(entry.result_sha256 != digest for entry in document.results):
+            message = f"expected {filenames.RESULT} with SHA-256 {digest}, found another: the result was changed since"
+            yield OTHER_RESULT.finding("/results", message)
+    if signature_path(path, "llmperf-verification").is_file():
+        try:
+            verified(path, "llmperf-verification", None)
+        except UserError as error:
+            yield SIGNATURE.finding("", str(error))
 
 
 def _fingerprints(result: Result) -> Iterator[Fingerprint]:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.files.json_files import open_regular
+from llmperf.files.json_files import MAX_DOCUMENT_BYTES, open_regular
 from llmperf.plugins.faults import blaming
 from llmperf.runfolder import filenames
 from llmperf.types.documents import DocumentKind
@@ -23,6 +23,9 @@ SNIFFED_BYTES = 4096
 """How much of a file is read to recognise its kind."""
 READERS = {"published": (("published.json", ".md", ".markdown"), "llmperf-published")}
 """Other packages of this project, by the name in `schema` of the documents that they read, with their file names."""
+MOST_NAME_BYTES = 200
+"""What the name of a schema takes, with its key."""
+_NAMED_SCHEMA = re.compile(rb'"schema"\s{0,80}:\s{0,80}"llmperf/[a-z_-]{1,40}/')
 _SCHEMA = re.compile(r'"schema"\s*:\s*"llmperf/([a-z_-]{1,40})/')
 
 
@@ -183,5 +186,11 @@ def kind_of(path: Path, catalogue: Catalogue, named: bool = False) -> DocumentKi
 
 
 def _beginning(path: Path) -> str:
+    """How a file begins; of a JSON file also the first name of a schema in it, wherever it is."""
     with open_regular(path) as file:
-        return file.read(SNIFFED_BYTES).decode("utf-8", "replace")
+        begin = file.read(SNIFFED_BYTES)
+        if path.suffix.lower() == ".json" and len(begin) == SNIFFED_BYTES and not _NAMED_SCHEMA.search(begin):
+            rest = file.read(MAX_DOCUMENT_BYTES)
+            if (named := _NAMED_SCHEMA.search(begin[-MOST_NAME_BYTES:] + rest)) is not None:
+                begin += b"\n" + named[0]
+    return begin.decode("utf-8", "replace")

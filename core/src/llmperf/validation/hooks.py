@@ -17,7 +17,10 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     if kind not in (None, "result", "plan"):
         return []
     from llmperf.validation.rules import (
+        data,
+        device_claims,
         devices,
+        environment,
         experts,
         identity,
         loss,
@@ -25,16 +28,21 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         mixed_precision,
         nodes,
         parallelism,
+        peaks,
         provenance,
         reading,
         roofline,
+        sources,
         throughput,
         utilisation,
     )
     from llmperf.validation.violations import rules_in
 
     return rules_in(
+        data,
+        device_claims,
         devices,
+        environment,
         experts,
         identity,
         loss,
@@ -42,9 +50,11 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         mixed_precision,
         nodes,
         parallelism,
+        peaks,
         provenance,
         reading,
         roofline,
+        sources,
         throughput,
         utilisation,
     )

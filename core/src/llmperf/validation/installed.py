@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from llmperf.cases.library import Library, library, whole_library
 from llmperf.errors import LlmperfError, UserError
@@ -52,8 +52,16 @@ class VendorCatalogue:
 
     def peak(self, device: DeviceInfo, dtype: Dtype) -> PeakFlops | None:
         """The published peak of the device; None where the vendor publishes none."""
-        peak = self.plugins.peak(device.model, dtype)
-        return None if isinstance(peak, str) else peak
+        key = (device.model, dtype)
+        if key not in self._peaks:
+            peak = self.plugins.peak(*key)
+            self._peaks[key] = None if isinstance(peak, str) else peak
+        return self._peaks[key]
+
+    @cached_property
+    def _peaks(self) -> dict[tuple[str, Dtype], PeakFlops | None]:
+        """The plugin's answers so far: a document may have thousands of rows on one device."""
+        return {}
 
     def may_have_peak(self, model: str, dtype: Dtype) -> bool:
         """Whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
@@ -89,7 +97,7 @@ def installed() -> tuple[Found, ...]:
 def refresh() -> None:
     """Forget everything, since packages may have been installed since this process looked last."""
     plugins = (installed, installed_vendors, installed_frameworks, installed_extensions, _vendor, extensions)
-    for cached in (*plugins, _shipped, _whole, known_case, known_model):
+    for cached in (*plugins, _shipped, _whole, known_case, known_model, flops_of):
         cached.cache_clear()
 
 
@@ -165,6 +173,11 @@ def _whole() -> Library:
     return whole_library()
 
 
+def known_library() -> Library:
+    """What the core and all installed plugins ship, for names that documents print."""
+    return _whole()
+
+
 @cache
 def known_case(name: str) -> Case | None:
     """The case of that name, from the core or else from an installed plugin; None if none ships it."""
@@ -191,6 +204,7 @@ def extensions() -> Plugins:
     return plugins_for((), installed())
 
 
+@lru_cache(maxsize=4096)
 def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpointing: bool) -> FlopCount | None:
     """The FLOP count of the installed extension that counts this model, or else of the core.
 

@@ -41,7 +41,7 @@ def read_result(path: Path) -> Result:
     """A result from a file, held against its schema; UserError with the first thing that is wrong."""
     if path.name.lower().endswith((".zip", ".tar.gz", ".tgz")):
         raise UserError(
-            f"{path}: expected a result, found an archive: unpack it (only llmperf validate reads it whole)"
+            f"{path}: expected a result, found an archive: unpack it beside itself (only validate reads it whole)"
         )
     value = parse_json(read_bytes(path), str(path)).value
     result: Result = _converted(value, named_schema("result"), Result, path)

@@ -44,9 +44,18 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     if not _regular(folder / filenames.PLAN):
         return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
-    if not any(_is_link(path) for path in _sources(folder)):
+    if absent := _absent_sources(result, folder):
+        names = ", ".join(shown(name) for name in absent[:3]) + (", ..." if len(absent) > 3 else "")
+        told.append(DIFFERENT.finding("", f"the figures cannot be computed again: {len(absent)} missing: {names}"))
+    elif not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
+
+
+def _absent_sources(result: Result, folder: Path) -> list[str]:
+    """The listed files that the figures come from and that are not there; links are listed by `_sources`."""
+    sources = (name for name in result.files if name in filenames.SOURCES or name.startswith(f"{filenames.RECORDS}/"))
+    return [name[:200] for name in sources if "\0" not in name and not os.path.lexists(folder / name[:255])]
 
 
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
@@ -152,7 +161,8 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
         return
-    for path, found, expected in islice(_departures(result, rebuilt), MAX_DIFFERENCES):
+    departures = _differences(_comparable(result), _comparable(rebuilt), ())
+    for path, found, expected in islice(departures, MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
@@ -179,11 +189,6 @@ def _holds(path: Path, expected: bytes) -> bool:
         return path.stat().st_size == len(expected) and read_bytes(path) == expected
     except (OSError, UserError):
         return False
-
-
-def _departures(found: Result, rebuilt: Result) -> Iterator[tuple[Parts, Any, Any]]:
-    """Place, value found and value expected wherever a result is not the one its records give."""
-    return _differences(_comparable(found), _comparable(rebuilt), ())
 
 
 def _comparable(result: Result) -> dict[str, Any]:

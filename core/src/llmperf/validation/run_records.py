@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.runfolder import filenames
 from llmperf.runfolder.rank_totals import RankTotals
-from llmperf.runfolder.reader import read_steps
-from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
-from llmperf.validation.reading import pointer
+from llmperf.tokens.preflight import PYTHON_STDLIB
+from llmperf.types import Finding, PhaseRecord, RankRecord
+from llmperf.validation.rank_records import Own
 from llmperf.validation.rules.reading import (
+    OTHER_DATA,
     OTHER_WINDOW,
     OUTSIDE,
     SAME_RANKS,
@@ -23,10 +22,13 @@ from llmperf.validation.rules.reading import (
     SHORT_WINDOW,
     STEP_TOKENS,
 )
+from llmperf.validation.run_clocks import clock_findings
+from llmperf.validation.sequence_records import sequence_findings
 from llmperf.validation.violations import figure
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
+    from llmperf.types import Plan
 
 EDGE_SECONDS = 0.001
 """The window and the edges of its phases are the same two readings of one clock: only rounding lies between them."""
@@ -41,30 +43,14 @@ SCRIPT_SLACK_SECONDS = 0.25
 """A line of an external script may arrive that much later than its step ended, on a busy host."""
 FEWEST_STEPS = 4
 """Fewer may be equal by chance where an event's clock is coarse."""
+FEWEST_PERIODIC = 16
+"""Times of which none comes again by chance, one after the other, or is that of another rank times a factor."""
+FEWEST_VALUES = 6
+"""Different times in a period: where a clock is coarse, a few values come again by chance."""
+MOST_COMPARED = 20_000
+"""Steps of a rank that are searched for a period."""
 SAME_SHARE = 0.8
 """Of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """What one rank recorded."""
-
-    rank: RankRecord
-    totals: RankTotals
-    phases: list[PhaseRecord]
-    path: Path
-    """Its file, which is read again only where the totals show that a step is wrong."""
-
-    def steps(self) -> Iterator[StepRecord]:
-        """Its steps, from the file."""
-        return read_steps(self.path)
-
-    @property
-    def edges(self) -> tuple[float, float] | None:
-        """Where its window begins and ends, by its phases; None unless it has exactly one begin, and an end."""
-        begins = [phase.monotonic for phase in self.phases if phase.phase == "measuring"]
-        ends = [phase.monotonic for phase in self.phases if phase.phase == "evaluating"]
-        return (begins[0], ends[0]) if len(begins) == 1 and ends else None
 
 
 def record_findings(records: RunRecords) -> Iterator[Finding]:
@@ -74,24 +60,25 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
         phases[phase.rank].append(phase)
     script = records.plan.worker.script
     teller = next((rank for rank in records.ranks if script is not None and rank.rank == script.step_rank), None)
+    ranks: list[Own] = []
     for rank in records.ranks:
-        path = _pointer(rank.rank)
         totals = records.by_rank.get(rank.rank) or RankTotals(rank.rank)
         file = filenames.records_path(records.run, rank.rank)
         own = Own(rank=rank, totals=totals, phases=phases[rank.rank], path=file)
+        path = own.pointer
+        ranks.append(own)
         yield from (STEP_TOKENS.finding(path, message) for message in _miscounted(own))
         yield from (OTHER_WINDOW.finding(path, message) for message in _other_window(own, teller))
         yield from (OUTSIDE.finding(path, message) for message in _outside(own, rank is teller))
         yield from (SHORT_WINDOW.finding(path, message) for message in _short_window(own, script is not None))
         if script is None:
             yield from (SHORT_STEPS.finding(path, message) for message in _short_steps(own))
-            yield from (SAME_STEPS.finding(path, message) for message in _same_steps(own))
+            yield from (SAME_STEPS.finding(path, message) for message in (*_same_steps(own), *_repeated_steps(own)))
     if script is None:
-        yield from _same_ranks(records)
-
-
-def _pointer(rank: int) -> str:
-    return pointer(["files", f"{filenames.RECORDS}/rank-{rank:05d}.jsonl"])
+        yield from _same_ranks(ranks)
+    yield from clock_findings(records, ranks)
+    yield from _other_data(records.plan, ranks)
+    yield from sequence_findings(records)
 
 
 def _same_steps(own: Own) -> Iterator[str]:
@@ -104,17 +91,42 @@ def _same_steps(own: Own) -> Iterator[str]:
         yield f"expected step_seconds that differ, found {seconds!r} in {count} of {steps} measured steps"
 
 
-def _same_ranks(records: RunRecords) -> Iterator[Finding]:
+def _repeated_steps(own: Own) -> Iterator[str]:
+    """Step times that come again in the same order, which a recorded run that is played back has."""
+    if own.totals.measured_steps < FEWEST_PERIODIC or own.totals.first_again < 1:
+        return
+    times = [step.step_seconds for step in islice(own.steps(), MOST_COMPARED) if step.measured]
+    for period in range(1, len(times) - FEWEST_PERIODIC + 1):
+        if times[period] == times[0] and times[period:] == times[:-period]:
+            if len(set(times[:period])) >= FEWEST_VALUES:
+                found = f"those of {period} steps again and again in {len(times)} steps"
+                yield f"expected step_seconds that differ, found {found}"
+            return
+
+
+def _same_ranks(ranks: list[Own]) -> Iterator[Finding]:
     """Two processes never take the same time to the nanosecond, step after step."""
     seen: dict[bytes, int] = {}
-    for rank in records.ranks:
-        totals = records.by_rank.get(rank.rank)
-        if totals is None or totals.measured_steps < FEWEST_STEPS:
-            continue
-        first = seen.setdefault(totals.times_digest, rank.rank)
-        if first != rank.rank:
-            message = f"expected step_seconds of rank {rank.rank}'s own, found those of rank {first}"
-            yield SAME_RANKS.finding(_pointer(rank.rank), message)
+    shapes: dict[bytes, int] = {}
+    for own in ranks:
+        rank, steps = own.rank.rank, own.totals.measured_steps
+        expected = f"expected step_seconds of rank {rank}'s own"
+        if steps >= FEWEST_STEPS and (first := seen.setdefault(own.totals.times_digest, rank)) != rank:
+            yield SAME_RANKS.finding(own.pointer, f"{expected}, found those of rank {first}")
+        elif steps >= FEWEST_PERIODIC and (first := shapes.setdefault(own.totals.shape_digest, rank)) != rank:
+            yield SAME_RANKS.finding(own.pointer, f"{expected}, found those of rank {first} times one factor")
+
+
+def _other_data(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
+    """Data that are not the plan's; those of the library of Python are each interpreter's own."""
+    expected = plan.data_fingerprint
+    if expected is None or plan.spec.contract.dataset == PYTHON_STDLIB:
+        return
+    for own in ranks:
+        found = own.rank.data_fingerprint
+        if found not in (None, expected):
+            message = f"expected data with the fingerprint {expected[:12]} (that of the plan), found {str(found)[:12]}"
+            yield OTHER_DATA.finding(own.pointer, f"{message}: rank {own.rank.rank} read other data")
 
 
 def _miscounted(own: Own) -> Iterator[str]:

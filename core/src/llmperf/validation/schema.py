@@ -289,6 +289,8 @@ def _value_message(departure: Departure) -> tuple[Rule, str]:
         return OUT_OF_RANGE, f"expected at least {wanted}, found {found}"
     if departure.keyword == "maximum":
         return OUT_OF_RANGE, f"expected at most {wanted}, found {found}"
+    if departure.keyword == "pattern":
+        return WRONG_TYPE, f"expected a text that matches {wanted}, found {found}"
     if departure.keyword in ("enum", "const"):
         return NOT_A_CHOICE, _choice_message(departure.value, wanted if departure.keyword == "enum" else [wanted])
     return WRONG_TYPE, f"expected {departure.keyword} {shown(wanted)}, found {found}"

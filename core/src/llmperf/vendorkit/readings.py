@@ -67,6 +67,7 @@ FIGURES: Mapping[str, Figure] = {
     "power_watts": Figure("power_watts", 1, ("W",), (0, 5000)),
     "power_milliwatts": Figure("power_watts", 1e-3, ("mW",), (0, 5e6)),
     "temperature_celsius": Figure("temperature_celsius", 1, ("C", "°C"), (-50, 150)),
+    "clock_megahertz": Figure("clock_hertz", 1e6, ("MHz", "Mhz"), (0, 20_000)),
     "energy_joules": Figure("energy_joules", 1, ("J",), (0, 1e15)),
     "energy_millijoules": Figure("energy_joules", 1e-3, ("mJ",), (0, 1e18)),
 }
@@ -115,6 +116,8 @@ class Reading:
     """Of the chip."""
     energy_joules: float | None = None
     """A counter; only differences count."""
+    clock_hertz: float | None = None
+    """Of its compute units."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
     """Why the clocks are held down now."""
     process_ids: tuple[int, ...] | None = None
@@ -164,6 +167,7 @@ class Reading:
             power_watts=figures.get("power_watts"),
             temperature_celsius=figures.get("temperature_celsius"),
             energy_joules=figures.get("energy_joules"),
+            clock_hertz=figures.get("clock_hertz"),
             details={name: detail for name, detail in details.items() if detail is not None},
         )
 
@@ -187,6 +191,7 @@ class Reading:
             power_watts=self.power_watts,
             temperature_celsius=self.temperature_celsius,
             energy_joules=self.energy_joules,
+            clock_hertz=self.clock_hertz,
             throttle_reasons=self.throttle_reasons,
             process_ids=self.process_ids,
         )

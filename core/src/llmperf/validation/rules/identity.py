@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from llmperf.cases.challenges import NONCE, challenge_seed
 from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.files.by_value import ByValue
@@ -132,7 +133,7 @@ _known_departures = ByValue[tuple[Change, ...]]()
 
 def _departures(case: Case, spec: RunSpec) -> tuple[Change, ...]:
     leaves = _leaves(case.name)
-    values = (leaves, spec.contract, spec.tuning, spec.framework)
+    values = (leaves, spec.contract, spec.tuning, spec.framework, spec.challenge)
     return _known_departures.get(values, lambda: changes_from(leaves, spec, {}))
 
 
@@ -172,7 +173,22 @@ def _spec_of(result: Result) -> RunSpec:
         model=result.model,
         framework=result.framework,
         changes=result.fix_hp,
+        challenge=result.challenge,
     )
+
+
+@rule("LP665", "error", "The seed of a challenged run is that of the nonce", "result", "plan")
+def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
+    """A nonce determines the seed, which is no departure from the case then."""
+    spec = document.spec if not isinstance(document, Result) else document
+    at_seed = "/contract/seed" if isinstance(document, Result) else "/spec/contract/seed"
+    if (nonce := spec.challenge) is None:
+        return
+    if not NONCE.fullmatch(nonce):
+        where = at_seed.replace("contract/seed", "challenge")
+        yield where, f"expected 64 hexadecimal digits, found {shown(nonce)}"
+    elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):
+        yield at_seed, f"expected {expected} (of the challenge), found {found}"
 
 
 @rule("LP607", "error", "A known model has its published facts", "result", "plan")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llmperf.results.disturbances import clock_fall, lacks_memory, other_programs
 from llmperf.types import Result
 from llmperf.types.documents import Violation
-from llmperf.types.result import OTHER_CPU_SHARE
+from llmperf.types.host_load import FAULTS
+from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule
 
 TOTALS_SLACK = 0.02
 """Relative; tools differ in what they count as a device's memory."""
-
-
-FAULTS = ("heat", "power brake", "hardware slowdown")
-"""Reasons to run slower that are neither limits of the device as sold nor settings of a user."""
 
 
 @rule("LP401", "error", "No device holds more memory than it has")
@@ -81,10 +79,31 @@ def undisturbed(result: Result) -> Iterator[Violation]:
     """Other programs on the host or its devices slow a run down."""
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
-        used = f"other processes used {100 * share:.0f} % of the host's cores during the run"
+        used = f"other processes used {100 * share:.0f} % of the host's cores during the run{other_programs(result)}"
         yield "/metrics/other_cpu_share", f"{used}, expected at most {100 * OTHER_CPU_SHARE:.0f} %"
     if others:
         yield "/metrics/other_processes", f"{others} other processes used the devices during the run, expected none"
+
+
+@rule("LP410", "warning", "The hosts had memory enough")
+def memory_enough(result: Result) -> Iterator[Violation]:
+    """A run whose host swaps, or reclaims memory all the time, waits for its disks."""
+    for index, node in enumerate(result.conditions):
+        if (lack := lacks_memory(node)) is not None:
+            yield f"/conditions/{index}", f"{lack[0]} during the run, expected at most {lack[1]}"
+
+
+@rule("LP414", "note", "The clocks of the devices do not fall")
+def steady_clocks(result: Result) -> Iterator[Violation]:
+    """A device that heats up lowers its clocks, and a longer run is slower than this one."""
+    for index, node in enumerate(result.conditions):
+        if (fall := clock_fall(node)) is not None:
+            first, last = node.clock_hertz[0] or 0.0, node.clock_hertz[-1] or 0.0
+            clocks = (
+                f"{first / 1e6:,.0f} MHz in the first tenth of the measured window, {last / 1e6:,.0f} MHz in the last"
+            )
+            expected = f"expected at most {100 * CLOCK_FALL:.0f} %"
+            yield f"/conditions/{index}/clock_hertz", f"the clocks fell by {100 * fall:.0f} % ({clocks}), {expected}"
 
 
 def _shares(result: Result, faults: bool) -> Iterator[tuple[str, float]]:

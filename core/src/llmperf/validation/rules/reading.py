@@ -21,6 +21,7 @@ NOT_A_CHOICE = _rule("LP014", "error", "A choice is one of those there are")
 MISNAMED = _rule("LP015", "error", "A case or a model has the name of its file")
 REPEATED_RESULT = _rule("LP631", "warning", "A result is handed in once")
 
+SEQUENCES = _rule("LP235", "error", "The losses of sequences are those of step 1")
 SHORT_WINDOW = _rule("LP642", "error", "A rank's window is no shorter than the steps in it")
 SHORT_STEPS = _rule("LP643", "error", "A rank's steps fill its window")
 STEP_TOKENS = _rule("LP644", "error", "A rank's steps and tokens are those of its records")
@@ -28,6 +29,9 @@ OTHER_WINDOW = _rule("LP646", "error", "A rank's window is the time between its 
 OUTSIDE = _rule("LP647", "error", "A rank's steps were handed over within its window")
 SAME_STEPS = _rule("LP648", "error", "A rank's steps differ in time")
 SAME_RANKS = _rule("LP649", "error", "Two ranks differ in their step times")
+OTHER_DATA = _rule("LP661", "error", "The ranks read the data of the plan")
+CHANGED_CLOCK = _rule("LP656", "error", "A rank's window is as long as its node's agent saw")
+UNSEEN_WINDOW = _rule("LP657", "warning", "A rank's window was seen by its node's agent, whose clock was not changed")
 PLAN_PROBLEMS = _rule("LP651", "error", "A complete run has a plan without problems")
 PLAN_FILE = _rule("LP645", "error", "The configuration files are those of the plan")
 
@@ -38,5 +42,13 @@ UNLISTED = _rule("LP704", "warning", "A result in a run folder lists all files i
 BY_ITSELF = _rule("LP705", "note", "The plan and the records lie beside a result")
 RESULTLESS = _rule("LP706", "warning", "A run folder has its result")
 NOT_SUBMITTED = _rule("LP805", "error", "A submission has the plan and the records of each result")
+
+SPOT_CHECK = _rule("LP670", "error", "Losses of step 1 are those of the model, the weights and the data")
+RERUN = _rule("LP671", "error", "The first steps give the same losses when they are trained again")
+CHALLENGE = _rule("LP672", "error", "The seed comes from a challenge, and the result was handed in in time")
+SIGNATURE = _rule("LP673", "error", "The signature is that of the file, by an allowed key")
+WITNESS = _rule("LP674", "error", "A trusted runner signed the result as its witness")
+NOT_CHECKED = _rule("LP676", "error", "A check that was asked for can be made")
+OTHER_RESULT = _rule("LP675", "warning", "A verification is of the result that it lies beside")
 
 RULE_FAILED = _rule("LP901", "warning", "The rules of installed plugins can be applied")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from llmperf.results.disturbances import drift, drift_text, mean_uncertainty
 from llmperf.types import Result
 from llmperf.types.documents import Violation
-from llmperf.types.result import UNEVEN_MEAN, UNEVEN_QUANTILES
+from llmperf.types.result import DRIFT, MEAN_UNCERTAINTY, UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.validation.violations import deviates, differs, figure, rule
 
 STEP_TIME_SLACK = 0.1
@@ -107,6 +108,43 @@ def even_steps(result: Result) -> Iterator[Violation]:
     elif steps.p95 > UNEVEN_QUANTILES * steps.p5:
         because = f"{UNEVEN_QUANTILES:g} x 5 % quantile {figure(steps.p5)} s"
         yield "/metrics/step_seconds/p95", f"expected at most {because}, found {figure(steps.p95)} s: {UNEVEN_STEPS}"
+
+
+@rule("LP237", "warning", "The steps do not become slower or faster")
+def no_drift(result: Result) -> Iterator[Violation]:
+    """A device that heats up, memory that fills, or a warm-up that is too short changes the steps within a run."""
+    if (change := drift(result)) is not None and result.metrics.step_seconds is not None:
+        first, last = result.metrics.step_seconds.quarters[0], result.metrics.step_seconds.quarters[-1]
+        medians = f"median {figure(first.median)} s in the first quarter, {figure(last.median)} s in the last"
+        message = f"{drift_text(change)} ({medians}), expected at most {100 * DRIFT:.0f} %"
+        yield "/metrics/step_seconds/quarters", message
+
+
+@rule("LP238", "note", "The mean step is known well")
+def mean_known_well(result: Result) -> Iterator[Violation]:
+    """The confidence interval of the mean step says how far the throughput of this run is chance."""
+    steps = result.metrics.step_seconds
+    if steps is not None and (half := mean_uncertainty(steps)) is not None:
+        why = f"the mean step, and so the throughput, is known to within {100 * half:.0f} % only (95 % confidence)"
+        yield "/metrics/step_seconds", f"{why}, expected at most {100 * MEAN_UNCERTAINTY:.0f} %"
+
+
+FEWEST_MEASURED_STEPS = 5
+"""Fewer steps say little of the others."""
+SHORTEST_SECONDS = 1.0
+"""In a shorter window, what goes on at its edges counts too much."""
+
+
+@rule("LP236", "note", "The measured window is long enough")
+def long_enough(result: Result) -> Iterator[Violation]:
+    """At least 5 measured steps, and at least a second."""
+    steps, seconds = result.metrics.measured_steps, result.metrics.window_seconds
+    if result.status != "complete":
+        return
+    if steps < FEWEST_MEASURED_STEPS:
+        yield "/metrics/measured_steps", f"expected at least {FEWEST_MEASURED_STEPS}, found {steps}"
+    if seconds is not None and seconds < SHORTEST_SECONDS:
+        yield "/metrics/window_seconds", f"expected at least {figure(SHORTEST_SECONDS)} s, found {figure(seconds)} s"
 
 
 @rule("LP207", "error", "A run ends after it begins, and its window is within")

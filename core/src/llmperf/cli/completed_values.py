@@ -1,0 +1,204 @@
+"""Values that a shell offers for options and arguments. Each function is a `shell_complete` of click."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from llmperf.errors import LlmperfError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+MAX_RUNS = 30
+"""Folders of runs and runs that are offered, the newest runs first."""
+RUN_PATTERNS = ("runs/*/plan.json", "runs/*/*/plan.json", "runs/*/runs/*/plan.json")
+"""Where runs are without and with `--out runs/NAME`, and in the folder of a matrix."""
+DATASETS = ("synthetic", "python-stdlib", "samsum")
+"""Names of data sets that mean something to the core; any other is a local file."""
+
+Complete = Callable[[click.Context, click.Parameter, str], "list[str] | list[CompletionItem]"]
+
+
+def _names(find: Callable[[click.Parameter], Iterable[str]]) -> Complete:
+    """A completion by names; none where a plugin or a file is broken, which the command itself reports."""
+
+    @wraps(find)
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return [name for name in find(param) if name.startswith(incomplete)]
+        except LlmperfError:
+            return []
+
+    return complete
+
+
+@_names
+def case_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for CASE."""
+    from llmperf.cases.library import whole_library
+
+    return whole_library().paths("cases")
+
+
+@_names
+def model_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the name of a model."""
+    from llmperf.cases.library import whole_library
+
+    return whole_library().paths("models")
+
+
+@_names
+def plugin_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --vendor and --framework."""
+    from llmperf.plugins.discovery import discover
+
+    return [plugin.name for plugin in discover() if plugin.role == param.name]
+
+
+@_names
+def launcher_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --launcher: those of the core and of installed extensions."""
+    from llmperf.planning.launchers import launchers_of
+    from llmperf.plugins.discovery import discover
+
+    extensions = [plugin for plugin in discover() if plugin.role == "extension"]
+    return sorted({name for owner in (None, *extensions) for name in launchers_of(owner)})
+
+
+@_names
+def device_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the model in --on, which goes on with `:NODESxDEVICES`: without blanks and vendor."""
+    from llmperf.planning.vendors import catalogues
+    from llmperf.vendorkit.peaks import device_names as names_of
+
+    known, _ = catalogues(None)
+    words = [(owner, name.split()) for owner, probe in known for name in names_of(probe.devices[0])]
+    short = ("-".join(parts[parts[0].lower() == owner :]) for owner, parts in words)
+    return dict.fromkeys(f"{name}:" for name in short if name)
+
+
+@_names
+def report_formats(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the formats of `llmperf report`."""
+    from llmperf.validation.catalogue import open_catalogue
+
+    faults: list[str] = []
+    offered = open_catalogue().plugins.collect_sound("llmperf_reporters", faults)
+    return sorted({str(getattr(reporter, "name", "")) for _, reporter in offered})
+
+
+@_names
+def logger_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --log, up to the `=`."""
+    from llmperf.validation.catalogue import open_catalogue
+
+    faults: list[str] = []
+    offered = open_catalogue().plugins.collect_sound("llmperf_loggers", faults)
+    return sorted(f"{getattr(logger, 'name', '')}=" for _, logger in offered)
+
+
+@_names
+def rule_codes(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --explain, --select and --ignore: the codes of rules."""
+    from llmperf.validation.catalogue import installed_pairs, open_catalogue
+
+    return sorted({owned.rule.code for owned in open_catalogue(installed_pairs()).all_rules()})
+
+
+@_names
+def convention_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for conventions of FLOPs."""
+    from llmperf.accounting.conventions import conventions
+
+    return conventions()
+
+
+def run_folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion for paths of runs: folders of runs, then runs, by their path or their name, else any file."""
+    from click.shell_completion import CompletionItem
+
+    runs = {plan.parent for pattern in RUN_PATTERNS for plan in Path().glob(pattern)}
+    folders = [*sorted({run.parent for run in runs}), *sorted(runs, key=lambda run: run.name, reverse=True)]
+    fitting = [folder for folder in folders if f"{folder}".startswith(incomplete) or folder.name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *(CompletionItem(str(folder)) for folder in fitting[:MAX_RUNS])]
+
+
+def baselines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion for --baseline: kinds of documents that ship, such as `published`, and paths of runs."""
+    from click.shell_completion import CompletionItem
+
+    shipped = [CompletionItem(name) for name in _shipped_kinds() if name.startswith(incomplete)]
+    return [*shipped, *run_folders(ctx, param, incomplete)]
+
+
+def _shipped_kinds() -> list[str]:
+    from llmperf.validation.catalogue import open_catalogue
+
+    try:
+        return sorted(name for name, kind in open_catalogue().kinds.items() if kind.shipped is not None)
+    except LlmperfError:
+        return []
+
+
+def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for --set: paths with `=`, then the values of a path that has a choice of them."""
+    path, equals, value = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name in _path_names(path) if name.startswith(path)]
+    try:
+        return [f"{path}={choice}" for choice in _values_of(path) if choice.startswith(value)]
+    except LlmperfError:
+        return []
+
+
+def _path_names(typed: str) -> Iterator[str]:
+    """The shortest name of each path; its whole path where a dot was typed, or where only that is unambiguous."""
+    from llmperf.cases.settings import full_path, known_paths
+
+    for path in known_paths():
+        last = path.rpartition(".")[2]
+        try:
+            short = "." not in typed and full_path(last, "--set") == path
+        except LlmperfError:
+            short = False
+        yield last if short else path
+
+
+def _values_of(given: str) -> Iterable[str]:
+    from llmperf.cases.library import whole_library
+    from llmperf.cases.settings import FREE, full_path, known_paths
+    from llmperf.plugins.discovery import names
+
+    path = full_path(given, "--set")
+    if path.startswith(FREE):
+        return ()
+    if path == "contract.model":
+        return whole_library().paths("models")
+    if path == "contract.dataset":
+        return DATASETS
+    if path == "tuning.framework":
+        return names("framework")
+    return _choices(known_paths()[path])
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The values that a type names: those of a Literal, true and false, none."""
+    if hasattr(annotation, "__metadata__"):
+        return _choices(annotation.__origin__)
+    if annotation is bool:
+        return ["true", "false"]
+    if annotation is type(None):
+        return ["none"]
+    origin, options = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return [str(option) for option in options]
+    if origin is tuple:
+        return []
+    return [choice for option in options for choice in _choices(option)]

@@ -1,0 +1,17 @@
+"""Variables that load code into every process that inherits them, which no plugin may set for the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+PREFIXES = ("LD_", "DYLD_", "PYTHON")
+"""Read by the dynamic loader and by the Python interpreter before any code of llmperf runs."""
+
+
+def injecting(names: Iterable[str]) -> str | None:
+    """What is wrong if one of these variables loads code into the ranks; None if none does."""
+    found = next((name for name in sorted(names) if name.startswith(PREFIXES)), None)
+    if found is None:
+        return None
+    forbidden = ", ".join(f"{prefix}*" for prefix in PREFIXES)
+    return f"expected no variable of the loader or the interpreter ({forbidden}), found {found}; set it in your shell"

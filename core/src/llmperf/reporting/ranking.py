@@ -1,0 +1,256 @@
+"""What was measured under one contract, ranked: the answer that summaries, reports and sites open with."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+from llmperf.reporting.cells import UNKNOWN, leaves, printable, shown
+from llmperf.results.statistics import quantile
+from llmperf.types import Sheet
+
+How = Literal["measured", "printed", "computed"]
+"""How a figure was made: measured by llmperf, printed in an imported document, or computed here from printed ones."""
+Verdict = Literal["valid", "warnings", "errors", "unchecked", "failed"]
+"""What validation says. Of an imported row, `valid` says only that its printed figures agree with each other, and
+`unchecked` that none was recomputed; `failed`: the run has no figures."""
+
+RANKED_BY = "tokens_per_second_per_device"
+FIGURES = {
+    RANKED_BY: (RANKED_BY,),
+    "mfu_nominal": ("mfu_nominal", "mfu_computed"),
+    "joules_per_token": ("joules_per_token",),
+    "tokens_per_joule": ("tokens_per_joule",),
+    "power_watts": ("power_watts",),
+    "device_memory_used_bytes": ("device_memory_used_bytes",),
+    "step_seconds": ("step_seconds_median",),
+    "final_loss": ("final_loss",),
+    "cost_per_million_tokens": ("cost_per_million_tokens",),
+    "train_device_hours": ("train_device_hours",),
+    "train_seconds": ("train_seconds",),
+    "train_cost": ("train_cost",),
+}
+"""Each figure of an entry, and the keys of the rows of `Sheet.overview` that give it; the first that is known does."""
+WHOLE_DEVICE = "tokens_per_second_per_whole_device"
+"""The figure beside RANKED_BY of entries whose ranks share devices: all ranks of one device together."""
+PER_SPEED = ("cost_per_million_tokens", "train_device_hours", "train_seconds", "train_cost")
+"""Figures that are inversely proportional to the throughput: those of an entry are at its median throughput."""
+SHARED = ("model", "precision", "seq_len", "global_batch")
+"""Parts of the contract that an imported row must state to be ranked beside runs."""
+SHOWN_OTHERWISE = ("device", "nodes x devices", "share of a device per rank", "framework", "layout",
+                   "gradient_accumulation")  # fmt: skip
+"""Parts of `Sheet.setting` that an entry has elsewhere, or that follow from its batch and layout."""
+_WORST: tuple[Verdict, ...] = ("errors", "failed", "warnings", "unchecked", "valid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """One figure over the repeats of a run."""
+
+    median: float
+    """In the unit of the row that it is from."""
+    low: float | None
+    """The least; None for a single run, which has no spread."""
+    high: float | None
+    """The largest."""
+    runs: int
+    """Complete runs that have the figure."""
+    how: How
+    currency: str = ""
+    """Of a cost, such as `USD`; empty for other figures. Costs in different currencies must not be ranked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Repeats of one run, or one imported row."""
+
+    device: str
+    """`1x8 NVIDIA A100-SXM4-80GB`."""
+    framework: str
+    layout: str
+    """`TP4 x PP1 x DP2`."""
+    changes: str
+    """What was changed from the case, as `fix_hp` prints it."""
+    settings: Mapping[str, str]
+    """Further settings in which the entries of its standing differ, by name, as far as they are known."""
+    measured: bool
+    """Whether llmperf measured it; False for an imported row."""
+    stated: tuple[str, ...]
+    """The parts of the contract that are known: all of a run, a few of an imported row."""
+    sheets: tuple[Sheet, ...]
+    """All repeats, the fastest first, also those that failed."""
+    figures: Mapping[str, Interval]
+    """By the names in FIGURES, and WHOLE_DEVICE; an unknown figure is absent."""
+    verdict: Verdict
+    """The worst of its runs."""
+    levels: str | None
+    """Highest level of verification that is recorded for all of its runs; None where one has no record."""
+
+    @property
+    def speed(self) -> float:
+        """Median token/p/s, by which entries are ranked; -inf where unknown."""
+        known = self.figures.get(RANKED_BY)
+        return -inf if known is None else known.median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Entries whose figures may be compared, because they have one contract."""
+
+    model: str
+    """`llama2_7b`, or `llama2_7b + LoRA`."""
+    contract: Mapping[str, str]
+    """By path: of the runs, or what the imported rows state where there are no runs."""
+    measured: bool
+    """Whether there are runs among the entries."""
+    entries: tuple[Entry, ...]
+    """The fastest first; those without a figure last."""
+
+
+def standings(sheets: Sequence[Sheet]) -> list[Standing]:
+    """Sheets by model and contract: models with runs first, then by name, of one model the fastest contract first.
+
+    Runs are together if their contracts are equal in every part. An imported row states only a few parts: it is ranked
+    with every contract of runs that agrees with all it states, if these include SHARED; otherwise with the imported
+    rows that state the same.
+    """
+    runs: dict[Hashable, list[Sheet]] = {}
+    imported: dict[Hashable, list[Sheet]] = {}
+    for sheet in sheets:
+        if sheet.measured:
+            runs.setdefault(_contract(sheet), []).append(sheet)
+    for sheet in sheets:
+        if sheet.measured:
+            continue
+        homes = [key for key, members in runs.items() if _agrees(sheet, members[0])]
+        for home in homes:
+            runs[home].append(sheet)
+        if not homes:
+            imported.setdefault(_contract(sheet), []).append(sheet)
+    groups = (*runs.values(), *imported.values())
+    made = [
+        Standing(model=_model(group[0]), contract=group[0].contract, measured=group[0].measured,
+                 entries=tuple(sorted(_entries(group), key=lambda entry: -entry.speed)))
+        for group in groups
+    ]  # fmt: skip
+    own = {standing.model for standing in made if standing.measured}
+    return sorted(made, key=lambda each: (each.model not in own, each.model, -each.entries[0].speed))
+
+
+def _contract(sheet: Sheet) -> Hashable:
+    return _model(sheet), tuple(sorted(sheet.contract.items()))
+
+
+def _model(sheet: Sheet) -> str:
+    return printable(shown(sheet.cell("model")))
+
+
+def _agrees(row: Sheet, run: Sheet) -> bool:
+    """Whether an imported row may have measured what a run did, as far as it says."""
+    if _model(row) != _model(run) or any(name not in row.contract for name in SHARED):
+        return False
+    return all(run.contract.get(name, text) == text for name, text in row.contract.items())
+
+
+def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
+    """Sheets of one contract, repeats together."""
+    differing = _differing([sheet.setting for sheet in sheets])
+    kinds: dict[Hashable, list[Sheet]] = {}
+    for sheet in sheets:
+        kinds.setdefault(id(sheet) if sheet.repeats is None else sheet.repeats, []).append(sheet)
+    for repeats in kinds.values():
+        members = sorted(repeats, key=lambda sheet: -inf if sheet.figure is None else -sheet.figure)
+        members.sort(key=lambda sheet: sheet.figure is None)
+        first = members[0]
+        levels = {shown(sheet.cell("verification")) for sheet in members}
+        yield Entry(
+            device=printable(shown(first.cell("device"))),
+            framework=printable(str(first.cell("layout").value or UNKNOWN)),
+            layout=first.setting.get("layout", UNKNOWN),
+            changes=printable(shown(first.cell("fix_hp"))),
+            settings={name: first.setting[name] for name in differing if name in first.setting},
+            measured=first.measured,
+            stated=tuple(first.contract),
+            sheets=tuple(members),
+            figures=_figures(members),
+            verdict=min(map(_verdict, members), key=_WORST.index),
+            levels=levels.pop() if len(levels) == 1 and levels != {UNKNOWN} else None,
+        )
+
+
+def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """Names of settings that have two values, or one and the default, which runs do not list."""
+    distinct = {id(setting): setting for setting in settings}.values()
+    names = dict.fromkeys(name for setting in distinct for name in setting if name not in SHOWN_OTHERWISE)
+    return [name for name in names if len({setting.get(name) for setting in distinct}) > 1]
+
+
+def _verdict(sheet: Sheet) -> Verdict:
+    status = sheet.cell("status").value
+    if sheet.cell("errors").value:
+        return "errors"
+    if sheet.measured:
+        return "failed" if status != "complete" else "warnings" if sheet.cell("warnings").value else "valid"
+    if sheet.cell("warnings").value:
+        return "warnings"
+    return {"agrees": "valid", "wrong": "errors"}.get(str(status), "unchecked")  # type: ignore[return-value]
+
+
+def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
+    """Figures over the complete repeats."""
+    measured = repeats[0].measured
+    counted = [sheet for sheet in repeats if not measured or sheet.cell("status").value == "complete"]
+    values = [_numbers(sheet) for sheet in counted]
+    figures: dict[str, Interval] = {}
+    for name, keys in FIGURES.items():
+        key = next((key for key in keys if any(key in known for known in values)), None)
+        if key is None:
+            continue
+        ordered = sorted(known[key] for known in values if key in known)
+        how: How = "measured" if measured else "computed" if key.endswith("_computed") else "printed"
+        if name in PER_SPEED:
+            if (cost := _at_median_speed(name, counted, values, figures.get(RANKED_BY))) is not None:
+                figures[name] = cost
+            continue
+        several = len(ordered) > 1
+        figures[name] = Interval(
+            median=quantile(ordered, 0.5),
+            low=ordered[0] if several else None,
+            high=ordered[-1] if several else None,
+            runs=len(ordered),
+            how=how,
+        )
+    share = values[0].get("device_share") if values else None
+    if share and share < 1 and (speed := figures.get(RANKED_BY)) is not None:
+        low, high = (None if value is None else value / share for value in (speed.low, speed.high))
+        figures[WHOLE_DEVICE] = replace(speed, median=speed.median / share, low=low, high=high)
+    return figures
+
+
+def _at_median_speed(
+    name: str, sheets: Sequence[Sheet], values: Sequence[Mapping[str, float]], speed: Interval | None
+) -> Interval | None:
+    """A figure that is inversely proportional to the throughput, at the median, largest and least throughput."""
+    products = [known[name] * known[RANKED_BY] for known in values if name in known and RANKED_BY in known]
+    if speed is None or not products or not speed.median:
+        return None
+    spread = bool(speed.low and speed.high)
+    return Interval(
+        median=products[0] / speed.median,
+        low=products[0] / speed.high if spread and speed.high else None,
+        high=products[0] / speed.low if spread and speed.low else None,
+        runs=speed.runs,
+        how="measured" if speed.how == "measured" else "computed",
+        currency=next(sheet.cell(name).unit for sheet in sheets if sheet.cell(name).value) if "cost" in name else "",
+    )
+
+
+def _numbers(sheet: Sheet) -> dict[str, float]:
+    """Each known number of a sheet's overview by its key."""
+    return {
+        row.key: float(row.value)
+        for row in (*sheet.overview, *leaves(sheet.overview))
+        if isinstance(row.value, (int, float)) and not isinstance(row.value, bool)
+    }

@@ -1,0 +1,120 @@
+"""What `llmperf compare` and `summary` found, for programs that read findings: JUnit, GitHub and SARIF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from llmperf.reporting import findings
+from llmperf.reporting.kind_texts import disturbed_lines, short_text
+from llmperf.reporting.page import Line
+from llmperf.reporting.speed_sentences import speed_line
+from llmperf.results.baselines import AnyComparison, BaselineComparison
+from llmperf.results.comparison import Comparison
+from llmperf.results.groups import Group
+from llmperf.types import FileFindings, Finding
+
+FORMATS = ("junit", "github", "sarif")
+"""Formats of findings, by name."""
+CODES = {
+    "below-limit": "The throughput is below the required share of the baseline's.",
+    "slower": "The throughput is significantly lower than the baseline's.",
+    "faster": "The throughput is significantly higher than the baseline's.",
+    "not-decided": "No difference of throughput is shown.",
+    "contracts-differ": "The figures measure different things.",
+    "no-baseline": "There is nothing to compare the throughput with.",
+    "no-throughput": "No run is complete.",
+    "unreadable": "A file among the runs cannot be read.",
+    "disturbed": "Something else slowed the runs down.",
+}
+"""Each code, and what it means."""
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One side of a comparison, or one kind of run: a test case of JUnit."""
+
+    name: str
+    path: Path
+    """The result of its first run."""
+    findings: tuple[Finding, ...]
+
+
+def finding(code: str, severity: Severity, message: str) -> Finding:
+    """One finding on a whole side or kind."""
+    return Finding(code=code, severity=severity, path="", message=message)
+
+
+def unread_findings(lines: Iterable[str]) -> Iterator[Finding]:
+    """What was left out, because it cannot be read."""
+    return (finding("unreadable", "error", line) for line in lines)
+
+
+def speed_findings(comparison: Comparison, name: str, reference: str, fail_below: float | None) -> Iterator[Finding]:
+    """Whether one side is fast enough."""
+    text = speed_line(comparison, name, reference).text
+    if fail_below is not None and comparison.ratio < fail_below:
+        yield finding("below-limit", "error", f"{text}; the limit is {fail_below:g}")
+    elif comparison.verdict == "lower":
+        yield finding("slower", "warning", text)
+    else:
+        yield finding("faster" if comparison.verdict == "higher" else "not-decided", "note", text)
+
+
+def line_findings(lines: Iterator[Line]) -> Iterator[Finding]:
+    """Warnings about disturbed runs."""
+    yield from (finding("disturbed", "warning", line.text) for line in lines)
+
+
+def figure_findings(comparison: BaselineComparison, alone: Severity, fail_below: float | None) -> Iterator[Finding]:
+    """How runs compare with a figure from a document; `alone` is the severity where no figure fits."""
+    name = short_text(comparison.group)
+    if comparison.share is None:
+        yield finding("no-baseline", alone, f"{name}: {comparison.why}")
+        return
+    text = f"{name} is {comparison.share:.2f} times as fast as {comparison.why}"
+    if fail_below is not None and comparison.share < fail_below:
+        yield finding("below-limit", "error", f"{text}; the limit is {fail_below:g}")
+    else:
+        yield finding("not-decided", "note", text)
+
+
+def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: float | None) -> Iterator[Finding]:
+    """What was found about one kind of run: its speed against its baseline, its failures, its disturbed runs."""
+    name = short_text(group)
+    alone: Severity = "note" if fail_below is None else "error"
+    if group.spread is None:
+        yield finding("no-throughput", "error", f"{name}: none of {len(group.results)} runs is complete")
+    elif isinstance(comparison, BaselineComparison):
+        yield from figure_findings(comparison, alone, fail_below)
+    elif comparison is not None and comparison.comparison is not None:
+        yield from speed_findings(comparison.comparison, name, "the baseline", fail_below)
+    elif fail_below is not None:
+        yield finding("no-baseline", alone, f"{name}: no baseline fits")
+    yield from line_findings(disturbed_lines(name, group.results))
+
+
+def document(checked: Sequence[Checked], wanted: str, command: str) -> str:
+    """All findings in one of FORMATS. JUnit has a test case for each side or kind, which fails with an error."""
+    files = [
+        FileFindings(
+            path=each.path,
+            kind=command.replace(" ", "."),
+            findings=each.findings,
+            lines={} if wanted == "junit" else {"": 1},
+        )
+        for each in checked
+    ]
+    if wanted == "junit":
+        return findings.junit(files, command, [each.name for each in checked])
+    if wanted == "github":
+        return findings.github(files)
+    worst: Mapping[str, str] = {found.code: found.severity for each in checked for found in each.findings}
+    return findings.sarif(
+        files,
+        [findings.sarif_rule(code, CODES[code], worst[code]) for code in sorted(worst)],
+        [each.name for each in checked],
+    )

@@ -1,0 +1,125 @@
+"""What disturbed a run: what else its hosts and devices did, and what that did to its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.runfolder.busy import busy_parts, programs_text
+from llmperf.types.host_load import FAULTS, NodeConditions
+from llmperf.types.result import (
+    CLOCK_FALL,
+    DRIFT,
+    FEWEST_DRIFT_STEPS,
+    MEAN_UNCERTAINTY,
+    MEMORY_PRESSURE,
+    OTHER_CPU_SHARE,
+    SWAPPED_BYTES,
+    UNEVEN_MEAN,
+    UNEVEN_QUANTILES,
+    Result,
+    StepStatistics,
+)
+
+
+def disturbed(result: Result) -> bool:
+    """Whether anything disturbed a run in its measured window."""
+    return any(disturbances(result))
+
+
+def uneven(result: Result) -> bool:
+    """Whether its steps differ so much that something must have slowed some of them down."""
+    steps = result.metrics.step_seconds
+    if steps is None:
+        return False
+    return steps.mean > UNEVEN_MEAN * steps.median or steps.p95 > UNEVEN_QUANTILES * steps.p5
+
+
+def shared(result: Result) -> bool:
+    """Whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
+    share, processes = result.metrics.other_cpu_share, result.metrics.other_processes
+    return (share is not None and share > OTHER_CPU_SHARE) or bool(processes)
+
+
+def drift(result: Result) -> float | None:
+    """By which share the steps became slower; below 0: faster. None if they did not, or nobody can say.
+
+    The medians of the first and the last quarter differ by more than DRIFT, and the middle halves of these quarters do
+    not overlap.
+    """
+    steps = result.metrics.step_seconds
+    if steps is None or len(steps.quarters) != 4 or result.metrics.measured_steps < FEWEST_DRIFT_STEPS:
+        return None
+    first, last = steps.quarters[0], steps.quarters[-1]
+    apart = first.p75 < last.p25 or last.p75 < first.p25
+    change = last.median / first.median - 1 if first.median else 0.0
+    return change if apart and abs(change) > DRIFT else None
+
+
+def mean_uncertainty(steps: StepStatistics) -> float | None:
+    """Half the confidence interval of the mean step by the mean, if it is above the bound; None otherwise."""
+    if steps.mean_low is None or steps.mean_high is None or not steps.mean:
+        return None
+    half = (steps.mean_high - steps.mean_low) / 2 / steps.mean
+    return half if half > MEAN_UNCERTAINTY else None
+
+
+def clock_fall(node: NodeConditions) -> float | None:
+    """By which share the clocks of a node's devices fell from the first to the last tenth; None if they did not.
+
+    Windows with a tenth without a reading are too short to say.
+    """
+    known = [clock for clock in node.clock_hertz if clock]
+    if len(known) < max(2, len(node.clock_hertz)):
+        return None
+    fall = 1 - known[-1] / known[0]
+    return fall if fall > CLOCK_FALL else None
+
+
+def lacks_memory(node: NodeConditions) -> tuple[str, str] | None:
+    """How a node shows that its host had too little memory in the measured window, and the bound; None if it had."""
+    pressure, swapped = node.pressure.get("memory", 0.0), node.swapped_bytes or 0
+    if pressure > MEMORY_PRESSURE:
+        return f"processes waited for memory {100 * pressure:.0f} % of the time", f"{100 * MEMORY_PRESSURE:.0f} %"
+    if swapped > SWAPPED_BYTES:
+        return f"the host swapped {swapped / 2**20:,.0f} MiB", f"{SWAPPED_BYTES / 2**20:.0f} MiB"
+    return None
+
+
+def disturbances(result: Result) -> Iterator[str]:
+    """Words for each thing that disturbed a run in its measured window."""
+    several = len(result.conditions) > 1
+    if (share := result.metrics.other_cpu_share) is not None and share > OTHER_CPU_SHARE:
+        yield f"other processes used {100 * share:.0f} % of the cores{other_programs(result)}"
+    if processes := result.metrics.other_processes:
+        yield f"other processes computed on the devices: {processes}"
+    if slowed := [reason for reason, of in (result.metrics.throttling or {}).items() if of and reason in FAULTS]:
+        yield f"a device was slowed by {', '.join(slowed)}"
+    for node in result.conditions:
+        if (lack := lacks_memory(node)) is not None:
+            yield f"{lack[0]} on node {node.node_rank}" if several else lack[0]
+        if (fall := clock_fall(node)) is not None:
+            yield f"the clocks fell by {100 * fall:.0f} %{f' on node {node.node_rank}' if several else ''}"
+    if (change := drift(result)) is not None:
+        yield drift_text(change)
+    if uneven(result):
+        yield "the steps are very uneven"
+
+
+def before_start(node: NodeConditions) -> str | None:
+    """What made a node busy before the start, or `idle`; None if that was not read."""
+    return None if node.before is None else "; ".join(busy_parts(node.before)) or "idle"
+
+
+def drift_text(change: float) -> str:
+    """`the steps became 24 % slower`."""
+    return f"the steps became {100 * abs(change):.0f} % {'slower' if change > 0 else 'faster'}"
+
+
+def other_programs(result: Result) -> str:
+    """` (cc1plus 30 %)`: the programs of others on the node where these used most; empty if they are not known."""
+    known = [node for node in result.conditions if node.other_cpu_share is not None]
+    busiest = max(known, key=lambda node: node.other_cpu_share or 0.0, default=None)
+    if busiest is None or not busiest.programs:
+        return ""
+    where = f" on node {busiest.node_rank}" if len(result.conditions) > 1 else ""
+    return programs_text(busiest.programs) + where

@@ -1,0 +1,72 @@
+"""The result of a run whose controller ended without writing one: killed, or by a power cut."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.files.text import secret_values
+from llmperf.measuring.processes import left_of_run
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import RunRecords, read_run
+from llmperf.runfolder.create import load_plan, release
+from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.lock import held
+from llmperf.runfolder.logs import shorten
+from llmperf.types.result import Result
+
+NOTE = "llmperf ended without a result; `llmperf recover` made this one from the records"
+
+
+def recover(run: Path) -> tuple[Result, bool]:
+    """The result of a run folder, made from its plan and records if there is none, and whether it was made now.
+
+    It is saved with its findings and its report. UserError for a folder that is no run's, or whose run is going on.
+    """
+    from llmperf.plugins.loading import plugins_for
+    from llmperf.running.measure import check
+    from llmperf.validation.run_folder import recorded_findings
+
+    plan = load_plan(run)
+    if plan.purpose != "run":
+        raise UserError(f"{run}: expected a run, found a plan with purpose {plan.purpose!r}, which has no result")
+    with held(run):
+        if (run / filenames.RESULT).exists() and (run / filenames.REPORT).exists():
+            return json_files.load(run / filenames.RESULT, Result), False
+        if left_of_run(plan.run_id):
+            raise UserError(f"{run}: expected a run that has ended, found processes of it on this machine")
+        if not (run / filenames.ENDING).exists():
+            ending = ending_of(read_run(run))
+            release(run)
+            for log in sorted((run / filenames.LOGS).glob("*.log")):
+                shorten(log)
+            json_files.save(run / filenames.ENDING, ending)
+        result = build_result(run, secret_values({**os.environ, **plan.env}))
+        json_files.save(run / filenames.RESULT, result)
+        plugins = plugins_for((plugin.role, plugin.name) for plugin in plan.plugins)
+        return check(result, run, plugins, recorded_findings(run)), True
+
+
+def ending_of(records: RunRecords) -> Ending:
+    """How a run ended that only its ranks have recorded: `ended` if every rank had finished, otherwise `controller`."""
+    plan, at = records.plan, _last_change(records.run)
+    finished = {rank.rank for rank in records.ranks}
+    if len(finished) == plan.layout.world_size:
+        return Ending(cause="ended", at=at, notes=(NOTE,))
+    steps = f"{records.steps.complete} of {plan.spec.contract.steps} steps are recorded"
+    message = f"llmperf was killed, or this machine stopped, before the run ended; {steps}"
+    if records.failures:
+        first = min(records.failures, key=lambda failure: failure.at)
+        message += f"; rank {first.rank} recorded {first.exception}: {first.message}"
+    return Ending(cause="controller", message=message, at=at, notes=(NOTE,))
+
+
+def _last_change(run: Path) -> str:
+    """When the last record was written, by the file system; UTC, ISO 8601."""
+    paths = [run / filenames.PLAN, *(run / filenames.RECORDS).iterdir()]
+    seconds = max(path.stat().st_mtime for path in paths)
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,187 @@
+"""Results wherever they are: in folders, in files, and in archives of `llmperf pack`, also in archives in folders."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.files.signatures import check_allowed_signers, signature_path, verified
+from llmperf.plugins.loading import Plugins
+from llmperf.reporting.reading import document_path, no_plugins, read_sheets
+from llmperf.results.copies import distinct, notices
+from llmperf.runfolder.filenames import record_files
+from llmperf.submissions.archives import SUFFIXES, unpacked
+from llmperf.submissions.check import manifest_findings
+from llmperf.types import Curves, Result, Row, Sheet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSheet:
+    """A sheet, and where it is from."""
+
+    sheet: Sheet
+    file: str
+    """Its file; `submission.zip/RUN/result.json` for one in an archive."""
+    recorded: bool
+    """Whether it lies beside records."""
+    archive: Path | None = None
+    """The archive that it is in; None for a file."""
+    member: Path | None = None
+    """The file in the archive."""
+
+
+def opened_sheets(paths: Sequence[Path], warn: Callable[[str], None], *, signers: Path | None = None) -> list[Sheet]:
+    """The sheets of all runs and imported rows at some paths. Archives are unpacked one at a time, and are gone then.
+
+    `published` names the rows that ship with llmperf, unless there is a file or folder of that name.
+
+    Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each copy of a
+    run, for different runs with one identity, and for each file and archive of a folder that cannot be used. UserError
+    for a path that cannot be read, and for one with nothing.
+
+    Results in archives have the cell `signature`: its value is who signed the result or the archive as its maker, by
+    `signers`, a file of allowed signers; None where none of them did, with the reason as text.
+    """
+    if signers is not None:
+        check_allowed_signers(signers, "--signers")
+    return [opened.sheet for opened in opened_results(paths, warn, signers)]
+
+
+def opened_results(
+    paths: Sequence[Path], warn: Callable[[str], None], signers: Path | None = None
+) -> list[OpenedSheet]:
+    """The sheets of different runs with their files, as `opened_sheets`."""
+    return _distinct([opened for path in paths for opened in _opened(document_path(str(path)), warn, signers)], warn)
+
+
+def report_sheets(paths: Sequence[Path], warn: Callable[[str], None]) -> tuple[list[Sheet], Plugins]:
+    """The sheets of different runs and imported rows at some paths, archives among them, and the plugins they name.
+
+    `warn` and errors as of `opened_sheets`; an archive has to be named itself, and loads no plugin that it names.
+    """
+    archives = [path for path in paths if is_archive(path)]
+    others = [path for path in paths if path not in archives]
+    sheets, plugins = read_sheets(others, lambda error: warn(f"left out: {error}")) if others else ([], no_plugins())
+    opened = [*map(_of_file, sheets), *(each for path in archives for each in _in_archive(path, warn, None))]
+    return [each.sheet for each in _distinct(opened, warn)], plugins
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path is a file with the name of an archive."""
+    return path.name.lower().endswith(SUFFIXES) and path.is_file()
+
+
+def _opened(path: Path, warn: Callable[[str], None], signers: Path | None) -> list[OpenedSheet]:
+    named = is_archive(path)
+    archives = [path] if named else list(_archives(path))
+    opened = [] if named else _in_folder(path, bool(archives), warn)
+    for archive in archives:
+        try:
+            opened += _in_archive(archive, warn, signers)
+        except UserError as error:
+            if named:
+                raise
+            warn(f"left out: {error}")
+    if not opened:
+        raise UserError(f"{path}: expected results, imported documents or archives of them, found none")
+    return opened
+
+
+def _archives(path: Path) -> Iterator[Path]:
+    """Archives below a folder, by name; links and hidden folders are skipped."""
+    for parent, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            file = Path(parent, name)
+            if name.lower().endswith(SUFFIXES) and stat.S_ISREG(file.lstat().st_mode):
+                yield file
+
+
+def _in_folder(path: Path, has_archives: bool, warn: Callable[[str], None]) -> list[OpenedSheet]:
+    try:
+        sheets, _ = read_sheets([path], lambda error: warn(f"left out: {error}"))
+    except UserError:
+        if has_archives:  # and nothing else, which is fine
+            return []
+        raise
+    return [_of_file(sheet) for sheet in sheets]
+
+
+def _of_file(sheet: Sheet) -> OpenedSheet:
+    return OpenedSheet(sheet=sheet, file=str(sheet.source.path), recorded=_recorded(sheet.source.path))
+
+
+def _in_archive(archive: Path, warn: Callable[[str], None], signers: Path | None) -> list[OpenedSheet]:
+    """The sheets of an archive whose files are those of its manifest; no text names the folder it is unpacked to."""
+    with unpacked(archive) as folder:
+
+        def named(text: str) -> str:
+            return text.replace(str(folder), str(archive))
+
+        for finding in manifest_findings(folder):
+            if finding.severity == "error":
+                raise UserError(f"{archive}: {finding.code} {finding.message}")
+        try:
+            sheets, _ = read_sheets([folder], lambda error: warn(f"left out: {named(str(error))}"))
+        except UserError as error:
+            raise UserError(named(str(error))) from None
+
+        def detached(sheet: Sheet) -> OpenedSheet:
+            path = sheet.source.path
+            findings = tuple(replace(finding, message=named(finding.message)) for finding in sheet.findings)
+            signature = [_signature(path, archive, signers)] if isinstance(sheet.source.document, Result) else []
+            overview = (*sheet.overview, *signature)
+            return OpenedSheet(
+                sheet=replace(sheet, findings=findings, curves=_kept(sheet), overview=overview),
+                file=named(str(path)),
+                recorded=_recorded(path),
+                archive=archive,
+                member=path.relative_to(folder),
+            )
+
+        return [detached(sheet) for sheet in sheets]
+
+
+def _signature(result: Path, archive: Path, signers: Path | None) -> Row:
+    """Who signed a result, or else the archive that it came in."""
+    text, principal = "signature not checked", None
+    if signers is not None:
+        signed = next((path for path in (result, archive) if signature_path(path, "llmperf").is_file()), None)
+        try:
+            principal = None if signed is None else verified(signed, "llmperf", signers).principal
+            text = "not signed" if principal is None else f"signed by {principal}"
+        except UserError:
+            text = "no valid signature"
+    return Row(key="signature", label="signature", value=principal, text=text)
+
+
+def _kept(sheet: Sheet) -> Callable[[], Curves | None] | None:
+    """The curves of a sheet, which do not read its files any more."""
+    if sheet.curves is None:
+        return None
+    curves = sheet.curves()
+    return lambda: curves
+
+
+def _recorded(path: Path) -> bool:
+    return bool(record_files(path.parent))
+
+
+def _distinct(opened: Sequence[OpenedSheet], warn: Callable[[str], None]) -> list[OpenedSheet]:
+    """Sheets of different runs; `warn` is called for copies and for runs with one identity."""
+    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
+
+    def errors(path: Path, _: Result) -> int:
+        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
+
+    found = distinct(
+        [(path, each.sheet.source.document) for path, each in runs.items()], errors, lambda path: runs[path].recorded
+    )
+    for line in notices(found):
+        warn(line)
+    kept = {id(runs[path]) for path, _ in found.results}
+    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]

@@ -1,0 +1,89 @@
+"""What else goes on on a host: before a run, and while it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llmperf.types.devices import ThrottleReason
+from llmperf.types.units import Count, NonNegative
+
+Resource = Literal["cpu", "memory", "io"]
+"""What tasks can wait for, as the kernel's pressure stall information has it."""
+
+FAULTS: tuple[ThrottleReason, ...] = ("heat", "power brake", "hardware slowdown")
+"""Reasons to run slower that are neither limits of the device as sold nor settings of a user."""
+MAX_PROGRAMS = 5
+"""Programs that a reading lists."""
+WINDOW_PARTS = 10
+"""Equal parts of the measured window, for each of which throttling and clocks are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyProgram:
+    """A program that is not of the run; all its processes together."""
+
+    name: str
+    """As the kernel names its processes, at most 15 characters."""
+    cpu_share: NonNegative
+    """Share of the cores that the run may use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBefore:
+    """A host and its devices just before the ranks are started. Unknown figures are None or left out."""
+
+    other_cpu_share: NonNegative | None = None
+    """Share of the cores that processes other than the run's own used."""
+    programs: tuple[BusyProgram, ...] = ()
+    """The largest of them, largest first; without those that llmperf cannot see, such as another container's."""
+    other_processes: Count | None = None
+    """Processes on the devices."""
+    device_programs: tuple[str, ...] = ()
+    """Their names, where this process can see them."""
+    utilisation_percent: NonNegative | None = None
+    """Of the busiest device; None where the devices are the host's own cores."""
+    throttle_reasons: tuple[ThrottleReason, ...] | None = None
+    """Why any device was slowed; empty if none was."""
+    load_average: NonNegative | None = None
+    """Tasks that run or wait, mean of the last minute; llmperf's own planning counts too."""
+    pressure: Mapping[Resource, NonNegative] = field(default_factory=dict)
+    """Share of the time in which some task waited for a resource."""
+    memory_total_bytes: Count | None = None
+    """Of the host."""
+    memory_available_bytes: Count | None = None
+    """That new processes can have without swapping."""
+    swapped_bytes_per_second: NonNegative | None = None
+    """To and from swap space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConditions:
+    """What else went on on one node, just before the run and in its measured window."""
+
+    node_rank: Count
+    """From 0."""
+    before: LoadBefore | None = None
+    """Just before the ranks were started; None if it was not read."""
+    other_cpu_share: NonNegative | None = None
+    """Share of the cores that processes other than the run's own had in the measured window; None if unknown."""
+    most_other_cpu_share: NonNegative | None = None
+    """The largest share between two readings."""
+    programs: tuple[BusyProgram, ...] = ()
+    """The largest of those processes, by program."""
+    other_processes: Count | None = None
+    """Most processes on the devices that were not the run's; None if unknown."""
+    pressure: Mapping[Resource, NonNegative] = field(default_factory=dict)
+    """Share of the measured window in which some task, also of the run itself, waited for a resource."""
+    most_memory_pressure: NonNegative | None = None
+    """The largest share for memory between two readings."""
+    least_memory_available_bytes: Count | None = None
+    """Least that new processes could have had without swapping."""
+    swapped_bytes: Count | None = None
+    """To and from swap space."""
+    throttling: Mapping[str, tuple[NonNegative | None, ...]] = field(default_factory=dict)
+    """For each reason why a device was slowed: the share of the readings in which any device was, in each tenth of the
+    measured window; None for a tenth without a reading."""
+    clock_hertz: tuple[NonNegative | None, ...] = ()
+    """Mean clock of all devices' compute units in each tenth of the measured window; empty if no device shows it."""

@@ -1,0 +1,59 @@
+"""What was verified of a result beyond its own files: `verification.json`, written by whoever checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Level = Literal["consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed"]
+"""A level of verification; `docs/trust.md` says what each proves."""
+LEVELS: tuple[Level, ...] = ("consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed")
+"""All levels, in the order of reports."""
+Outcome = Literal["passed", "failed", "impossible"]
+"""`impossible`: the check was asked for and could not be made here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelCheck:
+    """One level of verification, checked for one result."""
+
+    level: Level
+    """Which level."""
+    outcome: Outcome
+    """How the check ended."""
+    message: str
+    """One line: what was compared, with the largest difference and its bound, or why it could not be."""
+    figures: Mapping[str, float | int | str | None] = field(default_factory=dict)
+    """The figures of the check by name, such as `largest_difference`, `bound` and the seed to repeat it with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedResult:
+    """What was verified of one result."""
+
+    run_id: str
+    """The run."""
+    result_sha256: str
+    """SHA-256 of its result.json. That file lists the hashes of the plan and the records."""
+    checks: tuple[LevelCheck, ...]
+    """One for each level that was checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What somebody has verified of the results in a run folder or an archive.
+
+    Who wrote it is only known if it is signed: `llmperf sign verification.json`.
+    """
+
+    schema: str
+    """Name and version of this document's schema."""
+    created: str
+    """When: UTC, ISO 8601."""
+    llmperf_version: str
+    """Version of llmperf that made the checks."""
+    ruleset: int
+    """Version of the core's rules."""
+    results: tuple[VerifiedResult, ...]
+    """The results."""

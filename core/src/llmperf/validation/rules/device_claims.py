@@ -1,0 +1,65 @@
+"""What a result or a plan states of its devices, held against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from llmperf.types import Result
+from llmperf.types.documents import Violation
+from llmperf.validation.reading import shown
+from llmperf.validation.violations import figure, rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+BUSY_SHARE = 0.7
+"""A device is busy for at least the share of the time that it computes at its peak. Tools average over a second or
+more, and count late."""
+LONG_SECONDS = 10.0
+"""The shortest window whose readings are held against MFU: at least ten readings."""
+POWER_SLACK = 0.25
+"""Energy by a counter and the mean of power readings may differ by this part of the energy."""
+MOST_FLOP_PER_JOULE = 1e13
+"""No device of 2026 computes more for a joule, in any dtype."""
+
+
+@rule("LP663", "error", "Each device has a UUID of its own", "plan")
+def own_uuids(plan: Plan) -> Iterator[Violation]:
+    """No two probed devices have one UUID."""
+    first: dict[str, int] = {}
+    for place, device in enumerate(plan.probe.devices):
+        if device.uuid is not None and first.setdefault(device.uuid, place) != place:
+            expected = f"expected a UUID other than that of device {first[device.uuid]}"
+            yield f"/probe/devices/{place}/uuid", f"{expected}, found {shown(device.uuid)}"
+
+
+@rule("LP664", "warning", "A device is busy while it computes")
+def busy_while_computing(result: Result) -> Iterator[Violation]:
+    """The utilisation that the vendor's tool showed is not far below the MFU that leaves nothing out of the model."""
+    metrics, found = result.metrics, result.metrics.utilisation_percent
+    if found is None or result.hardware.divided or (metrics.window_seconds or 0.0) < LONG_SECONDS:
+        return
+    shares = [mfu.value for mfu in result.mfu if mfu.value is not None and mfu.convention == "causal"]
+    if shares and found < BUSY_SHARE * 100 * shares[0]:
+        expected = f"expected at least {figure(100 * shares[0])} (the share of the peak that was computed)"
+        yield "/metrics/utilisation_percent", f"{expected}, found {figure(found)}"
+
+
+@rule("LP210", "warning", "Energy fits the power readings and the work")
+def energy_is_plausible(result: Result) -> Iterator[Violation]:
+    """Energy is about mean power x devices x window, and enough for the FLOPs that were computed."""
+    metrics = result.metrics
+    energy, window, power = metrics.energy_joules, metrics.window_seconds, metrics.power_watts
+    if not energy or not window:
+        return
+    devices = result.parallelism.nodes * result.parallelism.devices_per_node * result.hardware.device_share
+    drawn = None if power is None else power * devices * window
+    if drawn is not None and abs(drawn - energy) > POWER_SLACK * energy:
+        because = f"{figure(power)} W x {figure(devices)} devices x {figure(window)} s, within {POWER_SLACK:.0%}"
+        yield "/metrics/energy_joules", f"expected {figure(drawn)} ({because}), found {figure(energy)}"
+    causal = next((mfu for mfu in result.mfu if mfu.convention == "causal"), None)
+    each = 0.0 if causal is None else causal.flops_per_token * metrics.measured_tokens / energy
+    if each > MOST_FLOP_PER_JOULE:
+        expected = f"expected at most {MOST_FLOP_PER_JOULE:g} FLOPs a joule, which no device reaches"
+        yield "/metrics/energy_joules", f"{expected}, found {figure(each)}"

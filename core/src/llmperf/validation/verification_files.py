@@ -1,0 +1,145 @@
+"""`verification.json`: what somebody verified of results beyond the rules, beside the result or the archive."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmperf import __version__
+from llmperf.errors import UserError
+from llmperf.files.json_files import load, save, sha256
+from llmperf.files.signatures import signature_path, verified
+from llmperf.runfolder import filenames
+from llmperf.types.verification import LEVELS, LevelCheck, Verification, VerifiedResult
+
+if TYPE_CHECKING:
+    from llmperf.planning.user_config import UserConfig
+
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+"""Endings of archives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is known of a result beyond its own files."""
+
+    checks: tuple[LevelCheck, ...]
+    """The checks of the levels that were asked for, in the order of the levels."""
+    by: str | None
+    """Who made them; None if that is not signed by a key of `[trust] verifiers`."""
+
+    @property
+    def passed(self) -> str | None:
+        """The levels that passed, joined by commas; None if none did."""
+        return ", ".join(check.level for check in self.checks if check.outcome == "passed") or None
+
+    @property
+    def label(self) -> str:
+        """`spot-checked, rerun (by alice@example.org)`, or `(claimed)` without a known signature."""
+        failed = [check.level for check in self.checks if check.outcome == "failed"]
+        text = self.passed or "nothing verified"
+        text += f"; failed: {', '.join(failed)}" if failed else ""
+        impossible = [check.level for check in self.checks if check.outcome == "impossible"]
+        text += f"; not possible: {', '.join(impossible)}" if impossible else ""
+        return f"{text} (by {self.by})" if self.by else f"{text} (claimed)"
+
+
+def verification_path(path: Path) -> Path:
+    """Where the verification of a run folder or of an archive is."""
+    return path / filenames.VERIFICATION if path.is_dir() else path.with_name(f"{path.name}.{filenames.VERIFICATION}")
+
+
+def write_verification(path: Path, results: Sequence[VerifiedResult]) -> Path:
+    """Write the verification of a run folder or an archive, in place of an earlier one; returns its path.
+
+    The signature of an earlier one is removed. UserError if the file cannot be written.
+    """
+    from llmperf_schemas import VERIFICATION_SCHEMA
+
+    from llmperf.validation.catalogue import RULESET
+
+    target = verification_path(path)
+    document = Verification(
+        schema=VERIFICATION_SCHEMA,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        llmperf_version=__version__,
+        ruleset=RULESET,
+        results=tuple(results),
+    )
+    signature_path(target, "llmperf-verification").unlink(missing_ok=True)
+    save(target, document)
+    return target
+
+
+def recorded_levels(path: Path) -> str | None:
+    """The levels that a verification says passed, joined by commas; None if there is no file that can be read."""
+    try:
+        results = load(path, Verification).results if path.is_file() else ()
+    except UserError:
+        return "one that cannot be read"
+    passed = {check.level for result in results for check in result.checks if check.outcome == "passed"}
+    return ", ".join(level for level in LEVELS if level in passed) or None
+
+
+def stale(result: Path) -> bool:
+    """Whether the verification beside a result is of another, such as this one before it was changed."""
+    paths = [path for path in (result.parent / filenames.VERIFICATION, verification_path(result)) if path.is_file()]
+    digest = sha256(result) if paths else ""
+    return bool(paths) and not any(
+        entry.result_sha256 == digest for path in paths for entry in load(path, Verification).results
+    )
+
+
+def standing(result: Path) -> Standing | None:
+    """What a verification near a result says of it; None if there is none, or it is of another result.
+
+    That of `submission.zip` is found for the runs in a folder `submission` beside it.
+
+    UserError if it cannot be read, or its signature is not its own.
+    """
+    for path in _verifications(result):
+        digest = sha256(result)
+        entries = [entry for entry in load(path, Verification).results if entry.result_sha256 == digest]
+        checks = [check for entry in entries for check in entry.checks]
+        if checks:
+            checks.sort(key=lambda check: LEVELS.index(check.level))
+            return Standing(checks=tuple(checks), by=_signer(path))
+    return None
+
+
+def _verifications(result: Path) -> Iterator[Path]:
+    """Where the verification of a result may be: beside it, in the folder above, or beside the archive of that name."""
+    run = result.absolute().parent
+    places = (
+        run / filenames.VERIFICATION,
+        verification_path(result),
+        run.parent / filenames.VERIFICATION,
+        *(Path(f"{run.parent}{suffix}.{filenames.VERIFICATION}") for suffix in ARCHIVES),
+    )
+    return (path for path in places if path.is_file())
+
+
+def _signer(path: Path) -> str | None:
+    """Who signed a verification, by the user's configuration; UserError for a wrong signature."""
+    if not signature_path(path, "llmperf-verification").is_file():
+        return None
+    verifiers = configuration().allowed_signers("verifiers")
+    try:
+        return verified(path, "llmperf-verification", verifiers).principal
+    except UserError:
+        if verifiers is None:
+            raise
+        verified(path, "llmperf-verification", None)  # raises for a signature that is not of this file
+        return None
+
+
+@cache
+def configuration() -> UserConfig:
+    """The user's own configuration, read once; a file in the working directory may be the submitter's."""
+    from llmperf.planning.user_config import own_config
+
+    return own_config()

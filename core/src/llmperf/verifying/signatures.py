@@ -1,0 +1,103 @@
+"""Signed and witnessed: whose keys signed a result or the archive that it came in."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.files.signatures import Namespace, Signature, signature_path, verified
+from llmperf.files.sigstore_bundles import Identity, bundle_path, verify
+from llmperf.runfolder import filenames
+from llmperf.submissions.archives import SUFFIXES
+from llmperf.types.verification import Level, LevelCheck
+from llmperf.validation.verification_files import configuration
+
+
+def signature_check(result: Path, archive: Path | None, signers: Path | None) -> LevelCheck | None:
+    """Who signed a result as its maker; None if nobody did and no `signers` are given."""
+    return _check("signed", "llmperf", result, archive, signers)
+
+
+def witness_check(result: Path, archive: Path | None, witnesses: Path | None) -> LevelCheck | None:
+    """Who signed a result as its witness; None if nobody did and no `witnesses` are given."""
+    return _check("witnessed", "llmperf-witness", result, archive, witnesses)
+
+
+def _check(
+    level: Level, namespace: Namespace, result: Path, archive: Path | None, allowed: Path | None
+) -> LevelCheck | None:
+    """The signature of the result, or else that of the archive."""
+    files = [result, *([] if archive is None else [archive])]
+    signed = next((path for path in files if signature_path(path, namespace).is_file()), None)
+    if signed is None:
+        if allowed is None:
+            return None
+        names = " or ".join(signature_path(path, namespace).name for path in files)
+        return LevelCheck(level=level, outcome="failed", message=f"expected a signature {names}, found none")
+    try:
+        signature = verified(signed, namespace, allowed) if allowed else _known(signed, namespace)
+    except UserError as error:
+        return LevelCheck(level=level, outcome="failed", message=str(error))
+    return _judged(level, signed, signature)
+
+
+def _known(signed: Path, namespace: Namespace) -> Signature:
+    """A signature that nobody asked for, with its signer if the user's `[trust]` knows the key."""
+    signature = verified(signed, namespace, None)
+    configured = configuration().allowed_signers("witnesses" if namespace == "llmperf-witness" else "signers")
+    if configured is not None:
+        with suppress(UserError):
+            return verified(signed, namespace, configured)
+    return signature
+
+
+def bundle_check(result: Path, archive: Path | None, expected: Identity, witness: bool) -> LevelCheck:
+    """Whether a result, or else the archive, has a sigstore bundle by an identity, as its maker or its witness."""
+    level: Level = "witnessed" if witness else "signed"
+    files = [result, *([] if archive is None else [archive])]
+    signed = next((path for path in files if bundle_path(path, witness).is_file()), None)
+    if signed is None:
+        names = " or ".join(bundle_path(path, witness).name for path in files)
+        return LevelCheck(level=level, outcome="failed", message=f"expected a sigstore bundle {names}, found none")
+    try:
+        verify(signed, witness, expected)
+    except UserError as error:
+        return LevelCheck(level=level, outcome="failed", message=str(error))
+    figures = {"principal": expected.subject, "issuer": expected.issuer, "file": signed.name}
+    message = f"{signed.name} was signed by {expected.subject} through sigstore ({expected.issuer})"
+    return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
+
+
+def _judged(level: Level, signed: Path, signature: Signature) -> LevelCheck:
+    figures = {"key": signature.key, "principal": signature.principal, "file": signed.name}
+    if signature.principal is None:
+        option = "--witnesses" if level == "witnessed" else "--signers"
+        message = f"{signed.name} was signed with key {signature.key}; {option} FILE shows whose key that is"
+        return LevelCheck(level=level, outcome="impossible", message=message, figures=figures)
+    message = f"{signed.name} was signed by {signature.principal} with key {signature.key}"
+    return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
+
+
+def signed_file(path: Path) -> Path:
+    """The file that is signed for a path: result.json of a run folder, else the file itself; UserError if none."""
+    if path.is_dir():
+        if not (path / filenames.RESULT).is_file():
+            raise UserError(f"{path}: expected a run folder with {filenames.RESULT}, found none")
+        return path / filenames.RESULT
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    known = path.name == filenames.RESULT or path.name.endswith((*SUFFIXES, filenames.VERIFICATION))
+    if not known:
+        expected = f"a run folder, {filenames.RESULT}, an archive or {filenames.VERIFICATION}"
+        raise UserError(f"{path}: expected {expected}, found another file")
+    return path
+
+
+def namespace_of(path: Path, role: str) -> Namespace:
+    """What a signature of this file by a maker or a witness states; UserError for a witness of a verification."""
+    if path.name.endswith(filenames.VERIFICATION):
+        if role == "witness":
+            raise UserError(f"{path}: --as witness is for results and archives")
+        return "llmperf-verification"
+    return "llmperf-witness" if role == "witness" else "llmperf"

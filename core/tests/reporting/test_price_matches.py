@@ -1,0 +1,56 @@
+"""Prices find their devices however the two are spelt, and say so where they do not."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from llmperf.reporting.price_matches import matched_prices
+from llmperf.types.device_names import same_device
+from llmperf.types.prices import DevicePrice, Prices
+
+PRICE = DevicePrice(per_hour=2.0, currency="USD", date=date(2026, 11, 1), source="list")
+
+
+def matched(names, devices):
+    lines = []
+    prices = Prices(devices=dict.fromkeys(names, PRICE), file="prices.toml")
+    return matched_prices(prices, devices, lines.append), lines
+
+
+@pytest.mark.parametrize(("name", "other", "same"), [
+    ("NVIDIA_A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", True),
+    ("a100 sxm4 40gb", "NVIDIA_A100-SXM4-40GB", True),
+    ("A100-SXM4-80GB", "NVIDIA_A100-SXM4-40GB", False),
+    ("EPYC", "AMD EPYC", False),
+    ("40GB", "A100 40GB", False),
+    ("", "", True),
+])  # fmt: skip
+def test_names_of_one_card(name, other, same):
+    assert same_device(name, other) is same
+    assert same_device(other, name) is same
+
+
+def test_a_natural_name_is_that_of_the_only_device_that_it_fits():
+    prices, lines = matched(["H800"], ["NVIDIA_H800-80GB", "AMD EPYC"])
+    assert prices.of("NVIDIA H800-80GB") == PRICE
+    assert prices.of("AMD EPYC") is None
+    assert lines == []
+
+
+def test_a_name_that_fits_two_devices_fits_none_and_is_named():
+    prices, (line,) = matched(["A100"], ["NVIDIA A100-40GB", "NVIDIA A100-80GB"])
+    assert prices.of("NVIDIA A100-40GB") is None
+    assert "the device A100; which of NVIDIA A100-40GB, NVIDIA A100-80GB" in line
+
+
+def test_a_price_of_no_device_is_named_with_the_devices_and_the_closest():
+    _, (line,) = matched(["NVIDIA H880-80GB"], ["NVIDIA H800-80GB", "AMD EPYC"])
+    assert line == (
+        "prices.toml: no result has the device NVIDIA H880-80GB; devices without a price: NVIDIA H800-80GB, AMD EPYC"
+        " (the closest is NVIDIA H800-80GB)"
+    )
+
+
+def test_a_list_of_prices_may_have_more_than_the_results_need():
+    assert matched(["A100", "H100"], ["NVIDIA A100"])[1] == []

@@ -1,0 +1,132 @@
+"""`compare` and `summary` for programs that read findings."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from llmperf.cli.main import call
+
+
+@pytest.fixture
+def folders(example, tmp_path):
+    """Three folders of four runs: `fast`, `slow`, and `other` on another contract."""
+    number = count()
+    for name, figures in {"fast": (110.0, 111.0, 112.0, 113.0), "slow": (100.0, 101.0, 102.0, 103.0)}.items():
+        for figure in figures:
+            write(tmp_path / name, example, next(number), figure)
+    for figure in (50.0, 51.0):
+        write(tmp_path / "other", example, next(number), figure, seed=9)
+    return {path.name: str(path) for path in tmp_path.iterdir()}
+
+
+def write(folder, example, number, figure, **contract):
+    document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "fix_hp": []}
+    document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+    document["metrics"]["tokens_per_second_per_device"] = figure
+    document["contract"] |= contract
+    (folder / f"run-{number}").mkdir(parents=True)
+    (folder / f"run-{number}" / "result.json").write_text(json.dumps(document))
+
+
+def output(capsys, *words, code):
+    assert call(list(words)) == code
+    return capsys.readouterr().out
+
+
+def test_a_side_that_is_too_slow_is_a_failed_test_case(folders, capsys):
+    words = ["compare", folders["slow"], "--baseline", folders["fast"], "--fail-below", "0.95", "--format", "junit"]
+    suite = ElementTree.fromstring(output(capsys, *words, code=1))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "1", "failures": "1", "errors": "0", "skipped": "0"}  # fmt: skip
+    (failure,) = suite.findall("testcase/failure")
+    assert "A is 0.91 ± 0.02 times as fast as baseline (p = 0.029, 4 runs a side); the limit is 0.95" in failure.text
+    words[-3] = "0.9"
+    assert not ElementTree.fromstring(output(capsys, *words, code=0)).findall("testcase/failure")
+
+
+def test_each_kind_of_run_is_a_test_case(folders, capsys):
+    words = ["summary", folders["slow"], "--baseline", folders["fast"], "--fail-below", "0.95", "--format"]
+    suite = ElementTree.fromstring(output(capsys, *words, "junit", code=1))
+    (case,) = suite.findall("testcase")
+    assert case.get("name").startswith("llama_mini, pretraining, default by zero")
+    assert case.find("failure").get("type") == "below-limit"
+
+
+@pytest.mark.parametrize("command", ["compare", "summary"])
+def test_sarif_has_rules_levels_and_regions(folders, capsys, command):
+    words = [command, folders["slow"], "--baseline", folders["fast"], "--fail-below", "0.95", "--format", "sarif"]
+    document = json.loads(output(capsys, *words, code=1))
+    (run,) = document["runs"]
+    assert document["version"] == "2.1.0"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["below-limit"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("below-limit", "error")
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
+
+
+def test_github_shows_contracts_that_differ_as_an_error(folders, capsys):
+    out = output(capsys, "compare", folders["fast"], folders["other"], "--format", "github", code=1)
+    place = f"file={folders['other']}/run-8/result.json,line=1"
+    assert f"::error {place},title=contracts-differ::the contracts of B and A differ" in out
+
+
+def test_markdown_opens_with_the_answer(folders, capsys):
+    out = output(capsys, "compare", folders["slow"], folders["fast"], "--format", "markdown", code=0)
+    assert out.startswith("# Comparison of A, B\n\n- B is 1.10 ± 0.02 times as fast as A (p = 0.029, 4 runs a side)\n")
+    assert "| token/p/s | 101.5 | 111.5 | 1.0985 |" in out
+
+
+@pytest.mark.parametrize("sides", [("fast", "none"), ("none", "fast")])
+def test_a_side_with_failed_runs_only_is_a_finding(folders, example, tmp_path, capsys, sides):
+    failed = json.loads(json.dumps(example)) | {"run_id": "run-failed", "status": "failed"}
+    failed["failure"] = {"reason": "exited", "rank": 0, "exception": None, "message": "out of memory", "log_tail": []}
+    (tmp_path / "none" / "run-failed").mkdir(parents=True)
+    (tmp_path / "none" / "run-failed" / "result.json").write_text(json.dumps(failed))
+    paths = [str(tmp_path / side) for side in sides]
+    suite = ElementTree.fromstring(output(capsys, "compare", *paths, "--format", "junit", code=1))
+    assert "no-throughput" in {failure.get("type") for failure in suite.findall("testcase/failure")}
+    assert "no-throughput" in output(capsys, "compare", *paths, "--format", "github", code=1)
+    assert json.loads(output(capsys, "compare", *paths, "--format", "sarif", code=1))["runs"][0]["results"]
+    document = json.loads(output(capsys, "compare", *paths, "--format", "json", code=1))
+    assert document["comparisons"] == {}
+    assert output(capsys, "compare", *paths, code=2) == ""
+
+
+def test_sarif_results_are_of_a_file_and_have_fingerprints(folders, capsys):
+    words = ["compare", folders["fast"], folders["slow"], "--format", "sarif"]
+    (run,) = json.loads(output(capsys, *words, code=0))["runs"]
+    (result,) = run["results"]
+    (place,) = result["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"].endswith("/slow/run-4/result.json")
+    assert "logicalLocations" not in place
+    assert run["tool"]["driver"]["version"]
+    (again,) = json.loads(output(capsys, *words, code=0))["runs"][0]["results"]
+    assert result["partialFingerprints"] == again["partialFingerprints"] != {}
+
+
+def test_a_summary_does_not_compare_runs_with_themselves(folders, capsys):
+    assert call(["summary", folders["slow"], "--baseline", folders["slow"]]) == 2
+    assert "DIR and --baseline: expected each run on one side, found 4 of the 4" in capsys.readouterr().err
+
+
+def test_a_limit_in_percent_is_refused_with_the_share(folders, capsys):
+    assert call(["compare", folders["slow"], folders["fast"], "--fail-below", "95"]) == 2
+    assert "did you mean 0.95?" in capsys.readouterr().err
+
+
+def test_what_the_signs_mean_is_said_where_there_are_signs(folders, capsys):
+    assert "bootstrap over runs" in output(capsys, "compare", folders["slow"], folders["fast"], code=0)
+    runs = [f"{folders['slow']}/run-4", f"{folders['fast']}/run-0"]
+    assert "bootstrap" not in output(capsys, "compare", *runs, code=0)
+
+
+def test_a_median_of_some_runs_says_of_how_many(folders, capsys):
+    path = Path(folders["slow"]) / "run-4" / "result.json"
+    document = json.loads(path.read_text())
+    document["mfu"] = []
+    path.write_text(json.dumps(document))
+    assert "(3 of 4 runs)" in output(capsys, "compare", folders["slow"], folders["fast"], code=0)

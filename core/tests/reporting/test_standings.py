@@ -1,0 +1,162 @@
+"""Results ranked: one contract at a time, repeats together, imported rows beside runs they may be compared with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import llmperf_schemas
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf.files.json_files import convert
+from llmperf.reporting import result_sheet, standings
+from llmperf.types import Result, Row, Sheet, Source
+
+
+def run(name="run", speed=100.0, **changed):
+    """The sheet of a result."""
+    result = convert(llmperf_schemas.example("result") | {"run_id": name} | changed, Result, "result")
+    metrics = replace(result.metrics, tokens_per_second_per_device=speed)
+    return result_sheet(replace(result, metrics=metrics), Path(f"nowhere/{name}/result.json"), ())
+
+
+def imported(measured, speed=90.0, outcome="agrees", **contract):
+    """A row of a document on the model of a run, with the parts of its contract that every table prints."""
+    stated = {name: measured.contract[name] for name in ("model", "precision", "seq_len", "global_batch")} | contract
+    cells = {"model": measured.cell("model").value, "device": "1x8 X", "status": outcome}
+    overview = [Row(key=key, label=key, value=value) for key, value in cells.items()]
+    overview += [Row(key="tokens_per_second_per_device", label="token/p/s", value=speed),
+                 Row(key="mfu_computed", label="MFU", value=0.4)]  # fmt: skip
+    source = Source(kind="published", path=Path("x"), document=None)
+    return Sheet(name="row", title="row", source=source, overview=tuple(overview), sections=lambda: (),
+                 contract=stated, measured=False)  # fmt: skip
+
+
+def with_changed(sheet, **contract):
+    return replace(sheet, contract=dict(sheet.contract) | contract)
+
+
+def test_repeats_are_one_entry_with_their_interval():
+    (standing,) = standings([run("a", 100.0), run("b", 120.0), run("c", 110.0)])
+    (entry,) = standing.entries
+    speed = entry.figures["tokens_per_second_per_device"]
+    assert (speed.median, speed.low, speed.high, speed.runs, speed.how) == (110.0, 100.0, 120.0, 3, "measured")
+    assert [sheet.name for sheet in entry.sheets] == ["b", "c", "a"]
+
+
+def test_one_run_has_no_interval():
+    (standing,) = standings([run()])
+    speed = standing.entries[0].figures["tokens_per_second_per_device"]
+    assert (speed.low, speed.high) == (None, None)
+
+
+def test_contracts_are_not_ranked_together():
+    ours = run("a", 100.0)
+    made = standings([ours, with_changed(run("b", 200.0), seed="7")])
+    assert [standing.entries[0].speed for standing in made] == [200.0, 100.0]
+
+
+def test_an_imported_row_is_beside_runs_of_its_contract():
+    ours = run()
+    (standing,) = standings([imported(ours), ours])
+    assert [(entry.measured, entry.speed) for entry in standing.entries] == [(True, 100.0), (False, 90.0)]
+    assert standing.contract == ours.contract
+    assert set(standing.entries[1].stated) == {"model", "precision", "seq_len", "global_batch"}
+
+
+def test_an_imported_row_of_another_batch_is_apart():
+    ours = run()
+    assert [standing.measured for standing in standings([imported(ours, global_batch="99999"), ours])] == [True, False]
+
+
+def test_an_imported_row_that_says_little_is_apart():
+    ours = run()
+    row = imported(ours)
+    row = replace(row, contract={"model": ours.contract["model"], "precision": ours.contract["precision"]})
+    assert len(standings([row, ours])) == 2
+
+
+def test_models_with_runs_are_before_models_of_documents():
+    ours = run()
+    row = imported(ours)
+    other = replace(row, overview=tuple(replace(cell, value="a_model") if cell.key == "model" else cell
+                                        for cell in row.overview))  # fmt: skip
+    assert [standing.model for standing in standings([other, ours])] == [ours.cell("model").text, "a_model"]
+
+
+def test_a_figure_says_whether_it_was_printed_or_computed():
+    (standing,) = standings([imported(run())])
+    figures = standing.entries[0].figures
+    assert (figures["tokens_per_second_per_device"].how, figures["mfu_nominal"].how) == ("printed", "computed")
+
+
+def test_the_worst_run_gives_the_verdict_and_failed_runs_no_figure():
+    failure = {"rank": 1, "reason": "killed", "exception": None, "message": "killed", "log_tail": []}
+    failed = run("b", 900.0, status="failed", failure=failure)
+    (standing,) = standings([run("a", 100.0), failed])
+    (entry,) = standing.entries
+    assert (entry.verdict, entry.speed, entry.figures["tokens_per_second_per_device"].runs) == ("failed", 100.0, 1)
+
+
+def test_verdicts_of_imported_rows():
+    rows = [imported(run(), 90.0 - index, outcome) for index, outcome in enumerate(("agrees", "not checked", "wrong"))]
+    (standing,) = standings(rows)
+    assert [entry.verdict for entry in standing.entries] == ["valid", "unchecked", "errors"]
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=8))
+def test_the_fastest_first_and_no_run_is_lost(speeds):
+    ours = run()
+    sheets = [replace(run(f"r{index}", speed), repeats=("kind", index % 3)) for index, speed in enumerate(speeds)]
+    (standing,) = standings(sheets)
+    medians = [entry.speed for entry in standing.entries]
+    assert medians == sorted(medians, reverse=True)
+    assert sum(len(entry.sheets) for entry in standing.entries) == len(speeds)
+    assert standing.contract == ours.contract
+
+
+def test_the_function_stays_public_after_a_type_of_its_module_is_imported():
+    code = "from llmperf.reporting import Entry, standings; print(standings([]))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_entries_of_one_contract_name_the_settings_in_which_they_differ():
+    example = llmperf_schemas.example("result")
+    change = {"path": "tuning.gradient_checkpointing", "case_value": False, "value": True, "origin": "--set"}
+    other = run("b", 50.0, tuning=example["tuning"] | {"gradient_checkpointing": True},
+                fix_hp=[*example["fix_hp"], change])  # fmt: skip
+    entries = standings([run("a", 100.0), other])[0].entries
+    assert [dict(entry.settings) for entry in entries] == [
+        {"gradient_checkpointing": "false"}, {"gradient_checkpointing": "true"}]  # fmt: skip
+
+
+def test_entries_that_were_run_alike_name_no_settings():
+    assert [dict(entry.settings) for entry in standings([run("a"), run("b")])[0].entries] == [{}]
+
+
+def with_price(speed, name, currency="USD"):
+    """A run with its cost and that of a training, at 3.6 an hour."""
+    rows = [Row(key=key, label=key, value=value, unit=unit) for key, value, unit in (
+        ("cost_per_million_tokens", 1000 / speed, currency), ("train_device_hours", 1e6 / speed, "h"))]  # fmt: skip
+    sheet = run(name, speed)
+    return replace(sheet, overview=(*sheet.overview, *rows))
+
+
+def test_the_cost_of_repeats_is_at_their_median_throughput():
+    (standing,) = standings([with_price(speed, str(speed)) for speed in (100.0, 200.0, 400.0, 1000.0)])
+    cost = standing.entries[0].figures["cost_per_million_tokens"]
+    assert (cost.median, cost.low, cost.high) == (1000 / 300, 1.0, 10.0)
+    assert (cost.runs, cost.how, cost.currency) == (4, "measured", "USD")
+    hours = standing.entries[0].figures["train_device_hours"]
+    assert (hours.median, hours.currency) == (1e6 / 300, "")
+
+
+def test_ranks_that_share_a_device_have_the_throughput_of_the_whole_one_too():
+    hardware = llmperf_schemas.example("result")["hardware"]
+    for share, whole in ((0.5, 220.0), (1.0, None)):
+        runs = [run(str(speed), speed, hardware=hardware | {"device_share": share}) for speed in (100.0, 120.0)]
+        figures = standings(runs)[0].entries[0].figures
+        known = figures.get("tokens_per_second_per_whole_device")
+        assert (None if known is None else (known.median, known.low, known.high)) == (whole and (whole, 200.0, 240.0))

@@ -1,0 +1,55 @@
+"""Many runs in one process: no process, descriptor, thread, memory or file is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+
+STUB = ["run", "default", "--vendor", "stub", "--framework", "stub", "--devices", "1", "--no-preflight"]
+SMALL = ["micro_batch=1", "steps=4", "warmup_steps=2", "model=llama_tiny", "seq_len=16", "framework.step_seconds=0.001"]
+RUNS = int(os.environ.get("LLMPERF_ENDURANCE_RUNS", "1000"))
+FIRST = 20
+"""Runs after which what is loaded once has been loaded."""
+GROWTH_BYTES = 30 * 2**20
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def children():
+    return Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
+
+
+def left_behind():
+    """What may not grow: descriptors, threads, children, files in the temporary folder."""
+    gc.collect()
+    files = len(os.listdir(tempfile.gettempdir()))
+    return [len(os.listdir("/proc/self/fd")), threading.active_count(), len(children()), files]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_many_runs_leave_nothing_behind(stub_site, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    words = [*STUB, *(word for setting in SMALL for word in ("--set", setting))]
+    for number in range(1, RUNS + 1):
+        assert call(words) == 0, capsys.readouterr().err
+        assert len(list((tmp_path / "runs").iterdir())) == 1
+        shutil.rmtree(tmp_path / "runs")
+        capsys.readouterr()
+        if number == FIRST:
+            before, memory = left_behind(), resident_bytes()
+    assert left_behind() == before
+    assert resident_bytes() - memory < GROWTH_BYTES

@@ -1,0 +1,128 @@
+"""`--wait-until-idle`: a run starts on an idle machine, or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from llmperf.cli.idle_line import IdleLine
+from llmperf.cli.main import call
+from llmperf.running import idle
+from llmperf.running.idle import StillBusy, wait
+from llmperf.types.host_load import BusyProgram, LoadBefore
+
+IDLE = LoadBefore(other_cpu_share=0.01)
+BUSY = LoadBefore(other_cpu_share=0.5, programs=(BusyProgram(name="cc1plus", cpu_share=0.45),))
+TEXT = "the machine is busy: other processes use 50 % of the cores (cc1plus 45 %)"
+
+
+def looks(*loads):
+    """Looks with these outcomes, one after the other; the last one again and again."""
+    left = list(loads)
+    return lambda *_: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_the_machine_must_be_idle_three_times_in_a_row():
+    shown = []
+    quiet, busy = {"": IDLE}, {"": BUSY}
+    wait(looks(busy, quiet, quiet, busy, quiet), 60.0, lambda text, _: shown.append(text))
+    assert shown == [TEXT, "idle for the moment", "idle for the moment", TEXT, *["idle for the moment"] * 2]
+
+
+def test_a_machine_that_stays_busy_is_given_up_in_one_line():
+    with pytest.raises(StillBusy) as raised:
+        wait(looks({"": BUSY}), 0.0, lambda *_: None)
+    assert str(raised.value) == f"--wait-until-idle: not idle within 0 min; {TEXT}"
+    assert raised.value.exit_code == 2
+
+
+def test_busy_nodes_are_named():
+    with pytest.raises(StillBusy, match=r"node b: the machine is busy: .* and on 1 more node$"):
+        wait(looks({"a": IDLE, "b": BUSY, "c": BUSY}), 0.0, lambda *_: None)
+
+
+def test_what_is_in_the_way_is_shown_once_a_minute_where_nobody_watches(capsys):
+    line = IdleLine(30.0)
+    for seconds in (2.0, 4.0, 6.0):
+        line.show(TEXT, seconds)
+    line.clear()
+    assert capsys.readouterr().err == f"waiting until idle, 2 s of 30 min: {TEXT}\n"
+
+
+def test_a_terminal_of_80_columns_shows_the_names_of_programs(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    IdleLine(30.0).show("the machine is busy: other processes use 100 % of the cores (cc1plus 60 %)", 70.0)
+    assert "others use 100 % of the cores (cc1plus 60 %)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["default"], "'default'"),
+        (["0"], "x>0"),
+        (["-1"], "expected minutes above 0, found -1"),
+        (["nan"], "number of minutes"),
+    ],
+)
+def test_the_time_is_a_number_of_minutes(words, why, capsys):
+    assert call(["run", "--wait-until-idle", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+
+
+RUN = ["run", "default", "--vendor", "stub", "--framework", "stub", "--set", "model=llama_tiny", "--set", "seq_len=16",
+       "--set", "steps=6", "--set", "warmup_steps=2", "--set", "micro_batch=1"]  # fmt: skip
+
+
+def test_a_run_starts_when_the_machine_is_idle(stub_site, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(idle, "busy_text", looks("the machine is busy: a test", None))
+    monkeypatch.setattr(idle, "LOOK_SECONDS", 0.01)
+    assert call([*RUN, "--wait-until-idle"]) == 0
+    assert "waiting until idle, 0 s of 30 min: the machine is busy: a test\n" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_matrix_stops_at_a_busy_machine_and_can_be_continued(stub_site, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(idle, "LOOK_SECONDS", 0.01)
+    Path("m.toml").write_text(
+        'cases = ["default"]\nvendors = ["stub"]\nframeworks = ["stub"]\nrepeats = 2\n[settings]\n'
+        "model = 'llama_tiny'\nseq_len = 16\nsteps = 6\nwarmup_steps = 2\nmicro_batch = 1\n"
+    )
+    busy = ["the machine is busy: a test"]
+    monkeypatch.setattr(idle, "busy_text", lambda _: busy[0])
+    assert call(["run", "--matrix", "m.toml", "--wait-until-idle", "0.0001"]) == 2
+    assert "not idle within 0.0001 min; the machine is busy: a test" in capsys.readouterr().err
+    assert not list(Path("runs").glob("m/runs/*"))
+    busy[0] = None
+    assert call(["run", "--matrix", "m.toml", "--wait-until-idle", "5", "--resume"]) == 0
+    assert len(list(Path("runs").glob("m/runs/*/result.json"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
+def test_the_nodes_of_a_launcher_are_asked(stub_site, install, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pair = Path(__file__).parents[1] / "stub" / "llmperf_pair.py"
+    install("llmperf-pair", "pair", pair.read_text(), role="extension")
+    code = "import os, time\nif os.fork():\n  os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
+    stranger = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pid = int(stranger.stdout.readline())
+    try:
+        nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--no-screening"]
+        began = time.monotonic()
+        assert call([*RUN, *nodes, "--wait-until-idle", "0.0001"]) == 2
+        assert time.monotonic() - began < 30
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        stranger.communicate()
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "not idle within 0.0001 min; node left: the machine is busy: other processes use " in last
+    assert last.endswith(" and on 1 more node")

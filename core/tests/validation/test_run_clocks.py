@@ -1,0 +1,86 @@
+"""Windows of ranks against what the agent of their node saw."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from llmperf.files import json_files
+from llmperf.plugins.loading import load_for
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.endings import AgentReport
+from llmperf.running.launched import run_plan
+from llmperf.validation.check import validate_path
+from llmperf.validation.run_folder import recorded_findings
+
+
+def found(run):
+    """Code and message of each finding of the files, after the result was computed again."""
+    json_files.save(run / "result.json", build_result(run))
+    return [(one.code, one.message) for file in validate_path(run / "result.json") for one in file.findings]
+
+
+def edit_agent(run, change):
+    path = filenames.agent_report_path(run, 0)
+    report = json.loads(path.read_text())
+    for rank in report["ranks"]:
+        change(rank)
+    path.write_text(json.dumps(report))
+
+
+def later(phase, clock, seconds):
+    def change(rank):
+        for seen in rank["phases"]:
+            if seen["phase"] == phase:
+                seen[clock] += seconds
+
+    return change
+
+
+def test_a_window_that_the_agent_saw_for_longer_is_an_error(run_folder):
+    assert found(run_folder) == []
+    edit_agent(run_folder, later("evaluating", "monotonic", 0.9))
+    assert "LP656" not in dict(found(run_folder))
+    edit_agent(run_folder, later("evaluating", "monotonic", 2.0))
+    messages = [message for code, message in found(run_folder) if code == "LP656"]
+    seen = "from measuring to evaluating of rank 0, as the agent of its node saw"
+    assert messages[0] == f"expected a window of about 6.74 s ({seen}), found 3.84 s"
+    assert len(messages) == 2
+
+
+def test_an_agent_whose_clock_is_not_the_kernels_is_warned_of(run_folder):
+    edit_agent(run_folder, later("evaluating", "uptime", 3.0))
+    message = dict(found(run_folder))["LP657"]
+    assert message.startswith("expected a window of about 6.84 s (by the uptime that the kernel shows), found 3.84 s")
+
+
+def test_a_window_that_no_agent_saw_is_warned_of(run_folder):
+    edit_agent(run_folder, lambda rank: rank.pop("phases"))
+    assert {code for code, _ in found(run_folder)} == {"LP657"}
+    filenames.agent_report_path(run_folder, 0).unlink()
+    assert {code for code, _ in found(run_folder)} == {"LP657"}
+
+
+def test_the_agent_sees_the_phases_of_a_run(stub_plan, tmp_path):
+    run = tmp_path / "run"
+    assert run_plan(stub_plan(steps=12, ranks=2), run, load_for("stub", "stub")).status == "complete"
+    report = json_files.load(filenames.agent_report_path(run, 0), AgentReport)
+    assert recorded_findings(run) == ()
+    for rank in report.ranks:
+        assert {"measuring", "evaluating", "done"} <= {seen.phase for seen in rank.phases}
+        assert [seen.monotonic for seen in rank.phases] == sorted(seen.monotonic for seen in rank.phases)
+
+
+@pytest.mark.slow
+def test_a_rank_with_a_slowed_clock_is_found(stub_plan, tmp_path, monkeypatch):
+    slow = "import time\nreal = time.monotonic\nbegan = real()\ntime.monotonic = lambda: began + (real() - began) / 4\n"
+    (tmp_path / "site").mkdir()
+    only_ranks = "import sys\nif 'llmperf.measuring.worker' in sys.orig_argv:\n"
+    text = only_ranks + "".join(f"    {line}\n" for line in slow.splitlines())
+    (tmp_path / "site" / "sitecustomize.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ['PYTHONPATH']}")
+    run = tmp_path / "run"
+    run_plan(stub_plan(steps=200, ranks=1), run, load_for("stub", "stub"))
+    assert "LP656" in {one.code for one in recorded_findings(run)}

@@ -1,0 +1,97 @@
+"""LP235: the losses of the sequences of step 1 against the loss of that step, and against one another."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
+from llmperf.types import Plan
+from llmperf.validation.run_folder import recorded_findings
+
+FIRST = math.log(4096)
+"""The loss of step 1 of both ranks of the run folder, each of which has two sequences."""
+HONEST = {0: [FIRST - 0.02, FIRST + 0.02], 1: [FIRST + 0.01, FIRST - 0.01]}
+
+
+def found(run, losses, tokens=None):
+    """Ranks and messages of LP235 after these losses are recorded."""
+    for path in (run / "records").glob("rank-*.jsonl"):
+        kept = [line for line in path.read_text().splitlines() if '"sequences"' not in line]
+        path.write_text("\n".join(kept) + "\n")
+    for rank, values in losses.items():
+        record = {"kind": "sequences", "rank": rank, "losses": values, "tokens": tokens}
+        with filenames.records_path(run, rank).open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    findings = [finding for finding in recorded_findings(run) if finding.code == "LP235"]
+    return [(int(finding.path[-7]), finding.message) for finding in findings]
+
+
+def test_honest_losses_have_no_finding(run_folder):
+    assert found(run_folder, {}) == []
+    assert found(run_folder, HONEST) == []
+    assert read_run(run_folder).sequences[1].losses == (FIRST + 0.01, FIRST - 0.01)
+    rounded = {rank: [loss * (1 + 4e-6) for loss in losses] for rank, losses in HONEST.items()}
+    assert found(run_folder, rounded) == []
+
+
+def test_losses_whose_mean_is_another(run_folder):
+    ((rank, message),) = found(run_folder, HONEST | {1: [FIRST, FIRST - 0.01]})
+    assert rank == 1
+    assert message == (
+        "expected losses of sequences with the mean 8.31777 (the loss of step 1 of rank 1), found 8.31277"
+    )
+
+
+@pytest.mark.parametrize("values", [[], [FIRST], [FIRST - 0.02, FIRST, FIRST + 0.02]])
+def test_another_number_of_sequences(run_folder, values):
+    expected = f"expected the losses of 2 sequences of step 1, found {len(values)}"
+    assert found(run_folder, HONEST | {0: values}) == [(0, expected)]
+
+
+def test_losses_that_are_all_the_same(run_folder):
+    ((rank, message),) = found(run_folder, {0: [FIRST, FIRST], 1: [FIRST, FIRST]})
+    assert (rank, message) == (0, f"expected losses that differ by sequence, found {FIRST!r} in all")
+
+
+def test_losses_of_another_rank(run_folder):
+    expected = "expected losses of rank 1's own sequences, found those of rank 0"
+    assert found(run_folder, HONEST | {1: HONEST[0]}) == [(1, expected)]
+
+
+def test_a_rank_without_losses_beside_others(run_folder):
+    expected = "expected losses of sequences of step 1, as other ranks have recorded, found none"
+    assert found(run_folder, {0: HONEST[0]}) == [(1, expected)]
+
+
+def test_losses_of_a_rank_that_reports_none(run_folder):
+    path = run_folder / filenames.PLAN
+    plan = json_files.load(path, Plan)
+    layout = replace(plan.layout, tensor_parallel=2, data_parallel=1)
+    json_files.save(path, replace(plan, worker=replace(plan.worker, layout=layout)))
+    assert (1, "expected no losses of sequences of rank 1, which reports no loss, found 2") in found(run_folder, HONEST)
+
+
+def test_padded_sequences_are_weighted_by_the_tokens_that_are_learnt(run_folder):
+    path = run_folder / filenames.PLAN
+    plan = json_files.load(path, Plan)
+    contract = replace(plan.spec.contract, packing="padded")
+    json_files.save(path, replace(plan, spec=replace(plan.spec, contract=contract)))
+    unequal = {0: [FIRST - 0.03, FIRST + 0.01], 1: [FIRST - 0.06, FIRST + 0.02]}
+    assert found(run_folder, unequal, [128, 384]) == []
+    assert [rank for rank, _ in found(run_folder, unequal, [256, 256])] == [0, 1]
+    assert "add up to 512 (step 1)" in found(run_folder, unequal, [128, 128])[0][1]
+    assert found(run_folder, HONEST)[0][1] == "expected the learnt tokens of each sequence (padded data)"
+
+
+def test_two_records_of_a_rank_are_refused(run_folder):
+    path = filenames.records_path(run_folder, 0)
+    line = json.dumps({"kind": "sequences", "rank": 0, "losses": HONEST[0]}) + "\n"
+    path.write_text(path.read_text() + line + line)
+    with pytest.raises(UserError, match="rank 0: sequences: expected one record, found several"):
+        read_run(run_folder)
