@@ -30,8 +30,10 @@ def train(task, world):
         model = getattr(model, "module", model)  # out of DistributedDataParallel
         before = frozen_digest(trainer, model)
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
+        sequences = program.own_sequences(plan, trainer, outputs[0])
         found = {
             "losses": mean_losses(outputs, world),
+            "sequences": program.all_sequences(sequences, world),
             "norms": [None if one.grad_norm is None else float(one.grad_norm) for one in outputs],
             "tokens": [one.tokens for one in outputs],
             **shapes(trainer, model),

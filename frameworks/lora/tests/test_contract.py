@@ -7,3 +7,4 @@ from llmperf_testing import FrameworkContract
 
 class TestLora(FrameworkContract):
     plugin = "lora"
+    seed = 1

@@ -28,6 +28,7 @@ def task(stage=0, model=None, contract=None, options=None, data=None, lora=None,
 
 def same(found, expected, within=1e-4):
     assert found["losses"] == pytest.approx(expected["losses"], abs=within)
+    assert found["sequences"] == pytest.approx(expected["sequences"], abs=within)
 
 
 @pytest.fixture(scope="module")

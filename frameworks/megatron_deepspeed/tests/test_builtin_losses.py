@@ -122,6 +122,7 @@ def curves(train):
 
 def same(found, expected):
     assert found["losses"] == pytest.approx(expected["losses"], abs=1e-5)
+    assert found["sequences"] == pytest.approx(expected["sequences"], abs=1e-5)
     assert found["norms"] == pytest.approx(expected["norms"], abs=1e-4)
 
 

@@ -7,3 +7,4 @@ from llmperf_testing import FrameworkContract
 
 class TestMegatronDeepspeed(FrameworkContract):
     plugin = "megatron_deepspeed"
+    seed = 2

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,7 +24,8 @@ def load(path):
     return module
 
 
-train_torch = load(Path(__file__).parents[2] / "pytorch" / "tests" / "conftest.py").train
+torch_ranks = load(Path(__file__).parents[2] / "pytorch" / "tests" / "conftest.py")
+train_torch = torch_ranks.train
 """The plain PyTorch plugin's `train`: results of all ranks together for each task."""
 
 
@@ -37,39 +35,35 @@ def program():
     return load(PROGRAM).shared()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def train(tmp_path_factory):
     """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives the results of all ranks for each."""
+    forks = torch_ranks.Forks()
 
     def run(tasks, ranks):
         folder = tmp_path_factory.mktemp("paddle")
         (folder / "tasks.json").write_text(json.dumps(tasks))
-        command = [sys.executable, str(PROGRAM), str(folder / "tasks.json"), str(folder / "results")]
-        started = []
-        for rank, variables in enumerate(_environments(ranks)):
-            with (folder / f"rank-{rank}.log").open("w") as log:
-                env = {**os.environ, **variables}
-                started.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
-        try:
-            codes = [process.wait(timeout=SECONDS) for process in started]
-        finally:
-            for process in started:
-                process.kill()
+        words = [str(folder / "tasks.json"), str(folder / "results")]
+        alike, each = _environments(ranks)
+        started = [{"log": str(folder / f"rank-{rank}.log"), "env": env} for rank, env in enumerate(each)]
+        codes = forks.launch(PROGRAM, {"paddle"}, alike, words, started, SECONDS)
         logs = "\n".join(path.read_text()[-3000:] for path in sorted(folder.glob("*.log")))
         assert codes == [0] * ranks, logs
         of_ranks = [json.loads((folder / f"results.{rank}").read_text()) for rank in range(ranks)]
         return [list(one) for one in zip(*of_ranks, strict=True)]
 
-    return run
+    yield run
+    forks.close()
 
 
 def _environments(ranks):
-    """Variables of each rank, as llmperf's agent makes them of the plugin's."""
+    """Variables of all ranks, which Paddle reads when it is imported, and of each, as llmperf's agent makes them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     probe = SimpleNamespace(offers=SimpleNamespace(collective_backend="gloo"))
     templates = rank_variables(None, probe, SimpleNamespace(world_size=ranks))
+    each = []
     for rank in range(ranks):
         values = {
             "rank": rank,
@@ -80,4 +74,5 @@ def _environments(ranks):
             "master_port": port,
         }
         own = {name: fill(text, values) for name, text in templates.items()}
-        yield {**{name.upper(): str(value) for name, value in values.items()}, **own, "OMP_NUM_THREADS": "1"}
+        each.append({**{name.upper(): str(value) for name, value in values.items()}, **own})
+    return {name: text for name, text in templates.items() if "{" not in text}, each

@@ -43,6 +43,7 @@ def train(task, world):
     with unique_name.guard(), llmperf_build_trainer(plan, TestDevice()) as trainer:
         assert trainer.parameter_count == plan.flops.parameters
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
+        sequences = shared().own_sequences(plan, trainer, outputs[0])
         parts = trainer._parts
         moments = [
             int(tensor._numel())
@@ -52,6 +53,7 @@ def train(task, world):
         ]
         return {
             "losses": [None if output.loss is None else float(output.loss) for output in outputs],
+            "sequences": sequences,
             "norms": [None if output.grad_norm is None else float(output.grad_norm) for output in outputs],
             "tokens": sum(output.tokens for output in outputs),
             "parameters": sum(held(one) for one in parts.model.parameters()),

@@ -7,3 +7,4 @@ from llmperf_testing import FrameworkContract
 
 class TestPaddle(FrameworkContract):
     plugin = "paddle"
+    seed = 3

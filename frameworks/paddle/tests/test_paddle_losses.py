@@ -117,6 +117,12 @@ def results(train):
     return found
 
 
+def sequences(ranks):
+    """The losses of the sequences of step 1, in the global order."""
+    places = {int(place): loss for rank in ranks for place, loss in rank["sequences"].items()}
+    return [places[place] for place in sorted(places)]
+
+
 def losses(ranks):
     """Of each step: the mean over the ranks that have one."""
     reported = [one["losses"] for one in ranks if one["losses"][0] is not None]
@@ -132,6 +138,7 @@ def test_every_layout_equals_one_process(results, name):
     kind = next((kind for kind in KINDS if kind in name), "tied" if "tied" in name else "whole")
     found, whole = results[name], results[kind]
     assert losses(found) == pytest.approx(losses(whole), abs=1e-5)
+    assert sequences(found) == pytest.approx(sequences(whole), abs=1e-5)
     for rank in found:
         assert rank["norms"] == pytest.approx(whole[0]["norms"], rel=1e-4)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,50 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
+FORKS = Path(__file__).with_name("fork_ranks.py")
+SHARED = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+TORCH = ("torch.distributed", "torch._dynamo", "llmperf_pytorch.ddp")
+MODULES = {
+    "pytorch": TORCH,
+    "lora": (*TORCH, "peft"),
+    "zero": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),
+    "megatron_deepspeed": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),
+    "paddle": ("paddle.distributed.fleet", "llmperf_paddle.trainer"),
+}
+"""What the ranks of a framework import, by framework."""
+
+
+class Forks:
+    """One process with the modules of the last launch: its forks are the ranks of launches with the same modules."""
+
+    def __init__(self):
+        self._key, self._process = None, None
+
+    def launch(self, program, frameworks, variables, words, ranks, seconds):
+        """The exit codes of the ranks, each of which is `{"log": PATH, "env": {...}}`."""
+        key = (str(program), tuple(sorted(frameworks)), tuple(sorted(variables.items())))
+        if key != self._key:
+            self.close()
+            modules = dict.fromkeys(module for framework in frameworks for module in MODULES[framework])
+            command = [sys.executable, str(FORKS), str(program), *modules]
+            env = {**os.environ, **SHARED, **variables}
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, start_new_session=True)
+            self._key = key
+        self._process.stdin.write(json.dumps({"words": words, "ranks": ranks}).encode() + b"\n")
+        self._process.stdin.flush()
+        ready = select.select([self._process.stdout], [], [], seconds)[0]
+        line = self._process.stdout.readline() if ready else b""
+        if not line:
+            self.close()
+        return json.loads(line or "null")
+
+    def close(self):
+        """End the process and its forks."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+        self._key, self._process = None, None
 
 
 @pytest.fixture(scope="session")
@@ -24,41 +70,33 @@ def program():
     return module
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def train(tmp_path_factory):
     """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives one result a task."""
+    forks = Forks()
 
     def run(tasks, ranks, program=None, seconds=280, **variables):
         folder = tmp_path_factory.mktemp("ranks")
         (folder / "tasks.json").write_text(json.dumps(tasks))
-        command = [sys.executable, str(program or PROGRAM), str(folder / "tasks.json"), str(folder / "results.json")]
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        env = {**os.environ, **_shared(ranks, port), **variables}
-        started = []
-        for rank in range(ranks):
-            own = {**env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            log = (folder / f"rank-{rank}.log").open("w")
-            started.append(subprocess.Popen(command, env=own, stdout=log, stderr=subprocess.STDOUT))
-        try:
-            codes = [process.wait(timeout=seconds) for process in started]
-        finally:
-            for process in started:
-                process.kill()
+        words = [str(folder / "tasks.json"), str(folder / "results.json")]
+        started = [{"log": str(folder / f"rank-{rank}.log"), "env": env} for rank, env in enumerate(_each(ranks))]
+        on_gpu = any(task.get("device", "cpu").startswith("cuda") for task in tasks)  # CUDA does not survive a fork
+        frameworks = () if on_gpu else {task["framework"] for task in tasks}
+        codes = forks.launch(program or PROGRAM, frameworks, variables, words, started, seconds)
         logs = "\n".join(path.read_text() for path in sorted(folder.glob("*.log")))
         assert codes == [0] * ranks, logs
         return json.loads((folder / "results.json").read_text())
 
-    return run
+    yield run
+    forks.close()
 
 
-def _shared(ranks, port):
-    return {
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-        "DS_ACCELERATOR": "cpu",
-    }
+def _each(ranks):
+    """The variables of each rank."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for rank in range(ranks):
+        own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+        own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        yield {name: str(value) for name, value in own.items()}

@@ -47,7 +47,7 @@ CONTRACT = {
     "global_batch": 4,
     "precision": "fp32",
     "optimizer": OPTIMIZER,
-    "steps": 10,
+    "steps": 6,
     "warmup_steps": 1,
 }
 
@@ -167,7 +167,7 @@ def plugin_of(task):
 def train(task, world):
     """Losses averaged over the ranks that have one, gradient norms, tokens of this rank and seconds.
 
-    With {"ranks": 1} each rank trains alone.
+    With {"ranks": 1} each rank trains alone. `sequences` are the losses of the sequences of step 1 in the global order.
     """
     import torch
 
@@ -176,6 +176,7 @@ def train(task, world):
     with plugin_of(task).llmperf_build_trainer(plan, TestDevice(task.get("device", "cpu"))) as trainer:
         assert trainer.parameter_count == plan.flops.parameters
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
+        own = own_sequences(plan, trainer, outputs[0])
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
         states = trainer._optimizer.state.values()
         load = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
@@ -190,6 +191,7 @@ def train(task, world):
     return {
         "losses": (losses / ranks).tolist(),
         "norms": norms,
+        "sequences": all_sequences(own, world),
         "tokens": sum(output.tokens for output in outputs),
         "parameters_here": weights,
         "moments_here": moments,
@@ -197,6 +199,37 @@ def train(task, world):
         "precisions": precisions,
         "seconds": time.perf_counter() - started,
     }
+
+
+def own_sequences(plan, trainer, first):
+    """The losses of this rank's sequences of step 1 by their place in the global order; their mean is its loss."""
+    from llmperf.tokens.draws import position
+
+    losses = trainer.first_losses()
+    if first.loss is None or losses is None:
+        return {}
+    batch, rank = plan.batch, plan.layout.data_parallel_rank(int(os.environ["RANK"]))
+    assert len(losses) == batch.micro_batch * batch.gradient_accumulation
+    if plan.spec.contract.packing == "packed":
+        assert abs(sum(losses) / len(losses) / float(first.loss) - 1) < 2e-6, (losses, float(first.loss))
+    places = [
+        position(batch, 0, micro_step, rank, row)
+        for micro_step in range(batch.gradient_accumulation)
+        for row in range(batch.micro_batch)
+    ]
+    return dict(zip(places, losses, strict=True))
+
+
+def all_sequences(own, world):
+    """The losses of all ranks' sequences of step 1 in the global order."""
+    import torch
+
+    parts = [own]
+    if world > 1:
+        parts = [{}] * world
+        torch.distributed.all_gather_object(parts, own)
+    merged = {place: loss for part in parts for place, loss in part.items()}
+    return [merged[place] for place in sorted(merged)]
 
 
 def task_model(trainer):

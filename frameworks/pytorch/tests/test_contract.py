@@ -7,3 +7,4 @@ from llmperf_testing import FrameworkContract
 
 class TestPytorch(FrameworkContract):
     plugin = "pytorch"
+    seed = 4

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 def task(contract=None, model=None, options=None, **tuning):
-    contract = {"global_batch": 8, "steps": 6, **(contract or {})}
+    contract = {"global_batch": 8, "steps": 4, **(contract or {})}
     tuning = {"micro_batch": 1, **tuning}
     return {
         "framework": "pytorch",
@@ -58,6 +58,7 @@ def test_shared_models_train_as_one_process_does(program, train):
         wanted = expected_tied if "tied" in name else expected_alibi if "ALiBi" in name else expected
         tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
+        assert result["sequences"] == pytest.approx(wanted["sequences"], abs=tolerance), name
         if "16" not in name:
             assert result["norms"] == pytest.approx(wanted["norms"], abs=3e-5), name
     held = {name: result["moments_here"] for name, result in zip([*shared, *others], results, strict=True)}
@@ -88,5 +89,6 @@ def test_pipelines_train_as_one_process_does(program, train):
         wanted = expected_alibi if "ALiBi" in name else expected
         tolerance = 0.02 if "16" in name else 1e-5
         assert result["losses"] == pytest.approx(wanted["losses"], abs=tolerance), name
+        assert result["sequences"] == pytest.approx(wanted["sequences"], abs=tolerance), name
         if "16" not in name:
             assert result["norms"] == pytest.approx(wanted["norms"], abs=3e-5), name

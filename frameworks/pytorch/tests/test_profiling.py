@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from llmperf_pytorch.profiling import _intervals, _length, profiled_steps
+from llmperf_pytorch.profiling import _intervals, _length, _operations, profiled_steps
 
 DEVICE = SimpleNamespace(places={"torch": "cpu"}, synchronize=lambda: None)
 
@@ -57,3 +57,42 @@ def test_kernels_of_collectives_are_communication_on_an_accelerator():
     computing, communicating = _intervals(events, on_cpu=False)
     assert (computing, communicating) == ([(0, 3)], [(2, 5)])
     assert _length([*computing, *communicating]) == pytest.approx(5)
+
+
+def test_annotations_are_no_operations_and_calls_of_collectives_communicate():
+    def event(name, start, end, annotation=False, device="CPU"):
+        span = SimpleNamespace(start=start * 1e6, end=end * 1e6)
+        place = getattr(torch.autograd.DeviceType, device)
+        times = {"self_cpu_time_total": (end - start) * 1e6, "kernels": []}
+        return SimpleNamespace(
+            name=name, device_type=place, time_range=span, is_user_annotation=annotation, scope=7 * annotation, **times
+        )
+
+    events = [
+        event("FSDP::all_gather (layers.0)", 0, 10, annotation=True),
+        event("c10d::_allgather_base_", 0, 1),
+        event("gloo:all_gather", 1, 6, annotation=True),
+        event("aten::mm", 5, 8),
+        event("_c10d_functional::wait_tensor", 8, 9),
+        event("Optimizer.step#AdamW.step", 9, 10, annotation=True),
+    ]
+    assert _intervals(events, on_cpu=True) == ([(5, 8)], [(0, 1), (1, 6), (8, 9)])
+    assert [operation.name for operation in _operations(events, True, 1)] == ["aten.mm"]
+    on_device = [
+        event("FSDP::pre_forward", 0, 10, annotation=True, device="CUDA"),
+        event("nccl:_all_gather_base", 0, 4, annotation=True, device="CUDA"),
+        event("ampere_gemm", 3, 8, device="CUDA"),
+    ]
+    assert _intervals(on_device, on_cpu=False) == ([(3, 8)], [(0, 4)])
+
+
+def test_a_region_that_a_program_names_is_not_an_operation(monkeypatch, tmp_path):
+    monkeypatch.setenv("RANK", "0")
+
+    def step():
+        with torch.profiler.record_function("FSDP::all_gather (layers.0)"):
+            time.sleep(0.02)
+
+    profile = profiled_steps(DEVICE, step, 1, None)
+    assert profile.operations == ()
+    assert profile.idle_seconds >= 0.02

@@ -7,3 +7,4 @@ from llmperf_testing import FrameworkContract
 
 class TestZero(FrameworkContract):
     plugin = "zero"
+    seed = 5

@@ -19,7 +19,7 @@ Host key verification failed.
         ("ssh: connect to host node1 port 22: Connection refused\n", "nothing listens there; start sshd"),
         ("ssh: connect to host node1 port 22: No route to host\n", "the host does not answer"),
         ("ssh: connect to host node1 port 22: Connection timed out\n", "the host does not answer"),
-        ("ssh: Could not resolve hostname node1: Name or service not known\n", "the name is not known here"),
+        ("ssh: Could not resolve hostname node1: Name or service not known\n", "write its address, a Host of your"),
         ("Welcome\nroot@node1: Permission denied (publickey).\n", "`ssh node1 true` must work without a password"),
         ("No ED25519 host key is known for node1 and you have requested strict checking.\n"
          "Host key verification failed.\n", "run `ssh node1` once"),

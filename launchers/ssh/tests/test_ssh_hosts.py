@@ -114,7 +114,10 @@ def test_hosts_that_a_run_does_not_use_are_mentioned(tmp_path, capsys):
     path = tmp_path / "hosts"
     path.write_text("node1\nnode2\n")
     SshLauncher().nodes(request(hostfile=str(path)))
-    assert capsys.readouterr().err == f"1 of the 2 hosts of {path}: node1; --set nodes=2 uses all\n"
+    assert (
+        capsys.readouterr().err
+        == f"1 of the 2 hosts of {path}: node1; the run has nodes=1, and nodes=2 would use all\n"
+    )
     SshLauncher().nodes(request(nodes=2, hostfile=str(path)))
     assert capsys.readouterr().err == ""
 

@@ -21,7 +21,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A cache of its own, and a measurement that takes no time; lists what was measured."""
     asked: list[str] = []
 
-    def measure(key: dict[str, object]) -> dict[str, object]:
+    def measure(key: dict[str, object], seconds: float | None = None) -> dict[str, object]:
         asked.append(str(key["dtype"]))
         return {"flops_per_second": 2e11, "size": 2048, "core_share": 1.0, "date": "2026-01-01", "key": key}
 

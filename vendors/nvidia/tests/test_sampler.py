@@ -23,6 +23,7 @@ def test_a_reading_has_memory_power_energy_and_reasons(machines: Any) -> None:
     first, second = sample(0, 1)
     assert (first.memory_used_bytes, first.memory_total_bytes) == (512 * 2**20, 40 * 2**30)
     assert (first.utilisation_percent, first.power_watts, first.temperature_celsius) == (99, 250, 61)
+    assert first.clock_hertz == 1.41e9
     assert (first.throttle_reasons, second.throttle_reasons) == ((), ("power limit", "heat"))
     assert second.energy_joules == 1_000_400
     assert sample(0, 1)[1].energy_joules - second.energy_joules == 400

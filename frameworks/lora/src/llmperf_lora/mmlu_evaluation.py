@@ -46,6 +46,7 @@ class Afterwards(ABC):
         if options.mmlu is not None:
             self._adapted.eval()
             yield from self._mmlu(options)
+            self._adapted.train()  # steps may follow, of which a trace is kept
 
     def _save(self, options: Options) -> None:
         with self._whole_adapters():

@@ -11,6 +11,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
+from llmperf_paddle.sequence_losses import record_logits, record_token_losses
+
 
 def _blank() -> paddle.ParamAttr:
     return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
@@ -74,6 +76,7 @@ class PlainLayers(Layers):
 
     def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
         """`cross_entropy` over all tokens."""
+        record_logits(logits, labels)
         flat = logits.astype("float32").reshape([-1, logits.shape[-1]])
         return functional.cross_entropy(flat, labels.reshape([-1]))
 
@@ -118,4 +121,6 @@ class DividedLayers(Layers):
         """`ParallelCrossEntropy` over all tokens."""
         from paddle.distributed.fleet.meta_parallel import ParallelCrossEntropy
 
-        return ParallelCrossEntropy()(logits.astype("float32"), labels.unsqueeze(-1)).mean()
+        token_losses = ParallelCrossEntropy()(logits.astype("float32"), labels.unsqueeze(-1))
+        record_token_losses(token_losses, labels)
+        return token_losses.mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import deferred, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32
+from llmperf_paddle.sequence_losses import SequenceLosses, recorded_in
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -44,6 +45,7 @@ class PaddleTrainer:
         self._parts = assemble(plan, self._join(), self._mixing)
         self.parameter_count = self._parts.parameters
         show_python_stacks()
+        self._sequences = SequenceLosses()
         self._step = 0
 
     def _join(self) -> Any:
@@ -54,6 +56,19 @@ class PaddleTrainer:
         return join(self._plan)
 
     def train_step(self) -> StepOutput:
+        """One optimiser step. The first one records the losses of its sequences, if it is a warm-up step."""
+        if self._step or not self._plan.spec.contract.warmup_steps:
+            return self._train_step()
+        with recorded_in(self._sequences):
+            output = self._train_step()
+        self._sequences.copy()
+        return output
+
+    def first_losses(self) -> Sequence[float] | None:
+        """The mean loss of each sequence of step 1 of this rank's data; None if it does not compute them."""
+        return self._sequences.values()
+
+    def _train_step(self) -> StepOutput:
         """One optimiser step: all micro batches, the gradient over all ranks, clipped, the update."""
         contract, parts = self._plan.spec.contract, self._parts
         parts.adamw.set_lr(llmperf.learning_rate(contract.optimizer, self._step + 1, contract.steps))

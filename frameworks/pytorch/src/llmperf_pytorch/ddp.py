@@ -73,7 +73,7 @@ class DdpTrainer(TorchTrainer):
                 gradient_as_bucket_view=True,
             )
 
-    def train_step(self) -> StepOutput:
+    def _train_step(self) -> StepOutput:
         """All micro batches, gradients added up locally and averaged over ranks with the last, one update."""
         accumulation = self._plan.batch.gradient_accumulation
         sums = StepSums()

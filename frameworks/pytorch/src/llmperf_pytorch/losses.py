@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from llmperf_pytorch.sequence_losses import record_logits
+
 if TYPE_CHECKING:
     from llmperf.types.records import DeferredScalar
 
@@ -15,6 +17,7 @@ def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tens
 
     Labels of -100 are left out of the mean.
     """
+    record_logits(logits, labels)
     return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
 

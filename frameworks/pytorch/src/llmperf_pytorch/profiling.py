@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 COMMUNICATION = ("nccl", "rccl", "gloo:", "hccl", "bkcl", "xccl")
 """Parts of the names of what communicates, on the device or the host."""
+COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_dtensor")
+"""Libraries whose operations start collectives or wait for them."""
+USER_SCOPE = 7
+"""at::RecordScope::USER_SCOPE, that of `record_function`."""
 MAX_TRACE_BYTES = 64 * 2**20
 """Larger compressed traces are not kept."""
 MAX_NAME = 200
@@ -47,7 +51,7 @@ def profiled_steps(device: Device, step: Callable[[], object], steps: int, trace
             trace.unlink()
             notes.append(f"the Chrome trace was larger than {MAX_TRACE_BYTES // 2**20} MiB and is not kept")
     if on_cpu:
-        notes.append("times are those of calls on the host; communication is that of background threads")
+        notes.append("times are those of calls on the host; communication is that of collectives, in any thread")
     return StepProfile(
         rank=own_rank(),
         steps=steps,
@@ -65,14 +69,21 @@ def profiled_steps(device: Device, step: Callable[[], object], steps: int, trace
 
 def _communicates(name: str) -> bool:
     lower = name.lower()
-    return any(part in lower for part in COMMUNICATION)
+    return name.partition("::")[0] in COLLECTIVES or any(part in lower for part in COMMUNICATION)
+
+
+def _is_annotation(event: Any) -> bool:
+    """Whether an event is a region that a program named by `record_function`, such as `FSDP::all_gather`."""
+    return bool(getattr(event, "is_user_annotation", None)) or getattr(event, "scope", None) == USER_SCOPE
 
 
 def _is_operation(event: Any) -> bool:
     """Whether an event of the host is an operation of a library, rather than a mark of Python, autograd or a hook."""
     name = str(event.name)
-    library = name.partition("::")[0]
-    return "::" in name and library not in ("autograd", "c10d", "profiler", "torch") and not _communicates(name)
+    marks = ("autograd", "profiler", "torch")
+    return (
+        "::" in name and name.partition("::")[0] not in marks and not _communicates(name) and not _is_annotation(event)
+    )
 
 
 def _intervals(events: Iterable[Any], on_cpu: bool) -> tuple[list[Interval], list[Interval]]:
@@ -83,9 +94,9 @@ def _intervals(events: Iterable[Any], on_cpu: bool) -> tuple[list[Interval], lis
         span = (event.time_range.start / 1e6, event.time_range.end / 1e6)
         if on_host != on_cpu:
             continue
-        if _communicates(str(event.name)):
+        if _communicates(str(event.name)):  # a backend's own annotations, such as `gloo:all_reduce`, too
             communicating.append(span)
-        elif not on_cpu or _is_operation(event):
+        elif _is_operation(event) if on_cpu else not _is_annotation(event):
             computing.append(span)
     return computing, communicating
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing_extensions import Self
 from llmperf_pytorch.kernels.blocks import compile_seconds, compiler_failure
 from llmperf_pytorch.optimizers import adamw_kernel
 from llmperf_pytorch.precision import ran_precisions
+from llmperf_pytorch.sequence_losses import SequenceLosses, recorded_in
 from llmperf_pytorch.waits import Waits, waits_of_calls
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class TorchTrainer(ABC):
     _waits: Waits | None = None
     """Waits for communication; None where they are not measured."""
     _calls: ExitStack | None = None
+    _step_one: SequenceLosses | None = None
 
     def _measure_calls(self, device: Device) -> None:
         """Measure the waits in calls of `torch.distributed` from now on, if they make the host wait."""
@@ -67,8 +69,22 @@ class TorchTrainer(ABC):
         """Time so far in which computation waited for other ranks; None where it is not measured."""
         return None if self._waits is None else self._waits.seconds()
 
-    @abstractmethod
     def train_step(self) -> StepOutput:
+        """One optimiser step. The first one records the losses of its sequences, if it is a warm-up step."""
+        if self._step_one is not None or not self._plan.spec.contract.warmup_steps:
+            return self._train_step()
+        self._step_one = SequenceLosses()
+        with recorded_in(self._step_one):
+            output = self._train_step()
+        self._step_one.copy()
+        return output
+
+    def first_losses(self) -> Sequence[float] | None:
+        """The mean loss of each sequence of step 1 of this rank's data; None if it does not compute them."""
+        return None if self._step_one is None else self._step_one.values()
+
+    @abstractmethod
+    def _train_step(self) -> StepOutput:
         """One optimiser step."""
 
     @abstractmethod

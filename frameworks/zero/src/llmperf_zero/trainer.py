@@ -92,7 +92,7 @@ class ZeroTrainer(TorchTrainer):
     def _trained(self) -> torch.nn.Module:
         return self._engine.module
 
-    def train_step(self) -> StepOutput:
+    def _train_step(self) -> StepOutput:
         """All micro batches; the engine reduces, clips and updates with the last."""
         batch, contract = self._plan.batch, self._spec.contract
         rate = learning_rate(contract.optimizer, self._step + 1, contract.steps)

@@ -21,8 +21,8 @@ ADVICE = (
     (r"Too many authentication failures", "the host ends the login after too many keys; name the right one with"
      " launchers.ssh.identity and add 'IdentitiesOnly=yes' to launchers.ssh.options"),
     (r"Permission denied", "the host accepts none of the keys; {key}"),
-    (r"Could not resolve hostname", "the name is not known here, and llmperf.toml has no group of that name; write the"
-     " address, or a Host of your ssh config"),
+    (r"Could not resolve hostname", "write its address, a Host of your ssh config, or a group of hosts in"
+     " llmperf.toml"),
     (r"Connection refused", "nothing listens there; start sshd on the host, or name its port as HOST:PORT"),
     (r"not responding", "the host or its link is down: it did not answer for 15 s"),
     (r"banner exchange|kex_exchange_identification|Connection reset by peer during", "something listens there, but it"

@@ -44,7 +44,7 @@ class SshLauncher:
             source = "--hosts" if request.hosts else options.hostfile
             print(
                 f"{len(hosts)} of the {len(known)} hosts of {source}: {', '.join(hosts[:HOSTS_SHOWN])};"
-                f" --set nodes={len(known)} uses all",
+                f" the run has nodes={len(hosts)}, and nodes={len(known)} would use all",
                 file=sys.stderr,
             )
         parsed = [parse_host(host, "--hosts" if request.hosts else str(options.hostfile)) for host in hosts]

@@ -29,18 +29,20 @@ class Best(NamedTuple):
     core_share: float
 
 
-def best_flops(product: Callable[[int], Callable[[], object]], cores: int, sizes: tuple[int, ...] = SIZES) -> Best:
+def best_flops(
+    product: Callable[[int], Callable[[], object]], cores: int, sizes: tuple[int, ...] = SIZES, seconds: float = SECONDS
+) -> Best:
     """The fastest repeat of all sizes; sizes of which one repeat would take far too long are left out."""
     best, best_size, expected, shares = 0.0, sizes[0], 0.0, _Shares(cores)
     for size in sizes:
-        if expected > 2 * SECONDS:
+        if expected > 2 * seconds:
             break
         multiply = product(size)
         multiply()
         with shares:
-            seconds = _fastest(multiply)
-        expected = 8 * seconds
-        if (flops := 2 * size**3 / seconds) > best:
+            fastest = _fastest(multiply, seconds)
+        expected = 8 * fastest
+        if (flops := 2 * size**3 / fastest) > best:
             best, best_size = flops, size
     return Best(best, best_size, shares.left)
 
@@ -73,8 +75,8 @@ class _Shares:
         return time.perf_counter(), time.process_time(), math.nan if busy is None else busy
 
 
-def _fastest(multiply: Callable[[], object]) -> float:
-    fastest, end = float("inf"), time.perf_counter() + SECONDS
+def _fastest(multiply: Callable[[], object], seconds: float) -> float:
+    fastest, end = float("inf"), time.perf_counter() + seconds
     while True:
         start = time.perf_counter()
         multiply()
@@ -116,12 +118,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Best matrix product of this host, FLOP/s")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--library", choices=("torch", "numpy"), default="torch")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each size")
     options = parser.parse_args()
     if options.library == "numpy" and options.dtype != "fp32":
         parser.error("numpy multiplies matrices in fp32 only")
     cores = host.usable_cores()
     product = torch_product(options.dtype, cores) if options.library == "torch" else numpy_product()
-    print(json.dumps(best_flops(product, cores)._asdict()))
+    print(json.dumps(best_flops(product, cores, seconds=options.seconds)._asdict()))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ PLAUSIBLE = (1e8, 1e16)
 """FLOP/s of any CPU; other values come from a broken file or clock."""
 QUIET = 0.9
 """Smallest share of the cores' time that other processes must leave to a measurement, as in LP409."""
+AGAIN_SECONDS = 0.2
+"""For each size, after a run."""
 TRIES = 3
 """Measurements to try until one is undisturbed."""
 
@@ -47,6 +49,22 @@ def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
         others = f"other processes used {100 * (1 - kept['core_share']):.0f} % of the cores"
         return f"{others} while the peak was timed; run again when the machine is idle"
     _keep(path, kept)
+    return _peak(device_model, kept)
+
+
+def peak_now(device_model: str, dtype: Dtype) -> PeakFlops | None:
+    """The same, measured quickly and not kept, however busy the host is; None also if that fails."""
+    library = _library(dtype)
+    if library is None or device_model != host.cpu_model():
+        return None
+    key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
+    measured = _measure(key, AGAIN_SECONDS)
+    return None if measured is None else _peak(device_model, measured)
+
+
+def _peak(device_model: str, kept: dict[str, Any]) -> PeakFlops:
+    key = kept["key"]
+    dtype, library = key["dtype"], key["library"]
     return PeakFlops(
         device_model=device_model,
         dtype=dtype,
@@ -102,9 +120,10 @@ def _quietest_of_tries(key: dict[str, Any]) -> dict[str, Any] | None:
     return max(tries, key=lambda measurement: float(measurement["core_share"]), default=None)
 
 
-def _measure(key: dict[str, Any]) -> dict[str, Any] | None:
+def _measure(key: dict[str, Any], seconds: float | None = None) -> dict[str, Any] | None:
     command = [sys.executable, "-m", "llmperf_cpu.gemm_peak", "--dtype", key["dtype"]]
     command += ["--library", key["library"].split()[0]]
+    command += [] if seconds is None else ["--seconds", str(seconds)]
     env = {**os.environ, "OMP_NUM_THREADS": str(key["cores"])}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceSample, Dtype, PeakFlops, Plan, Probe
+    from llmperf.types import Device, DeviceSample, Dtype, PeakFlops, Plan, Probe, Rule
 
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 """Variables of glibc's malloc, with which it keeps freed memory; other allocators do not read them."""
@@ -31,6 +31,14 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
 
 
 @hookimpl
+def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
+    """The same without what is kept."""
+    from llmperf_cpu.peak import peak_now
+
+    return peak_now(device_model, dtype)
+
+
+@hookimpl
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     """Memory, utilisation since the last call, power and temperature of the whole host."""
     from llmperf_cpu.sampler import sample
@@ -50,6 +58,18 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     details = plan.probe.devices[0].details if plan.probe.devices else {}
     cores = int(details.get("cores", usable_cores()))
     return {"OMP_NUM_THREADS": str(max(1, cores // plan.layout.devices_per_node)), **KEEP_MEMORY}
+
+
+@hookimpl
+def llmperf_rules(kind: str | None) -> Iterable[Rule]:
+    """What no result of these devices can have."""
+    if kind not in (None, "result"):
+        return []
+    from llmperf.validation import rules_in
+
+    from llmperf_cpu import rules
+
+    return rules_in(rules)
 
 
 @hookimpl

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
+    from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe, Rule
 
 
 @hookimpl
@@ -83,6 +83,18 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     from llmperf_nvidia.sampler import samples
 
     return samples(devices)
+
+
+@hookimpl
+def llmperf_rules(kind: str | None) -> Iterable[Rule]:
+    """What no result of these devices can have."""
+    if kind not in (None, "result"):
+        return []
+    from llmperf.validation import rules_in
+
+    from llmperf_nvidia import rules
+
+    return rules_in(rules)
 
 
 @hookimpl

@@ -45,6 +45,7 @@ def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
     sensor = library.NVML_TEMPERATURE_GPU
     milliwatts = nvml.ask(library, lambda: library.nvmlDeviceGetPowerUsage(handle))
     millijoules = nvml.ask(library, lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle))
+    megahertz = nvml.ask(library, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))
     return DeviceSample(
         index=index,
         memory_used_bytes=memory.used if memory else None,
@@ -53,6 +54,7 @@ def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
         power_watts=None if milliwatts is None else milliwatts / 1000,
         temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
         energy_joules=None if millijoules is None else millijoules / 1000,
+        clock_hertz=None if megahertz is None else 1e6 * megahertz,
         throttle_reasons=nvml.throttle_reasons(library, handle),
         process_ids=nvml.ask(library, lambda: _process_ids(library, handle)),
     )

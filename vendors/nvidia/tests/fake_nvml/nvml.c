@@ -209,6 +209,12 @@ int nvmlDeviceGetTemperature(struct gpu *one, int sensor, unsigned *to) {
     return state(one);
 }
 
+int nvmlDeviceGetClockInfo(struct gpu *one, int type, unsigned *to) {
+    (void)type;
+    *to = 1410;
+    return state(one);
+}
+
 int nvmlDeviceGetNvLinkState(struct gpu *one, unsigned link, int *to) {
     if (!one->links) return NOT_SUPPORTED;
     if (link >= (unsigned)one->links) return INVALID_ARGUMENT;

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from llmperf_pytorch.kernels.cross_entropy import VocabularyShard, linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
+from llmperf_pytorch.sequence_losses import record_token_losses
 from torch import distributed
 
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
@@ -20,7 +21,9 @@ def sharded_cross_entropy(logits: torch.Tensor, labels: torch.Tensor, ranks: Ten
     """
     if ranks.size == 1:
         return mean_cross_entropy(logits, labels)
-    return _Sharded.apply(logits, labels, ranks).mean()
+    token_losses: torch.Tensor = _Sharded.apply(logits, labels, ranks)
+    record_token_losses(token_losses, labels)
+    return token_losses.mean()
 
 
 def projected_cross_entropy(

@@ -70,7 +70,7 @@ class PipelineTrainer(TorchTrainer):
     def _trained(self) -> torch.nn.Module:
         return self._engine.module
 
-    def train_step(self) -> StepOutput:
+    def _train_step(self) -> StepOutput:
         """All micro batches through the pipeline, gradients averaged over data-parallel ranks, one update."""
         rate = learning_rate(self._contract.optimizer, self._step + 1, self._contract.steps)
         set_learning_rate(self._optimizer.param_groups, rate)

@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from llmperf_pytorch.autocast import compute_dtype, without_autocast
+from llmperf_pytorch.sequence_losses import record_token_losses, recording
 
 IGNORED = -100
 """Label of a token that is left out of the mean."""
@@ -46,15 +47,23 @@ def linear_cross_entropy(
     """
     dtype = compute_dtype(states)
     flat, projection = states.flatten(0, -2).to(dtype), weight.to(dtype)
+    token_losses: list[torch.Tensor] | None = [] if recording() else None
     with without_autocast(states):
-        loss: torch.Tensor = _LinearCrossEntropy.apply(flat, projection, labels.flatten(), shard)
+        loss: torch.Tensor = _LinearCrossEntropy.apply(flat, projection, labels.flatten(), shard, token_losses)
+    if token_losses:
+        record_token_losses(torch.cat(token_losses), labels)
     return loss
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, shard: VocabularyShard | None
+        ctx: Any,
+        states: torch.Tensor,
+        weight: torch.Tensor,
+        labels: torch.Tensor,
+        shard: VocabularyShard | None,
+        token_losses: list[torch.Tensor] | None,
     ) -> torch.Tensor:
         of_states, of_weight = ctx.needs_input_grad[:2]
         learnt = labels != IGNORED
@@ -70,6 +79,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = rows @ weight.t()
             losses, gradient = _losses(logits, labels[part].masked_fill(~learnt[part], 0), shard)
             total += losses.masked_fill_(~learnt[part], 0.0).sum()
+            if token_losses is not None:
+                token_losses.append(losses)
             if not (of_states or of_weight):
                 continue
             gradient = gradient if gradient.dtype is logits.dtype else logits.copy_(gradient)
@@ -84,12 +95,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total / count
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None, None]:
         of_states, of_weight, count = ctx.saved_tensors
         share = gradient / count
         return (
             None if of_states is None else of_states * share,
             None if of_weight is None else of_weight * (share / ctx.scale),
+            None,
             None,
             None,
         )

@@ -99,7 +99,7 @@ class PipelineTrainer(ShardedTrainer):
     def _cast(self) -> AbstractContextManager[object]:
         return DdpTrainer._autocast(self)
 
-    def train_step(self) -> StepOutput:
+    def _train_step(self) -> StepOutput:
         """All micro batches through the pipeline, gradients averaged over replicas, one update."""
         batches = self._plan.batch.gradient_accumulation
         micro = [self._feed.next() for _ in range(batches)]

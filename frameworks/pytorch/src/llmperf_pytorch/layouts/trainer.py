@@ -83,9 +83,9 @@ class ShardedTrainer(DdpTrainer):
     def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
         loss.backward()  # waits are measured in the calls of collectives
 
-    def train_step(self) -> StepOutput:
+    def _train_step(self) -> StepOutput:
         """One optimiser step; of the ranks that train on the same sequences, the first one reports them."""
-        output = super().train_step()
+        output = super()._train_step()
         first = self._plan.layout.coordinate(own_rank(), "tensor") == 0
         return output if first else replace(output, loss=None, tokens=0)
 

@@ -45,7 +45,8 @@ KINDS: dict[str, OperationKind] = {
          "aten.zeros", "aten.zeros_like", "aten.ones_like", "aten.full", "aten.full_like", "aten.new_zeros",
          "aten.constant_pad_nd", "aten._foreach_copy_", "aten._foreach_zero_", "aten.split_with_sizes_copy",
          "aten.new_full", "aten.contiguous", "aten.index_select", "aten.slice_backward", "aten.select_backward",
-         "fsdp.all_gather_copy_in", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat", "aten._chunk_cat"),
+         "fsdp.all_gather_copy_in", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat",
+         "fsdp.chunk_cat_mixed_dtype", "aten._chunk_cat"),
         "copy",
     ),
 }  # fmt: skip
