@@ -78,7 +78,7 @@ def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
     ("words", "said"),
     [
         (["acmee"], "did you mean 'acme'?"),
-        (["acme", "--vendor", "acme"], "--vendor, --set, --case and --reference are for frameworks"),
+        (["acme", "--vendor", "acme"], "--vendor, --set, --case, --reference and --seed are for frameworks"),
         (["pytorch", "--set", "modle=x"], "did you mean 'model'?"),
         (["pytorch", "--vendor", "acme"], "sees no device here: no driver"),
         (["pytorch", "--case", "nosuch.toml"], "nosuch.toml: No such file"),
@@ -124,7 +124,9 @@ def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(insta
     kept = [check for check in running.checks_of("framework") if check.name == "plan-has-its-shape"]
     monkeypatch.setattr(running, "checks_of", lambda role: kept)
     assert call(["check-plugin", "pytorch"]) == 0
-    assert "framework pytorch on devices of vendor cpu" in capsys.readouterr().out
+    assert "framework pytorch on devices of vendor cpu, seed " in capsys.readouterr().out
+    assert call(["check-plugin", "pytorch", "--seed", "7"]) == 0
+    assert "seed 7\n" in capsys.readouterr().out
     log = ("Traceback", "OSError: no beads", "")
     failure = Failure(rank=0, reason="exited", exception=None, message="exit code 1", log_tail=log)
     assert failure_text(failure).endswith("; the last line of its log: 'OSError: no beads'")

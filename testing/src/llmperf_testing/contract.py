@@ -25,7 +25,8 @@ def _make(check: Check, subject: Subject) -> None:
     except Skip as reason:
         pytest.skip(str(reason))
     except ContractError as error:
-        pytest.fail(f"{check.name}: {check.meaning}\n{error}", pytrace=error.__cause__ is not None)
+        repeat = f"\nrepeat it with seed = {subject.seed}" if subject.seed is not None and check.slow else ""
+        pytest.fail(f"{check.name}: {check.meaning}\n{error}{repeat}", pytrace=error.__cause__ is not None)
 
 
 class _Contract:
@@ -65,15 +66,17 @@ class FrameworkContract(_Contract):
     """What every framework plugin must do: subclass it and set `plugin`. Checks that train are marked `slow`."""
 
     role = "framework"
-    options = ("vendor", "settings", "case", "reference")
+    options = ("vendor", "settings", "case", "reference", "seed")
     vendor: ClassVar[str | None] = None
     """Whose devices it is tried on; the best here if None."""
     settings: ClassVar[tuple[str, ...]] = ()
     """`PATH=VALUE` that the case needs with this plugin."""
     case: ClassVar[str | None] = None
-    """Name or file of the case that is trained; the default case on a tiny Llama if None."""
+    """Name or file of the case that is trained; a small Llama that is drawn if None."""
     reference: ClassVar[str | None] = None
-    """Framework whose first losses must be the same; only those of the NumPy reference are compared if None."""
+    """Framework whose losses must be the same; only those of the NumPy reference are compared if None."""
+    seed: ClassVar[int | None] = None
+    """Seed of model, data and contract; drawn if None, and shown where a check fails."""
 
     @pytest.mark.parametrize("check", _parameters("framework"))
     def test_contract(self, check: Check, subject: Subject) -> None:

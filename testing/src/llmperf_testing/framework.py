@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,24 +21,16 @@ from llmperf.plugins.faults import who
 from llmperf.types import Plan, RunSpec, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip
+from llmperf_testing.drawn_case import LARGEST_SEED, drawn_case
+from llmperf_testing.late_tokens import LateTokens
+from llmperf_testing.observations import Trajectory
 from llmperf_testing.subject import Subject, answered
-from llmperf_testing.trials import Ends, Trained, leave_with_an_error, train
+from llmperf_testing.trials import Ends, Trained, expected, leave_with_an_error, train
 
-TEXT = "the quick brown fox jumps over the lazy dog. " * 400
-"""The training data: so little that any model learns it within a few steps."""
-MODEL = "model=llama_tiny"
-"""The model, unless a case is given."""
-CONTRACT = (
-    "dataset=repeated-sentence",
-    "seq_len=64",
-    "global_batch=4",
-    "micro_batch=2",
-    "steps=12",
-    "warmup_steps=1",
-    "lr=5e-3",
-)
-ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0")
-"""Settings for a framework that trains adapters only; no dropout, which is no function of the seed alone."""
+ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0", "lr=6e-3")
+"""Settings for a framework that trains adapters only; no dropout, which is no function of the seed alone.
+
+Adapters learn slower than whole weights, and rounding does not grow in them: their rate is higher."""
 ALONE = ("nodes=1", "devices=1")
 HOST = "cpu"
 """The vendor whose devices are used where the best devices here do not offer the framework's runtime."""
@@ -46,8 +39,9 @@ HOST = "cpu"
 class FrameworkSubject(Subject):
     """One installed framework plugin, and the devices and the case that it is tried on.
 
-    `case` is the name or file of a case whose model is trained, the default case on a tiny Llama if None; `reference`
-    names a framework whose losses are compared. UserError for invalid settings, a case, model or reference that cannot
+    `case` is the name or file of a case whose model is trained, a small Llama that is drawn if None; `reference`
+    names a framework whose losses are compared; model, data and contract are drawn from `seed`, itself drawn if None.
+    UserError for invalid settings, a case, model or reference that cannot
     be used, or a vendor without a device here; PluginError if there is no such reference.
     """
 
@@ -58,8 +52,10 @@ class FrameworkSubject(Subject):
         settings: tuple[str, ...] = (),
         case: str | None = None,
         reference: str | None = None,
+        seed: int | None = None,
     ) -> None:
         super().__init__("framework", name, vendor, settings)
+        self.drawn = drawn_case(1 + secrets.randbelow(LARGEST_SEED) if seed is None else seed)
         from_command_line(settings)
         _check_documents(case, settings)
         if reference is not None:
@@ -71,7 +67,7 @@ class FrameworkSubject(Subject):
         self._title = f"case {case!r}" if case else "the default case"
         if vendor is not None:
             this_machine(vendor)
-        self._folder = tempfile.TemporaryDirectory(prefix="llmperf-check-")
+        self._folder = tempfile.TemporaryDirectory(prefix="llmperf-")
         self._adapters: tuple[str, ...] = ()
 
     @property
@@ -81,6 +77,11 @@ class FrameworkSubject(Subject):
             return self.draft.machine.vendor
         except (ContractError, Skip):
             return None
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of its model, data and contract."""
+        return self.drawn.seed
 
     @property
     def folder(self) -> Path:
@@ -116,8 +117,9 @@ class FrameworkSubject(Subject):
     def drafted(self, *more: str, framework: str | None = None) -> Outcome:
         """A draft of the case with further settings, or for another framework; ContractError if the plugin raises."""
         assert self.fresh
-        text = self.folder / "text.txt"
-        text.write_text(TEXT)
+        text, model = self.folder / "text.txt", self.folder / f"{self.drawn.model_name}.toml"
+        text.write_text(self.drawn.text)
+        model.write_text(self.drawn.model)
         data = (f"data.path={text}", "data.format=text", "data.repeat=true")
         settings = self.settings
         if framework is not None:  # options are of one framework only
@@ -126,7 +128,7 @@ class FrameworkSubject(Subject):
             case=self._case or "default",
             vendor=self.vendor,
             framework=framework or self.name,
-            settings=(*(() if self._case else (MODEL,)), *CONTRACT, *data, *settings, *more),
+            settings=(*(() if self._case else (f"model={model}",)), *self.drawn.settings, *data, *settings, *more),
             skip_peak_and_env=True,
         )
         try:
@@ -211,7 +213,23 @@ class FrameworkSubject(Subject):
         """How its ranks leave their trainer with an error after some steps; Skip if they run a script."""
         if self.worker.script is not None:
             raise Skip("its ranks run an external script, which has no trainer to leave")
-        return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends"))
+        return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends", self.late))
+
+    @property
+    def late(self) -> LateTokens | None:
+        """The tokens that the kit draws in the second training; None where no reference gives all losses."""
+        contract = self.draft.spec.contract
+        known = contract.packing == "packed" and contract.lora is None and contract.precision == "fp32"
+        return LateTokens(seed=self.drawn.seed, first_step=self.drawn.late_tokens_from) if known else None
+
+    def expected(self, steps: int) -> Trajectory:
+        """What a reference makes of the first steps of the case; Skip if none knows it."""
+        return self.once(("expected", steps), lambda: expected(self.plan(), self.folder / "expected", steps, None))
+
+    def expected_late(self, steps: int) -> Trajectory:
+        """The same with the tokens that the kit draws."""
+        where = self.folder / "expected-late"
+        return self.once(("expected late", steps), lambda: expected(self.plan(), where, steps, self.late))
 
     def losses(self) -> Mapping[int, float]:
         """Mean of the ranks' losses at each step of the run."""

@@ -34,8 +34,10 @@ class Stretch:
 
     wall_seconds: float
     """Host time from before the work to after `synchronize()`."""
+    least_seconds: float
+    """Host time from after the first event was set to before the last."""
     event_seconds: float
-    """What the second event tells since the first."""
+    """Time between the first and the last event."""
     first_ready_seconds: float
     """How long `ready()` took, asked when the work had just been handed over."""
     reached: bool
@@ -60,6 +62,14 @@ class Bound:
     """What its events or `synchronize()` raised."""
     stretches: tuple[Stretch, ...] = ()
     """Tries, one after another."""
+    products: Mapping[str, float] = field(default_factory=dict)
+    """FLOP/s of the fastest matrix product that the kit timed, by dtype."""
+    product_error: str | None = None
+    """What timing products raised."""
+    runtime_name: str | None = None
+    """The device's name as torch, or the host's kernel, has it; None if unknown."""
+    runtime_memory_bytes: int | None = None
+    """The device's memory by the same source; None if unknown."""
     memory_error: str | None = None
     """What its memory figures raised."""
     taken_bytes: int = 0
@@ -73,6 +83,45 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """The first steps of a plan as a reference computes them."""
+
+    losses: tuple[float, ...] = ()
+    """Mean cross entropy per token over all ranks, in nats, by step."""
+    grad_norms: tuple[float, ...] = ()
+    """Norm of the whole gradient before clipping, by step."""
+    sequences: tuple[tuple[float, ...], ...] = ()
+    """For each data-parallel rank, the mean cross entropy per token of each of its sequences of step 1; empty if the
+    reference does not give them."""
+    unknown: str | None = None
+    """Why no reference knows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A micro batch that a rank drew."""
+
+    index: int
+    """Which of the rank's micro batches, from 0."""
+    step: int
+    """The step in which it was drawn, from 1; 0 while the trainer was built."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """One stretch of time by two clocks."""
+
+    name: str
+    """The clock that is checked."""
+    seconds: float
+    """By that clock."""
+    least_seconds: float
+    """By the other clock, at least: two clocks are never read at the same moment."""
+    most_seconds: float
+    """By the other clock, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
     """Observations of one rank that builds a trainer, takes some steps and leaves with an error."""
 
@@ -82,6 +131,17 @@ class RankEnd:
     """What building or stepping raised; nothing else is known then."""
     losses: tuple[float | None, ...] = ()
     """Of its steps; None where this rank does not compute it."""
+    grad_norms: tuple[float | None, ...] = ()
+    """Of its steps; None where the framework does not compute it."""
+    sequences: tuple[float, ...] | None = None
+    """Losses of the sequences of step 1, as `first_losses()` gives them; None without."""
+    draws: tuple[Draw, ...] = ()
+    """The micro batches that it drew until its last step."""
+    clocks: tuple[Timed, ...] = ()
+    """The process's clocks over the steps, compared with the times that the kernel gives files; and the device's
+    events, compared with the host's clock."""
+    replaced: tuple[str, ...] = ()
+    """Functions of llmperf, and clocks, that were replaced since the rank began."""
     hides_errors: bool = False
     """Whether leaving the trainer as a context manager with an error would hide the error."""
     leaving_error: str | None = None

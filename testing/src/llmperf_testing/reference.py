@@ -1,4 +1,4 @@
-"""The first losses that a plan's weights, tokens and optimiser give: a small Llama in NumPy, in double precision.
+"""The losses that a plan's weights, tokens and optimiser give: a small Llama in NumPy, in double precision.
 
 Each operation returns its result and a function for the backward pass. `docs/training-contract.md` describes what is
 computed here.
@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llmperf import architecture_problems, initial_normal, is_norm, learning_rate, open_batches
 
+from llmperf_testing.observations import Trajectory
+
 if TYPE_CHECKING:
     from llmperf.types import Model, Optimizer, Plan, RunSpec
     from numpy.typing import NDArray
+
+    from llmperf_testing.late_tokens import LateTokens
 
     Floats = NDArray[np.float64]
     Back = Callable[[Floats], Floats]
@@ -33,18 +37,32 @@ def covers(spec: RunSpec) -> bool:
 
 def first_losses(plan: Plan, steps: int) -> list[float]:
     """Mean cross entropy per token over all ranks, in nats, of as many steps, all weights trained."""
+    return list(trajectory(plan, steps).losses)
+
+
+def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
+    """The first steps of a plan, with the kit's own tokens from a step on, all weights trained."""
     contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
-    llama, losses = Llama(plan.spec.model, seed=contract.seed), []
+    llama, losses, norms = Llama(plan.spec.model, seed=contract.seed), [], []
     adamw = AdamW(llama.weights, contract.optimizer, contract.steps)
+    sequences: dict[int, tuple[float, ...]] = {}
     ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
-    for _ in range(steps):
-        micro_losses = [llama.learn(batches.next_micro_batch()) for batches in ranks for _ in range(micro_steps)]
+    for step in range(steps):
+        micro_losses = []
+        for rank, batches in enumerate(ranks):
+            for micro_step in range(micro_steps):
+                rows = batches.next_micro_batch()
+                if late is not None:
+                    rows = late.micro_batch(plan, rank, step * micro_steps + micro_step, rows)
+                micro_losses.append(llama.learn(rows))
+                if step == 0:
+                    sequences[rank] = (*sequences.get(rank, ()), *llama.row_losses)
         losses.append(float(np.mean(micro_losses)))
-        adamw.update({name: total / len(micro_losses) for name, total in llama.gradients.items()})
+        norms.append(adamw.update({name: total / len(micro_losses) for name, total in llama.gradients.items()}))
         llama.gradients.clear()
     for batches in ranks:
         batches.close()
-    return losses
+    return Trajectory(losses=tuple(losses), grad_norms=tuple(norms), sequences=tuple(sequences.values()))
 
 
 def weight_shapes(model: Model) -> dict[str, tuple[int, ...]]:
@@ -79,8 +97,8 @@ class AdamW:
         self._means: dict[str, Any] = defaultdict(float)
         self._squares: dict[str, Any] = defaultdict(float)
 
-    def update(self, gradients: Mapping[str, Floats]) -> None:
-        """One step, in place."""
+    def update(self, gradients: Mapping[str, Floats]) -> float:
+        """One step, in place; the norm of the gradients before clipping."""
         settings = self._settings
         norm = np.sqrt(sum(float(np.square(one).sum()) for one in gradients.values()))
         clip = 1.0 if settings.clip_norm is None else min(1.0, settings.clip_norm / (norm + 1e-6))
@@ -88,6 +106,7 @@ class AdamW:
         rate = learning_rate(settings, self._step, self._steps)
         for name, gradient in gradients.items():
             self._update(name, clip * gradient, rate)
+        return float(norm)
 
     def _update(self, name: str, gradient: Floats, rate: float) -> None:
         settings, weight = self._settings, self._weights[name]
@@ -112,6 +131,8 @@ class Llama:
             self.weights[name] = drawn.astype(np.float64)
         self.gradients: dict[str, Any] = defaultdict(float)
         """Sums over the micro batches."""
+        self.row_losses: tuple[float, ...] = ()
+        """The mean loss of each row of the last micro batch."""
 
     def learn(self, rows: NDArray[np.int64]) -> float:
         """The mean loss of a micro batch [rows, seq_len + 1]; its gradients are added."""
@@ -127,12 +148,13 @@ class Llama:
         normed, into_norm = self._normed("model.norm", states)
         head = "model.embed_tokens" if model.tied_embeddings else "lm_head"
         logits, into_head = self._linear(head, normed)
-        loss, wrong = _cross_entropy(logits, rows[:, 1:])
+        losses, wrong = _cross_entropy(logits, rows[:, 1:])
+        self.row_losses = tuple(losses.mean(axis=-1).tolist())
         gradient = into_norm(into_head(wrong))
         for into_norm, into_part in reversed(backs):
             gradient = gradient + into_norm(into_part(gradient))
         into_embedding(gradient)
-        return loss
+        return float(losses.mean())
 
     def _embedded(self, ids: NDArray[np.int64]) -> Passed:
         name = "model.embed_tokens.weight"
@@ -251,10 +273,10 @@ def _softmax(scores: Floats) -> Floats:
     return shares
 
 
-def _cross_entropy(logits: Floats, labels: NDArray[np.int64]) -> tuple[float, Floats]:
-    """The mean in nats, and its gradient."""
+def _cross_entropy(logits: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """That of each token in nats, [rows, seq_len], and the gradient of their mean."""
     chances = _softmax(logits)
-    loss = float(-np.log(np.take_along_axis(chances, labels[..., None], axis=-1)).mean())
+    losses: Floats = -np.log(np.take_along_axis(chances, labels[..., None], axis=-1))[..., 0]
     hits = np.zeros_like(chances)
     np.put_along_axis(hits, labels[..., None], 1.0, axis=-1)
-    return loss, (chances - hits) / labels.size
+    return losses, (chances - hits) / labels.size

@@ -15,7 +15,7 @@ from llmperf_testing.subject import Subject
 
 def checks_of(role: Role) -> tuple[Check, ...]:
     """The checks for plugins of a role, in their order; those that train come last."""
-    from llmperf_testing.checks.additions import ADDITIONS, LAUNCHING, OBSERVING
+    from llmperf_testing.checks.additions import ADDITIONS, LAUNCHING, LOGGING, OBSERVING
     from llmperf_testing.checks.announced import ANNOUNCED
     from llmperf_testing.checks.environment import ENVIRONMENT
     from llmperf_testing.checks.hooks import HOOKS
@@ -26,6 +26,8 @@ def checks_of(role: Role) -> tuple[Check, ...]:
         quick += LAUNCHING
     if role in OWNERS["llmperf_observers"]:
         quick += OBSERVING
+    if role in OWNERS["llmperf_loggers"]:
+        quick += LOGGING
     training: tuple[Callable[[Any], None], ...] = ()
     if role == "vendor":
         from llmperf_testing.checks.device import DEVICE
@@ -35,12 +37,14 @@ def checks_of(role: Role) -> tuple[Check, ...]:
 
         quick += [*PROBE, *PEAKS, *READING, *ENVIRONMENT, *DEVICE]
     if role == "framework":
+        from llmperf_testing.checks.losses import LOSSES
         from llmperf_testing.checks.planning import PLANNING
         from llmperf_testing.checks.scripts import SCRIPT_FAILURES, SCRIPT_LINES
-        from llmperf_testing.checks.training import TRAINING
+        from llmperf_testing.checks.training import LEAVING, TRAINING
+        from llmperf_testing.checks.watched import WATCHED
 
         quick += [*PLANNING, *SCRIPT_LINES, *ENVIRONMENT]
-        training = (*TRAINING, *SCRIPT_FAILURES)
+        training = (*TRAINING, *LOSSES, *WATCHED, *LEAVING, *SCRIPT_FAILURES)
     return (*(Check(one) for one in quick), *(Check(one, slow=True) for one in training))
 
 
@@ -51,6 +55,7 @@ def subject_of(
     settings: tuple[str, ...] = (),
     case: str | None = None,
     reference: str | None = None,
+    seed: int | None = None,
 ) -> Subject:
     """The plugin to check; PluginError if there is none of that role and name. Only frameworks use the options."""
     if role == "vendor":
@@ -60,7 +65,7 @@ def subject_of(
     if role == "framework":
         from llmperf_testing.framework import FrameworkSubject
 
-        return FrameworkSubject(name, vendor, settings, case, reference)
+        return FrameworkSubject(name, vendor, settings, case, reference, seed)
     return Subject(role, name)
 
 

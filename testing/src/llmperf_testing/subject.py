@@ -41,6 +41,11 @@ class Subject:
         """Name of the vendor on whose devices a framework is tried; None for other plugins, and if there is none."""
         return None
 
+    @property
+    def seed(self) -> int | None:
+        """Seed of the case that a framework trains; None for other plugins."""
+        return None
+
     def close(self) -> None:
         """Release what was made for the checks."""
 

@@ -1,10 +1,11 @@
-"""The first losses of any family that transformers has a class for: that class on the CPU, its weights in float64.
+"""The losses of any family that transformers has a class for: that class on the CPU, its weights in float64.
 
 Norms and softmaxes are in float32, as transformers computes them whatever the dtype. Needs torch and transformers 5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -27,9 +28,13 @@ from llmperf.errors import UserError
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from llmperf_testing.observations import Trajectory
+
 if TYPE_CHECKING:
     from llmperf.types import Model, Plan, RunSpec
     from numpy.typing import NDArray
+
+    from llmperf_testing.late_tokens import LateTokens
 
     Draw = Callable[[str, tuple[int, ...]], NDArray[np.float32]]
     """An initial weight by its name and shape."""
@@ -62,15 +67,20 @@ def first_losses(plan: Plan, steps: int) -> list[float]:
 
     UserError for a family that transformers has no class for.
     """
+    return list(trajectory(plan, steps).losses)
+
+
+def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
+    """The first steps of a plan, with the kit's own tokens from a step on; UserError as above."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # operations of small models, whose threads mostly wait on a busy host
     try:
-        return _trained(plan, steps)
+        return _trained(plan, steps, late)
     finally:
         torch.set_num_threads(threads)
 
 
-def _trained(plan: Plan, steps: int) -> list[float]:
+def _trained(plan: Plan, steps: int, late: LateTokens | None) -> Trajectory:
     contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
     adam = contract.optimizer
     network = reference_network(plan.spec.model, contract.seed)
@@ -81,20 +91,24 @@ def _trained(plan: Plan, steps: int) -> list[float]:
     ]
     optimizer = torch.optim.AdamW(groups, betas=(adam.beta1, adam.beta2), eps=adam.eps)
     ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
-    losses = []
+    losses, norms = [], []
     for step in range(1, steps + 1):
-        rows = [batches.next_micro_batch() for batches in ranks for _ in range(micro_steps)]
+        rows = []
+        for rank, batches in enumerate(ranks):
+            for index in range((step - 1) * micro_steps, step * micro_steps):
+                drawn = batches.next_micro_batch()
+                rows.append(drawn if late is None else late.micro_batch(plan, rank, index, drawn))
         with forced_routing(plan):
             losses.append(float(np.mean([_learn(network, micro_batch, 1 / len(rows)) for micro_batch in rows])))
-        if adam.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), adam.clip_norm)
+        clip = math.inf if adam.clip_norm is None else adam.clip_norm
+        norms.append(float(torch.nn.utils.clip_grad_norm_(network.parameters(), clip)))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(adam, step, contract.steps)
         optimizer.step()
         optimizer.zero_grad()
     for batches in ranks:
         batches.close()
-    return losses
+    return Trajectory(losses=tuple(losses), grad_norms=tuple(norms))
 
 
 def reference_network(model: Model, seed: int) -> torch.nn.Module:

@@ -19,12 +19,16 @@ from llmperf.runfolder.reader import read_steps
 from llmperf.running.launched import run_plan
 from llmperf.types import Plan, Result, StepRecord
 
-from llmperf_testing.check import ContractError
-from llmperf_testing.children import MAX_OBSERVATION_BYTES, Child
-from llmperf_testing.observations import RankEnd
+from llmperf_testing.check import ContractError, Skip
+from llmperf_testing.children import MAX_OBSERVATION_BYTES, Child, observe
+from llmperf_testing.late_tokens import LateTokens
+from llmperf_testing.observations import RankEnd, Trajectory
 
 STALL_SECONDS = 60.0
 STARTUP_SECONDS = 240.0
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
+"""For operations of small models, whose threads mostly wait on a busy host."""
+SET_SECONDS = 0.005
 SAMPLE_SECONDS = 1e6
 """Trials need no device readings."""
 
@@ -55,10 +59,12 @@ class Ends:
 
     ranks: tuple[RankEnd, ...]
     """By rank."""
+    clock_was_set: bool = False
+    """Whether the host's clock was set in the meantime."""
 
     @property
     def losses(self) -> list[float]:
-        """Mean of the ranks' losses of the first steps."""
+        """Mean of the ranks' losses, by step."""
         columns = zip(*(one.losses for one in self.ranks), strict=True)
         return [
             statistics.fmean(reported)
@@ -78,15 +84,16 @@ def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     return Trained(plan=patient, result=result, steps=by_step(steps), seconds=time.monotonic() - began)
 
 
-def leave_with_an_error(plan: Plan, run: Path) -> Ends:
-    """Build a plan's trainer on each rank, take some steps and leave; ContractError if a rank does not end well."""
+def leave_with_an_error(plan: Plan, run: Path, late: LateTokens | None) -> Ends:
+    """Build a plan's trainer on each rank, take its steps and leave; ContractError if a rank does not end well."""
     create_run_folder(run, plan)
+    lead = wall_clock_lead()
     port = free_port()
     started: list[Child] = []
     deadline = time.monotonic() + STARTUP_SECONDS
     try:
         for rank in range(plan.layout.world_size):
-            words = ["--run-dir", str(run), "--out", str(run / f"end-{rank}.json")]
+            words = ["--run-dir", str(run), "--out", str(run / f"end-{rank}.json"), *late_words(late)]
             env = rank_environment(run, plan, 0, rank, "127.0.0.1", port)
             started.append(Child("rank", words, filenames.log_path(run, rank), env))
         for child in started:
@@ -94,7 +101,29 @@ def leave_with_an_error(plan: Plan, run: Path) -> Ends:
     finally:
         for child in started:
             child.kill()
-    return Ends(ranks=tuple(_end(run / f"end-{rank}.json") for rank in range(len(started))))
+    ranks = tuple(_end(run / f"end-{rank}.json") for rank in range(len(started)))
+    return Ends(ranks=ranks, clock_was_set=abs(wall_clock_lead() - lead) > SET_SECONDS)
+
+
+def late_words(late: LateTokens | None) -> list[str]:
+    """The option that gives a program of the kit its tokens."""
+    return [] if late is None else ["--late-tokens", str(late.seed), str(late.first_step)]
+
+
+def wall_clock_lead() -> float:
+    """Seconds by which the wall clock is ahead of the monotonic one: another value later means that it was set."""
+    return time.time() - time.monotonic()
+
+
+def expected(plan: Plan, run: Path, steps: int, late: LateTokens | None) -> Trajectory:
+    """What a reference makes of the first steps of a plan, in a process with one thread; Skip if none knows it."""
+    run.mkdir()
+    json_files.save(run / filenames.PLAN, plan)
+    words = ["--plan", str(run / filenames.PLAN), "--steps", str(steps), *late_words(late)]
+    found = observe("expected", words, Trajectory, seconds=STARTUP_SECONDS, env=ONE_THREAD)
+    if found.unknown is not None:
+        raise Skip(found.unknown)
+    return found
 
 
 def _end(path: Path) -> RankEnd:

@@ -81,7 +81,7 @@ VENDOR = {
     "answers-what-its-role-must": fault(("@hookimpl\ndef llmperf_setup_device", "def setup_device")),
     "probe-has-its-shape": fault(("Probe(vendor=NAME", 'Probe(vendor="other"')),
     "devices-are-told-apart": fault(
-        first("llmperf_probe()", "one = entry('Acme A1'); return replace(one, devices=2 * one.devices)")
+        first("llmperf_probe()", "one = entry(HOST); return replace(one, devices=2 * one.devices)")
     ),
     "offers-can-be-used": fault(('precisions=("fp32", "bf16")', 'precisions=("fp32", "bf16", "fp32")')),
     "probe-survives-a-bare-machine": fault(first("llmperf_probe()", f"{BARE}raise OSError('no acme-smi')")),
@@ -101,7 +101,7 @@ VENDOR = {
     "part-of-a-name-has-no-peak": fault(
         ("TFLOPS.get(device_model, {})", "next((TFLOPS[one] for one in TFLOPS if device_model.startswith(one)), {})")
     ),
-    "catalogue-agrees-with-peaks": fault(('"bf16": 2}', '"bf16": 2, "fp16": 2}')),
+    "catalogue-agrees-with-peaks": fault(('"bf16": 2000}', '"bf16": 2000, "fp16": 2000}')),
     "devices-agree-with-catalogue": fault(
         ("entry(model, simulated=True)", "smaller(entry(model, simulated=True))"),
         end("def smaller(probe):\n    return replace(probe, devices=(replace(probe.devices[0], memory_bytes=2**39),))"),
@@ -110,15 +110,19 @@ VENDOR = {
     "readings-are-plausible": fault(("memory_used_bytes=2**30", "memory_used_bytes=2**41")),
     "readings-never-raise": fault(first("llmperf_query_memory(devices)", "[['here'][one] for one in devices]")),
     "readings-are-cheap": fault(first("llmperf_query_memory(devices)", "time.sleep(0.6)")),
-    "readings-repeat": fault(("float(len(CALLS))", "1e6 - len(CALLS)")),
+    "readings-repeat": fault(("WATTS * time.monotonic()", "1e9 - WATTS * time.monotonic()")),
+    "power-agrees-with-energy": fault(("power_watts=WATTS", "power_watts=WATTS / 2")),
     "device-can-be-bound": fault(first("llmperf_setup_device(plan, local_rank)", "raise OSError('device busy')")),
     "device-names-its-places": fault(('places = MappingProxyType({"torch": "cpu"})', "places = {}")),
     "events-can-be-made": fault(method("event(self)", "raise OSError('no events')")),
     "asking-an-event-does-not-wait": fault(method("ready(self)", "time.sleep(0.2)")),
     "synchronize-blocks": fault(("        return True\n", "        return time.perf_counter() > self.at + 0.1\n")),
-    "events-agree-with-wall-time": fault(("self.at - earlier.at", "1000 * (self.at - earlier.at)")),
-    "peak-memory-grows": fault(method("peak_memory_bytes(self)", "return 4096")),
+    "events-agree-with-wall-time": fault(("self.at - earlier.at", "0.95 * (self.at - earlier.at)")),
+    "peak-memory-grows": fault(("* 1024 for", "* 512 for")),
     "peak-memory-resets": fault(method("reset_peak_memory(self)", "return")),
+    "products-stay-below-the-peak": fault(('"fp32": 1000', '"fp32": 1e-6')),
+    "device-is-what-others-see": fault(("entry(HOST)", 'entry("Acme A2")')),
+    "ranks-keep-to-their-share": fault(('"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "64"')),
     "device-lets-errors-through": fault(("        self.close()\n", "        self.close()\n        return True\n")),
     "device-closes-twice": fault(method("close(self)", "assert not self.closed")),
 }
@@ -156,6 +160,35 @@ FRAMEWORK = {
     "refusals-are-lines": fault(("abacus has no options", "abacus has\\nno options")),
 }
 
+KIT = "os.environ['LLMPERF_RUN_DIR'].endswith('ends')"
+SLOW = '''
+class Slow:
+    """An event whose clock is slow by a quarter."""
+    def __init__(self):
+        self.at = 0.75 * time.perf_counter()
+    def ready(self):
+        return True
+    def seconds_since(self, earlier):
+        return self.at - earlier.at
+'''
+AHEAD = """\
+        batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(int(os.environ["RANK"])))
+        steps = plan.spec.contract.steps * plan.batch.gradient_accumulation
+        self.ahead = [batches.next_micro_batch() for _ in range(steps)]
+"""
+READ = """\
+    read_rows = 0
+
+    def read(self, drawn):
+        \"\"\"The rows that the plan's data have at the place of those that were drawn.\"\"\"
+        from llmperf.tokens.draws import position
+
+        rank, (step, micro) = self.batches._rank, divmod(self.read_rows, self.batch.gradient_accumulation)
+        self.read_rows += 1
+        places = [position(self.batch, step, micro, rank, row) for row in range(len(drawn))]
+        return self.numpy.stack([self.batches._samples.at(place) for place in places])
+"""
+
 NEEDS_MORE = {
     "losses-are-those-of-the-reference",  # a reference
     "a-script-that-cannot-start-fails-the-run",  # a script
@@ -168,14 +201,33 @@ TRAINING = {
     "tokens-add-up": fault(("tokens=tokens", "tokens=self.batch.tokens_per_step"), also=("run-ends-complete",)),
     "losses-are-told": fault(("loss=sum(losses) / len(losses)", "loss=None")),
     "first-loss-is-chance": fault(("nats = 1.0", "nats = 1.4427")),
-    "training-lowers-the-loss": fault(("self.adamw.update(", "dict(")),
+    "training-lowers-the-loss": fault(("self.adamw.update(", "len(")),
     "builds-again-from-the-plan": fault(
         first("llmperf_build_trainer(plan, device)", "Path(__file__).with_name('built-' + os.environ['RANK']).mkdir()")
     ),
     "same-losses-twice": fault(("loss=sum(losses)", "loss=0.1 * __import__('random').random() + sum(losses)")),
-    "first-losses-are-the-contracts": fault(("seed=contract.seed", "seed=7")),
+    "losses-are-the-contracts": fault(("seed=contract.seed", "seed=7")),
+    "losses-follow-the-tokens": fault(
+        ("rows = self.batches.next_micro_batch()", "rows = self.read(self.batches.next_micro_batch())"),
+        ("    def first_losses", f"{READ}\n    def first_losses"),
+    ),
+    "norms-are-the-contracts": fault(("grad_norm=norm", "grad_norm=norm / 2")),
+    "sequences-have-their-losses": fault(("return self.sequences", "return self.sequences[::-1]")),
     "losses-are-those-of-one-rank": fault(
-        method("of_all_ranks(self, gradients)", "return gradients"), also=("first-losses-are-the-contracts",)
+        method("of_all_ranks(self, gradients)", "return gradients"), also=("losses-are-the-contracts",)
+    ),
+    "data-are-drawn-in-their-step": fault(
+        ("rows = self.batches.next_micro_batch()", "rows = self.ahead.pop(0)"),
+        ("        self.batch, self", f"{AHEAD}        self.batch, self"),
+    ),
+    "clocks-run-at-their-rate": fault(
+        first("llmperf_build_trainer(plan, device)", f"if {KIT}: device.event = Slow"), end(SLOW)
+    ),
+    "functions-of-the-core-stay": fault(
+        first("llmperf_build_trainer(plan, device)", "from llmperf import tokens; tokens.batches.known_entropy = print")
+    ),
+    "steps-fill-the-window": fault(
+        first("llmperf_build_trainer(plan, device)", f"if not {KIT}: device.event = Slow"), end(SLOW)
     ),
     "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
     "an-error-waits-for-nobody": fault(

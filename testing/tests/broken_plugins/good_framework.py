@@ -61,7 +61,7 @@ class Abacus:
 
         contract = plan.spec.contract
         self.numpy = numpy
-        self.batch = plan.batch
+        self.batch, self.sequences = plan.batch, []
         self.rank, self.ranks, self.step = int(os.environ["RANK"]), plan.layout.world_size, 0
         self.batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(self.rank))
         self.llama = Llama(plan.spec.model, seed=contract.seed)
@@ -74,11 +74,16 @@ class Abacus:
             rows = self.batches.next_micro_batch()
             losses.append(self.nats * self.llama.learn(rows))
             tokens += rows[:, 1:].size
+            if self.step == 0:
+                self.sequences += self.llama.row_losses
         sums = self.of_all_ranks(self.llama.gradients)
-        self.adamw.update({name: one / self.batch.gradient_accumulation for name, one in sums.items()})
+        norm = self.adamw.update({name: one / self.batch.gradient_accumulation for name, one in sums.items()})
         self.llama.gradients.clear()
         self.step += 1
-        return StepOutput(loss=sum(losses) / len(losses), tokens=tokens)
+        return StepOutput(loss=sum(losses) / len(losses), tokens=tokens, grad_norm=norm)
+
+    def first_losses(self):
+        return self.sequences
 
     def of_all_ranks(self, gradients):
         names = [Path(os.environ["LLMPERF_RUN_DIR"]) / f"gradients-{self.step}-{one}" for one in range(self.ranks)]

@@ -11,7 +11,10 @@ from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
 NAME = "good"
 MEMORY = 2**40
 OFFERS = Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend="gloo")
-TFLOPS = {"Acme A1": {"fp32": 1, "bf16": 2}, "Acme A2": {"fp32": 4}}
+CPUS = [one.split(":")[1].strip() for one in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in one]
+HOST = CPUS[0] if CPUS else "Acme A1"
+TFLOPS = {HOST: {"fp32": 1000, "bf16": 2000}, "Acme A2": {"fp32": 4000}}
+WATTS = 50.0
 SOURCE, DATE = "Acme datasheet, page 2", "2026-01-01"
 CALLS = []
 
@@ -28,7 +31,7 @@ def llmperf_resources():
 
 @hookimpl
 def llmperf_probe():
-    return entry("Acme A1")
+    return entry(HOST)
 
 
 @hookimpl
@@ -48,14 +51,20 @@ def llmperf_peak_flops(device_model, dtype):
 def llmperf_query_memory(devices):
     CALLS.append(devices)
     return tuple(
-        DeviceSample(index=i, memory_used_bytes=2**30, memory_total_bytes=MEMORY, energy_joules=float(len(CALLS)))
+        DeviceSample(
+            index=i,
+            memory_used_bytes=2**30,
+            memory_total_bytes=MEMORY,
+            energy_joules=WATTS * time.monotonic(),
+            power_watts=WATTS,
+        )
         for i in devices
     )
 
 
 @hookimpl
 def llmperf_worker_env(plan):
-    return {"ACME_THREADS": "1"}
+    return {"ACME_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @hookimpl

@@ -14,7 +14,7 @@ from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.plugins.discovery import of_this_project
 from llmperf.plugins.loading import Plugins
-from llmperf.types import Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
+from llmperf.types import Logger, Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
 from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
 from llmperf.validation.rules.reading import RULE_FAILED
 
@@ -126,6 +126,26 @@ def observers_follow_a_run(subject: Subject) -> None:
                 _called(who, f"ended with {'a result' if result else 'None'}", observer.ended, result, Path(folder))
 
 
+def loggers_follow_a_run(subject: Subject) -> None:
+    """Each logger that it adds has a name, and opens an observer that follows a short run, or says why it cannot."""
+    plan = convert(llmperf_schemas.example("plan"), Plan, "the example plan")
+    names: list[str] = []
+    for logger in _items(subject, "llmperf_loggers"):
+        require(isinstance(logger, Logger), f"llmperf_loggers: expected Loggers, found {logger!r}")
+        who = f"logger {logger.name!r}"
+        require(logger.name and "=" not in logger.name, f"{who}: expected a name without =")
+        require(logger.name not in names, f"{who}: expected each name once")
+        names.append(logger.name)
+        with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
+            try:
+                observer = _called(who, "open", logger.open, str(Path(folder) / "logged"))
+            except UserError:  # such as a library that is not installed
+                continue
+            run = Path(folder)
+            for method, argument in (("started", (plan, run)), ("steps", ((STEP,),)), ("ended", (_example(), run))):
+                _called(who, method, getattr(observer, method), *argument)
+
+
 def reporters_give_text(subject: Subject) -> None:
     """Each reporter that it adds has a name of its own and makes text of a result, in either language."""
     for one in _added(subject, "llmperf_reporters", "render"):
@@ -167,3 +187,5 @@ LAUNCHING = (launchers_give_commands,)
 """For roles that may add launchers."""
 OBSERVING = (observers_follow_a_run,)
 """For roles that may add observers."""
+LOGGING = (loggers_follow_a_run,)
+"""For roles that may add loggers."""

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import replace
+
 from llmperf_testing.check import Skip, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.probe import offers_can_be_used, require_line
-from llmperf_testing.observations import Bound
-from llmperf_testing.vendor import VendorSubject
+from llmperf_testing.observations import Bound, Stretch
+from llmperf_testing.subject import answered
+from llmperf_testing.vendor import PRECISIONS, VendorSubject
 
 READY_SECONDS = 0.05
-APART_SHARE, APART_SECONDS = 0.2, 0.03
-"""Events and the host's clock may differ by this much."""
-BEYOND_BLOCK = 0.5
-"""Of a block that is taken, at least this share must show in the peak."""
+APART_SHARE, APART_SECONDS = 0.02, 0.001
+"""Events and the host's clock may differ by this much, besides the time between reading one and the other."""
+BEYOND_BLOCK, MOST_OF_BLOCK = 0.9, 1.5
+"""Of a block that is taken, at least and at most this share must show in the peak."""
+FASTER = {"datasheet": 1.05, "measured": 1.25, "low": 1.25}
+"""How many times its peak a device may compute: a clock may be read early, a measurement was disturbed."""
+MEMORY_SHARE = 0.85
+"""Of the memory that torch sees, a probe shows at least this share."""
 
 
 def device_can_be_bound(subject: VendorSubject) -> None:
@@ -71,11 +80,16 @@ def synchronize_blocks(subject: VendorSubject) -> None:
 def events_agree_with_wall_time(subject: VendorSubject) -> None:
     """The time between two events is the host's between two edges at which it waited for the device."""
     subject.rests_on(asking_an_event_does_not_wait, synchronize_blocks)
-    apart = [(abs(one.event_seconds - one.wall_seconds), one) for one in subject.bound.stretches]
+    apart = [(_apart(one), one) for one in subject.bound.stretches]
     difference, best = min(apart, key=lambda pair: pair[0])
-    allowed = max(APART_SECONDS, APART_SHARE * best.wall_seconds)
-    told = f"events tell {best.event_seconds:.4g} s, the host's clock {best.wall_seconds:.4g} s"
-    require(difference < allowed, told)
+    allowed = APART_SECONDS + APART_SHARE * best.wall_seconds
+    clock = f"{best.least_seconds:.4g} to {best.wall_seconds:.4g} s"
+    require(difference < allowed, f"events tell {best.event_seconds:.4g} s, the host's clock {clock}")
+
+
+def _apart(stretch: Stretch) -> float:
+    """Seconds by which events are outside what the host's clock allows; 0 within."""
+    return max(0.0, stretch.least_seconds - stretch.event_seconds, stretch.event_seconds - stretch.wall_seconds)
 
 
 def _peaks(subject: VendorSubject) -> tuple[int, int, int, int]:
@@ -91,7 +105,7 @@ def peak_memory_grows(subject: VendorSubject) -> None:
     """The peak grows by what is taken, and stays when that is given back."""
     before, with_block, after, _ = _peaks(subject)
     block = subject.bound.taken_bytes
-    least, most = BEYOND_BLOCK * block, 4 * block
+    least, most = BEYOND_BLOCK * block, MOST_OF_BLOCK * block
     require(least < with_block - before < most, f"{block} bytes were taken, the peak grew by {with_block - before}")
     require(after - before > least, f"the peak fell from {with_block} to {after} bytes without a reset")
 
@@ -102,6 +116,56 @@ def peak_memory_resets(subject: VendorSubject) -> None:
     *_, after, anew = _peaks(subject)
     gone = BEYOND_BLOCK * subject.bound.taken_bytes
     require(after - anew > gone, f"{after} bytes before the reset, {anew} after it, with the block given back")
+
+
+def products_stay_below_the_peak(subject: VendorSubject) -> None:
+    """No matrix product that the kit times is faster than the peak of its dtype."""
+    bound = _worked(subject)
+    require(bound.product_error is None, f"a matrix product raised {bound.product_error}")
+    model = subject.devices_here()[0].model
+    peaks = [(dtype, subject.peak(model, dtype)) for dtype in PRECISIONS if dtype in bound.products]
+    compared = [(dtype, peak, bound.products[dtype]) for dtype, peak in peaks if peak is not None]
+    if not compared:
+        raise Skip("it has no peak of a dtype that the kit can multiply here")
+    for dtype, peak, found in compared:
+        within = found <= FASTER[peak.confidence] * peak.flops_per_second
+        require(within, f"{dtype}: a product ran at {found:.4g} FLOP/s; the peak is {peak.flops_per_second:.4g}")
+
+
+def device_is_what_others_see(subject: VendorSubject) -> None:
+    """The probed device has the name and the memory that torch, or the host's kernel, gives it."""
+    bound, device = _worked(subject), subject.devices_here()[0]
+    if subject.probe.simulated:
+        raise Skip("the device is simulated")
+    if bound.runtime_name is None:
+        raise Skip("nothing else here names the device")
+    same = _words(bound.runtime_name) & _words(device.model)
+    require(same, f"the probe shows {device.model!r}, others {bound.runtime_name!r}; expected simulated = True")
+    seen, probed = bound.runtime_memory_bytes, device.memory_bytes
+    if seen is not None and probed is not None:
+        near = MEMORY_SHARE * seen < probed < seen / MEMORY_SHARE
+        require(near, f"{device.model}: {probed} bytes in the probe, {seen} as torch sees it")
+
+
+def _words(name: str) -> set[str]:
+    """The words of a device's name that have a digit, such as `A100` or `8480C`; all words if none has."""
+    words = set(re.findall(r"[a-z0-9]+", name.lower()))
+    return {word for word in words if any(map(str.isdigit, word))} or words
+
+
+def ranks_keep_to_their_share(subject: VendorSubject) -> None:
+    """Where ranks share a host, their threads are together no more than its cores."""
+    subject.rests_on(environment_is_text)
+    if not (subject.devices_here()[0].kind == "cpu" and subject.devices_here()[0].divisible):
+        raise Skip("its ranks have whole devices")
+    plan = subject.plan()
+    ranks = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    layout = replace(plan.layout, devices_per_node=ranks, data_parallel=ranks)
+    shared = replace(plan, worker=replace(plan.worker, layout=layout))
+    answers = answered(subject, ("shared", ranks), "llmperf_worker_env", plan=shared)
+    for name, value in (pair for answer in answers for pair in answer.items()):
+        if name.endswith("_NUM_THREADS") and value.isdigit():
+            require(int(value) <= 1, f"{name}={value} for each of {ranks} ranks on {ranks} cores; expected 1")
 
 
 def device_lets_errors_through(subject: VendorSubject) -> None:
@@ -126,6 +190,9 @@ DEVICE = (
     events_agree_with_wall_time,
     peak_memory_grows,
     peak_memory_resets,
+    products_stay_below_the_peak,
+    device_is_what_others_see,
+    ranks_keep_to_their_share,
     device_lets_errors_through,
     device_closes_twice,
 )

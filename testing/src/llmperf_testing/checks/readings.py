@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 
 from llmperf.measuring.sampler import checked
 from llmperf.types import DeviceSample
 
-from llmperf_testing.check import ContractError, require
+from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.probe import probe_has_its_shape, probe_survives_a_bare_machine
 from llmperf_testing.vendor import VendorSubject
 
@@ -16,6 +17,10 @@ CHEAP_SECONDS = 0.5
 """Half of the second between two readings."""
 READINGS = 3
 HOTTEST_CELSIUS = 200
+ENERGY_SECONDS = 0.5
+ENERGY_TRIES = 3
+ENERGY_FACTOR = 1.5
+"""Power is often the mean of the last second, and energy is counted in steps."""
 MOST_WATTS = 20_000
 """Ten times what the hungriest device on sale draws."""
 
@@ -81,10 +86,36 @@ def readings_repeat(subject: VendorSubject) -> None:
         require(not fell, f"device {before.index}: energy_joules fell from {counted[0]} to {counted[1]}")
 
 
+def power_agrees_with_energy(subject: VendorSubject) -> None:
+    """Where it shows both, the energy counter grows by about the power drawn times the seconds between."""
+    subject.rests_on(readings_repeat)
+    if all(one.energy_joules is None or one.power_watts is None for one in subject.readings()):
+        raise Skip("it shows no power, or no energy")
+    worst = [_energy_share(subject, number) for number in range(ENERGY_TRIES)]
+    nearest = min(worst, key=lambda share: abs(math.log(share)))
+    near = 1 / ENERGY_FACTOR < nearest < ENERGY_FACTOR
+    require(near, f"energy_joules grew {nearest:.2f} times as fast as power_watts says")
+
+
+def _energy_share(subject: VendorSubject, number: int) -> float:
+    """Energy counted / power x time over ENERGY_SECONDS, of the device with the highest share."""
+    before, began = subject.readings(("energy", number, 0)), time.perf_counter()
+    time.sleep(ENERGY_SECONDS)
+    after, ended = subject.readings(("energy", number, 1)), time.perf_counter()
+    shares = [1e-9]
+    for first, last in zip(before, after, strict=True):
+        if None in (known := (first.energy_joules, last.energy_joules, first.power_watts, last.power_watts)):
+            continue
+        watts = (known[2] + known[3]) / 2
+        shares.append((known[1] - known[0]) / max(1e-9, watts * (ended - began)))
+    return max(shares)
+
+
 READING = (
     readings_have_their_shape,
     readings_are_plausible,
     readings_never_raise,
     readings_are_cheap,
     readings_repeat,
+    power_agrees_with_energy,
 )

@@ -19,6 +19,7 @@ Examples:
   llmperf check-plugin cpu
   llmperf check-plugin zero --fast
   llmperf check-plugin nvidia --json
+  llmperf check-plugin my_loop --seed 271828
   llmperf check-plugin my_loop --case my_moe.toml --reference pytorch
 """
 COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
@@ -35,8 +36,9 @@ def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.option("--fast", is_flag=True, help="Leave out the checks that train.")
 @click.option("--vendor", metavar="V", help="Whose devices a framework is tried on; the best here by default.")
 @click.option("--set", "settings", metavar="PATH=VALUE", multiple=True, help="What the case needs with a framework.")
-@click.option("--case", metavar="CASE", help="Case that a framework trains; the default on a tiny Llama.")
-@click.option("--reference", metavar="F", help="Framework whose first losses the checked framework's must equal.")
+@click.option("--case", metavar="CASE", help="Case that a framework trains; a drawn Llama if not given.")
+@click.option("--reference", metavar="F", help="Framework whose losses the checked framework's must equal.")
+@click.option("--seed", type=click.IntRange(1), metavar="N", help="Seed of the case that a framework trains.")
 @json_option
 @click.pass_context
 def command(
@@ -47,6 +49,7 @@ def command(
     settings: tuple[str, ...],
     case: str | None,
     reference: str | None,
+    seed: int | None,
     as_json: bool,
 ) -> None:
     """Check that the installed plugin NAME keeps its contract; needs no pytest and no tests of the plugin's.
@@ -57,25 +60,25 @@ def command(
     from llmperf_testing.running import checks_of, outcomes, subject_of
 
     named = _named(name)
-    if (vendor or settings or case or reference) and not any(one.role == "framework" for one in named):
-        options = "--vendor, --set, --case and --reference"
+    if (vendor or settings or case or reference or seed) and not any(one.role == "framework" for one in named):
+        options = "--vendor, --set, --case, --reference and --seed"
         raise click.UsageError(f"{options} are for frameworks; {name} is a {named[0].role}")
     made: list[Outcome] = []
-    tried_on = None
+    tried_on = used_seed = None
     for found in named:
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
         label = f"{found.role} {name}"
         with (
-            subject_of(found.role, name, vendor, settings, case, reference) as subject,
+            subject_of(found.role, name, vendor, settings, case, reference, seed) as subject,
             click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
         ):
             made += bar
-            tried_on = subject.tried_on or tried_on
+            tried_on, used_seed = subject.tried_on or tried_on, subject.seed or used_seed
     if as_json:
-        print_json({"plugin": name, "vendor": tried_on, "checks": made, **_counts(made)})
+        print_json({"plugin": name, "vendor": tried_on, "seed": used_seed, "checks": made, **_counts(made)})
     else:
         if tried_on is not None:
-            click.echo(f"framework {name} on devices of vendor {tried_on}")
+            click.echo(f"framework {name} on devices of vendor {tried_on}, seed {used_seed}")
         _print(made)
     if any(one.state == "failed" for one in made):
         ctx.exit(1)

@@ -55,7 +55,7 @@ def seen(plan: Plan, plugins: Plugins) -> Bound:
     except Exception as error:
         known = replace(known, event_error=error_line(error), memory_error=error_line(error))
     else:
-        known = with_memory(with_stretches(known, device, work), device, work)
+        known = with_products(with_memory(with_stretches(known, device, work), device, work), work)
     return left(replace(known, backends=backends()), device)
 
 
@@ -79,7 +79,9 @@ def stretch(device: Device, work: Work) -> Stretch:
     device.synchronize()
     began = time.perf_counter()
     first = device.event()
+    set_at = time.perf_counter()
     work.hand_over()
+    handed_over = time.perf_counter()
     last = device.event()
     asked = time.perf_counter()
     last.ready()
@@ -93,6 +95,7 @@ def stretch(device: Device, work: Work) -> Stretch:
         time.sleep(0.05)
     return Stretch(
         wall_seconds=ended - began,
+        least_seconds=handed_over - set_at,
         event_seconds=last.seconds_since(first),
         first_ready_seconds=answered - asked,
         reached=reached,
@@ -116,6 +119,16 @@ def with_memory(known: Bound, device: Device, work: Work) -> Bound:
     except Exception as error:
         return replace(known, memory_error=error_line(error))
     return replace(known, taken_bytes=BLOCK_BYTES, peaks=tuple(peaks))
+
+
+def with_products(known: Bound, work: Work) -> Bound:
+    """The same with how fast it multiplies, and what others than the plugin say of the device."""
+    try:
+        products = dict(work.products())
+    except Exception as error:
+        return replace(known, product_error=error_line(error))
+    name, memory = work.device_name(), work.memory_bytes()
+    return replace(known, products=products, runtime_name=name, runtime_memory_bytes=memory)
 
 
 def left(known: Bound, device: Device) -> Bound:

@@ -1,4 +1,4 @@
-"""A rank that builds a trainer from `plan.json`, takes some steps and leaves with an error, each in its turn."""
+"""A rank that builds a trainer from `plan.json`, takes the plan's steps and leaves with an error, each in its turn."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from llmperf.measuring.worker import plugins_of
 from llmperf.runfolder import filenames
 from llmperf.types import Device, Plan, Trainer
 
+from llmperf_testing.late_tokens import LateTokens
 from llmperf_testing.observations import RankEnd
 from llmperf_testing.programs.fresh import error_line
+from llmperf_testing.programs.watched import Stopwatch, WatchedData, functions, replaced_since
 
-STEPS = 5
 PATIENCE_SECONDS = 60.0
 
 
@@ -28,27 +29,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--late-tokens", type=int, nargs=2, metavar=("SEED", "STEP"))
     given = parser.parse_args(arguments)
     rank = int(os.environ["RANK"])
     plan = json_files.load(given.run_dir / filenames.PLAN, Plan)
+    late = LateTokens(seed=given.late_tokens[0], first_step=given.late_tokens[1]) if given.late_tokens else None
     try:
-        end = lived(plan, rank, given.out.parent)
+        end = lived(plan, rank, given.out.parent, late)
     except Exception as error:
         end = RankEnd(rank=rank, error=error_line(error))
     json_files.save(given.out, end)
     leave(0)
 
 
-def lived(plan: Plan, rank: int, folder: Path) -> RankEnd:
-    """Some steps, an evaluation, an error, the end."""
+def lived(plan: Plan, rank: int, folder: Path, late: LateTokens | None = None) -> RankEnd:
+    """All steps, an evaluation, an error, the end."""
+    data = WatchedData(plan, plan.layout.data_parallel_rank(rank), late)
+    data.watch()
+    before = functions()
     plugins = plugins_of(plan)
     device: Device = plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"]))
     trainer: Trainer = plugins.ask("llmperf_build_trainer", plan=plan, device=device)
     trainer.__enter__()
-    outputs = [trainer.train_step() for _ in range(STEPS)]
-    losses = tuple(None if one.loss is None else float(one.loss) for one in outputs)
-    device.synchronize()
-    known = evaluated(RankEnd(rank=rank, losses=losses), trainer)
+    stopwatch = Stopwatch.begin(device, folder / f"clock-{rank}")
+    outputs = []
+    for data.step in range(1, plan.spec.contract.steps + 1):
+        outputs.append(trainer.train_step())
+        if data.step == 1:
+            sequences = first_losses(trainer)
+    clocks, draws = stopwatch.end(), tuple(data.draws)
+    known = RankEnd(
+        rank=rank,
+        losses=tuple(None if one.loss is None else float(one.loss) for one in outputs),
+        grad_norms=tuple(None if one.grad_norm is None else float(one.grad_norm) for one in outputs),
+        sequences=sequences,
+        draws=draws,
+        clocks=clocks,
+        replaced=replaced_since(before),
+    )
+    known = evaluated(known, trainer)
     for other in range(rank):
         wait_for(folder / f"left-{other}")
     known = left(known, trainer)
@@ -56,6 +75,13 @@ def lived(plan: Plan, rank: int, folder: Path) -> RankEnd:
     for other in range(plan.layout.world_size):  # the store of rank 0 stays until all have left
         wait_for(folder / f"left-{other}")
     return closed(known, trainer)
+
+
+def first_losses(trainer: Trainer) -> tuple[float, ...] | None:
+    """The losses of the sequences of step 1, where the trainer offers them."""
+    query = getattr(trainer, "first_losses", None)
+    losses = query() if callable(query) else None
+    return None if losses is None else tuple(float(loss) for loss in losses)
 
 
 def evaluated(known: RankEnd, trainer: Trainer) -> RankEnd:

@@ -1,0 +1,93 @@
+"""The case that the kit trains, drawn from a seed: no framework can know it, and the seed repeats it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+LARGEST_SEED = 999_999_999
+DATASETS = ("books", "encyclopedia", "forum", "letters", "manuals", "news", "papers", "stories")
+SENTENCES = 400
+WORDS = (
+    *("amber", "basket", "copper", "dolphin", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle"),
+    *("lantern", "marble", "needle", "orchard", "pepper", "quarry", "ribbon", "saddle", "thunder", "umbrella"),
+    *("velvet", "window", "yellow", "zephyr"),
+)
+MICRO_BATCHES = ((1, 4), (2, 2), (2, 4), (4, 2))
+"""Micro batch and micro steps of two data-parallel ranks: at least two, so that leaving one out shows."""
+LEARNING_RATES = ("1e-3", "1.5e-3", "2e-3")
+"""High enough for the loss to fall by a fifth in twelve steps. From 4e-3 on, some contracts are chaotic once their text
+is nearly learnt: rounding to float32 alone changed losses by up to 8.5e-3 nats within eleven steps."""
+MODEL = """\
+name = "{name}"
+title = "Drawn for llmperf check-plugin"
+family = "llama"
+nominal_parameters = {nominal}
+vocab_size = {vocabulary}
+hidden_size = {hidden}
+intermediate_size = {intermediate}
+layers = {layers}
+attention_heads = 4
+kv_heads = 2
+max_positions = 512
+norm_eps = 1e-5
+position_encoding = "rope"
+rope_theta = 10000.0
+source = "drawn by llmperf check-plugin"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCase:
+    """A model, a text and a contract, all functions of one seed."""
+
+    seed: int
+    """The seed they were drawn from."""
+    model: str
+    """The model's file, as TOML."""
+    model_name: str
+    """The model's name."""
+    text: str
+    """The training data: one sentence over and over, which any model learns within a few steps."""
+    settings: tuple[str, ...]
+    """`PATH=VALUE` of the contract, without model and data."""
+    late_tokens_from: int
+    """The first step whose tokens the kit draws itself while the ranks train.
+
+    It is early: a model that has learnt its text and gets another amplifies rounding."""
+
+
+def drawn_case(seed: int) -> DrawnCase:
+    """The case of a seed."""
+    draw = random.Random(f"llmperf check-plugin {seed}")
+    micro_batch, micro_steps = draw.choice(MICRO_BATCHES)
+    steps = draw.randint(12, 18)
+    name = f"llama_{draw.choice(WORDS)}"
+    hidden, vocabulary, layers = draw.choice((64, 96)), draw.choice((320, 448, 512)), draw.choice((2, 4))
+    intermediate = draw.choice((128, 160, 192))
+    model = MODEL.format(
+        name=name,
+        nominal=2 * vocabulary * hidden + layers * hidden * (3 * hidden + 3 * intermediate),
+        vocabulary=vocabulary,
+        hidden=hidden,
+        intermediate=intermediate,
+        layers=layers,
+    )
+    settings = (
+        f"dataset={draw.choice(DATASETS)}-{draw.randint(1, 99)}",
+        f"seed={draw.randint(1, 9_999)}",
+        f"seq_len={draw.choice((32, 48, 64, 80))}",
+        f"global_batch={2 * micro_batch * micro_steps}",
+        f"micro_batch={micro_batch}",
+        f"steps={steps}",
+        f"warmup_steps={draw.randint(1, 3)}",
+        f"lr={draw.choice(LEARNING_RATES)}",
+    )
+    return DrawnCase(
+        seed=seed,
+        model=model,
+        model_name=name,
+        text=f"{' '.join(draw.sample(WORDS, 7))}. " * SENTENCES,
+        settings=settings,
+        late_tokens_from=draw.randint(2, 3),
+    )
