@@ -89,14 +89,6 @@ def test_bad_input_is_one_line_and_exit_code_2(content, message, tmp_path, capsy
     assert not (tmp_path / "out").exists()
 
 
-def test_two_documents_do_not_share_a_folder(tmp_path, capsys):
-    (tmp_path / "other").mkdir()
-    second = tmp_path / "other" / LORA.name
-    second.write_bytes(LORA.read_bytes())
-    assert call(["import", str(LORA), str(second), "--out", str(tmp_path / "out")]) == 2
-    assert "is for" in capsys.readouterr().err
-
-
 def test_links_and_folders_in_the_way_are_not_written_through(tmp_path, capsys):
     target = tmp_path / "out" / "llama2_7b_lora_a100"
     target.mkdir(parents=True)

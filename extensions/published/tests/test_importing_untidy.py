@@ -81,8 +81,9 @@ def test_machines(text, device, nodes, each, read):
 
 def test_ranges_and_failures_are_listed_and_kept(read):
     row, reasons = only_row(read, MFU="25.4%-50.6%", mem="OOM")
-    assert (row.metrics.mfu, row.metrics.memory) == (None, None)
-    assert reasons == ["expected an amount of memory under 'mem'", "expected a number under 'MFU'"]
+    assert (row.metrics.mfu.value, row.metrics.memory) == (None, None)
+    assert [end.printed for end in row.metrics.mfu.ends] == ["25.4", "50.6"]
+    assert reasons == ["expected an amount of memory under 'mem'"]
 
 
 def test_a_mark_behind_a_setting_is_not_part_of_it(read):

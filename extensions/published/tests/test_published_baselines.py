@@ -62,7 +62,7 @@ def test_the_row_on_the_same_contract_is_taken_and_said(measured, capsys):
     assert held["differs"] == []
     assert call(["compare", runs, "--baseline", "published"]) == 0
     out = capsys.readouterr().out
-    assert "1.1000 of llama2_7b_megatron_deepspeed_a100.md:57, 2868 token/p/s" in out
+    assert "1.10 times as fast as llama2_7b_megatron_deepspeed_a100.md:57, 2868 token/p/s" in out
     assert "one figure without its spread: whether a difference is significant is unknown" in out
 
 
@@ -151,7 +151,7 @@ def test_imported_documents_of_one_s_own_are_baselines_too(measured, tmp_path, c
     for command in ("compare", "summary"):
         capsys.readouterr()
         assert call([command, runs, "--baseline", str(tmp_path / "mine")]) == 0
-        assert "1.0000 of llama2_7b_megatron_deepspeed_a100.md:57" in capsys.readouterr().out
+        assert "1.00 times as fast as llama2_7b_megatron_deepspeed_a100.md:57" in capsys.readouterr().out
 
 
 def test_two_groups_and_published_rows_at_once(measured, capsys):
@@ -159,14 +159,14 @@ def test_two_groups_and_published_rows_at_once(measured, capsys):
     one, other = str(runs / "run-0"), str(runs / "run-1")
     assert call(["compare", one, other, "--baseline", "published"]) == 0
     out = capsys.readouterr().out
-    assert "A / B" in out
+    assert "B / A" in out
     assert "B: llama2_7b_pretrain_megatron on 1x8" in out
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "B: expected runs or documents, or --baseline published"),
+        ([], "B: expected runs or documents, or --baseline PATH"),
         ([str(SHIPPED)], "expected runs, found imported documents; compare runs with them by --baseline"),
         (["--baseline", "publisched"], "publisched: no such file or folder"),
     ],

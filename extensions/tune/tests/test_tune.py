@@ -106,6 +106,7 @@ def test_a_slow_trial_is_ended_early(stub_site, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_search_that_was_killed_goes_on_where_it_was(stub_site, tmp_path):
     words = ("--search", "framework.step_seconds=0.02,0.03,0.04,0.05", "--trials", "4", "--confirm", "0")
     command = [sys.executable, "-m", "llmperf", "tune", "default", *STUB, *SHORT, *words]

@@ -1,91 +1,148 @@
-"""One self-contained HTML file: a table of runs, and for each its curves, figures, environment and findings.
+"""The report: ranked bars for each model and contract, a table of runs, and for each run its curves and findings.
 
-The page opens without a network. Text from documents is in one block of JSON that cannot end its element, and reaches
-the page as text only; the policy in its head lets no other script run.
+The page opens without a network. Text from documents is in one block of JSON or escaped.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from html import escape
-from pathlib import Path
-from statistics import median
-from string import Template
 from typing import Any
+from urllib.parse import urlencode
 
-from llmperf.reporting import COMPARED, PERCENT, THROUGHPUT, closing_lines, ordered, printable, rounded, shown
-from llmperf.types import Sheet
+from llmperf.reporting import Entry, Interval, Standing, closing_lines, money, ordered, printable, shown, standings
+from llmperf.types import Rounding, Row, Sheet
 
-from llmperf_html.run import PageRuns, rows_by_key
-from llmperf_html.words import COLUMNS, LABELS, MEMORY, WORDS, PageColumn, word
+from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, standings_html
+from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
+from llmperf_html.document import CHARTS, document
+from llmperf_html.ratios import ratios
+from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
+from llmperf_html.words import IN_USE_BY_ALL, LABELS, MEMORY, WORDS, word
 
-WEB = Path(__file__).parent / "web"
-STYLES = ("uplot/uPlot.min.css", "tabulator/tabulator_simple.min.css", "page.css")
-SCRIPTS = ("uplot/uPlot.iife.min.js", "tabulator/tabulator.min.js", "dom.js", "charts.js", "overview.js", "page.js")
+SCRIPTS = (
+    CHARTS,
+    "dom.js",
+    "bars.js",
+    "table.js",
+    "plot.js",
+    "charts.js",
+    "overview.js",
+    "run.js",
+    "compare.js",
+    "page.js",
+)
 CURVE_BYTES = 24 * 2**20
 """Limit for the curves of all runs together: runs beyond it have none, and the page says so."""
+MAX_SIDES = 8
+"""Sides of one comparison: more curves cannot be told apart by their colours."""
 
 
 def html(sheets: Sequence[Sheet], language: str) -> str:
-    """The page."""
-    scripts = [_library(name) for name in SCRIPTS]
-    template = Template((WEB / "page.html").read_text(encoding="utf-8"))
-    data = page_data(sheets, language)
-    return template.substitute(
-        language=language,
-        title=escape(data["title"]),
-        hashes=" ".join(_hash(script) for script in scripts),
-        style="\n".join(_library(name) for name in STYLES),
-        data=embedded(data),
-        verdicts=f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else "",
-        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+    """The report."""
+    sheets = ordered(sheets)
+    found = standings(sheets)
+    data = page_data(sheets, found, language)
+    places = {id(sheet): place for place, sheet in enumerate(sheets)}
+    keys = {id(sheet): run["key"] for sheet, run in zip(sheets, data["runs"], strict=True)}
+
+    def comparison(standing: Standing) -> str:
+        repeated = [
+            (entry, keys[id(min(entry.sheets, key=lambda sheet: places[id(sheet)]))])
+            for entry in standing.entries[:MAX_SIDES]
+        ]
+        sides = [("side", f"all:{key}" if len(entry.sheets) > 1 else key) for entry, key in repeated]
+        return "#" + urlencode(sides) if len(sides) > 1 else ""
+
+    links = Links(entry=lambda entry: "#" + urlencode({"run": keys[id(entry.sheets[0])]}), comparison=comparison)
+    bars = standings_html(found, links, language)
+    imported = any(not sheet.measured for sheet in sheets)
+    return document(
+        title=data["title"], language=language, body=_body(bars, data, imported, language), data=data, scripts=SCRIPTS
     )
 
 
-def _library(name: str) -> str:
-    """A file of the page, without the pointer to its source map, which is not included."""
-    text = (WEB / name).read_text(encoding="utf-8")
-    return "\n".join(line for line in text.splitlines() if "sourceMappingURL=" not in line)
+def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> str:
+    def text(english: str) -> str:
+        return escape(word(english, language))
+
+    ranked = "Ranked by the figure with the arrow: choose another by its heading."
+    legend = "A line over a bar is the range of its repeats; hatched bars are imported figures."
+    script = "The table and the curves need JavaScript; llmperf report --format markdown does not."
+    verdicts = f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else ""
+    notes = " ".join(map(text, (ranked, legend, RANKS, *[VERDICT_LEGEND] * imported)))
+    return f"""<a id="skip" href="#table">{text(WORDS["skip"])}</a>
+<header><h1>{text("llmperf report")}</h1><p><span id="summary">{escape(data["summary"])}</span>
+<time id="made" datetime="{data["made_iso"]}">{escape(data["made"])}</time></p></header>
+<noscript><p>{text(script)}</p></noscript>
+<main>
+<section id="overview" aria-label="{text("Results")}">
+<div id="answer"><h2>{text("Results")}</h2><p class="note">{notes}</p>
+<div class="tools" id="choices"></div>
+{bars}</div>
+<section id="runs"><h2>{text(WORDS["overview"])}</h2>
+{_currencies(data["currencies"], language)}<div id="table"></div></section>
+{verdicts}
+</section>
+<section id="detail" tabindex="-1" hidden></section>
+</main>"""
 
 
-def _hash(script: str) -> str:
-    digest = hashlib.sha256(script.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _currencies(currencies: Sequence[str], language: str) -> str:
+    """What the reader must know of costs in several currencies."""
+    if len(currencies) < 2:
+        return ""
+    text = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
+    return f'<p class="note">{escape(text.format(currencies=", ".join(currencies)))}</p>'
 
 
-def embedded(value: Any) -> str:
-    """JSON that is safe in a script element, whatever its strings hold."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so that no separator slips through
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def page_data(sheets: Sequence[Sheet], language: str) -> Mapping[str, Any]:
-    """What the page shows, as plain JSON."""
-    left, runs, page = CURVE_BYTES, [], PageRuns(language)
-    repeats = _repeats(sheets)
-    for sheet in ordered(sheets):
-        run = page.run(sheet, repeats.get(sheet.repeats, ""), left > 0)
+def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str) -> dict[str, Any]:
+    """What the scripts show, as plain JSON. `sheets` are in the order of the table."""
+    left, runs, page, times = CURVE_BYTES, [], PageRuns(language), Counter[str]()
+    for sheet in sheets:
+        run = page.run(sheet, left > 0)
         left -= len(json.dumps(run["curves"]))
-        runs.append(run)
-    counted = "{all} run" if len(runs) == 1 else "{all} runs"
-    summary = word(counted, language).format(all=len(runs))
+        name = printable(sheet.name)
+        times[name] += 1
+        runs.append({"key": name if times[name] == 1 else f"{name}~{times[name]}", **run})
+    places = {id(sheet): place for place, sheet in enumerate(sheets)}
+    groups = [entry for standing in found for entry in standing.entries if len(entry.sheets) > 1]
+    for number, entry in enumerate(groups):
+        for sheet in entry.sheets:
+            runs[places[id(sheet)]]["group"] = number
+    summary = word("{all} run" if len(runs) == 1 else "{all} runs", language).format(all=len(runs))
     single = sheets[0] if len(sheets) == 1 else None
     subject = f"{printable(shown(single.cell('model')))}, {printable(single.name)}" if single else summary
-    made = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    now = datetime.now(timezone.utc)
+    made = now.strftime("%Y-%m-%d %H:%M UTC")
     return {
+        "language": language,
         "title": word("llmperf report: {summary}, {made}", language).format(summary=subject, made=made[:10]),
         "made": word("written {made}", language).format(made=made),
+        "made_iso": now.strftime("%Y-%m-%dT%H:%MZ"),
         "summary": summary,
-        "verdicts": " ".join(closing_lines(sheets)),
+        "verdicts": " ".join(word(line, language) for line in closing_lines(sheets)),
         "words": {name: word(english, language) for name, english in WORDS.items()},
         "columns": [_column(column, language) for column in COLUMNS],
-        "figures": [{"title": word(label, language), "memory": key in MEMORY} for key, label in _labels(sheets)],
-        "fields": [*(column.field for column in COLUMNS), "errors"],
+        "figures": _figures(sheets, language),
+        "models": sorted({standing.model for standing in found}),
+        "most_sides": MAX_SIDES,
+        "currencies": sorted(
+            {
+                figure.currency
+                for standing in found
+                for entry in standing.entries
+                for figure in entry.figures.values()
+                if figure.currency
+            }
+        ),
+        "groups": [_group(entry, places, language) for entry in groups],
+        "ratios": ratios(found, places, language),
+        "fields": [column.field for column in COLUMNS],
         "rows": page.rows.values,
         "sections": page.sections.values,
         "findings": page.findings.values,
@@ -95,30 +152,59 @@ def page_data(sheets: Sequence[Sheet], language: str) -> Mapping[str, Any]:
     }
 
 
-def _repeats(sheets: Sequence[Sheet]) -> dict[Hashable, str]:
-    """For runs with repeats: their number, the median of token/p/s and the spread."""
-    groups: dict[Hashable, list[float]] = {}
-    for sheet in sheets:
-        if sheet.repeats is not None and sheet.figure is not None and sheet.cell("status").value == "complete":
-            groups.setdefault(sheet.repeats, []).append(sheet.figure)
-    texts: dict[Hashable, str] = {}
-    for repeats, figures in groups.items():
-        middle = median(figures)
-        if len(figures) > 1 and middle:
-            spread = rounded((max(figures) - min(figures)) / middle, PERCENT)
-            texts[repeats] = f"{len(figures)}: {rounded(middle, THROUGHPUT)}, {spread}"
-    return texts
+def _group(entry: Entry, places: Mapping[int, int], language: str) -> dict[str, Any]:
+    """Repeats of one run: the indexes of its runs, by column the median and the range, and which were disturbed."""
+    complete = [sheet for sheet in entry.sheets if sheet.cell("status").value == "complete"]
+    disturbed = disturbed_texts(complete or entry.sheets, language)
+    keys = {column.field: column.figure or column.key for column in COLUMNS}
+    figures = {field: entry.figures[key] for field, key in keys.items() if key in entry.figures}
+    return {
+        "runs": sorted(places[id(sheet)] for sheet in entry.sheets),
+        "figures": {field: _interval(known) for field, known in figures.items()},
+        **({"disturbed": disturbed} if disturbed else {}),
+    }
 
 
-def _labels(sheets: Sequence[Sheet]) -> list[tuple[str, str]]:
-    """Key and label of each figure that is compared."""
-    labels: dict[str, str] = {}
-    for sheet in sheets:
-        if len(labels) < len(COMPARED):
-            rows = rows_by_key(sheet)
-            labels |= {key: rows[key].label for key in COMPARED if key in rows and key not in labels}
-    return [(key, labels.get(key) or LABELS.get(key, key)) for key in COMPARED]
+def _interval(figure: Interval) -> list[Any]:
+    """Median, least, largest and number of runs; of a cost also how the median is shown."""
+    text = [money(figure.median, figure.currency)] if figure.currency else []
+    return [figure.median, figure.low, figure.high, figure.runs, *text]
+
+
+def _figures(sheets: Sequence[Sheet], language: str) -> list[dict[str, Any]]:
+    """Label and rounding of each figure that is compared."""
+    rows: dict[str, Row] = {}
+    costs = {column.key: column for column in COLUMNS if column.cost}
+    for sheet in sorted(sheets, key=lambda sheet: not sheet.measured):  # imported rows have no rounding
+        if len(rows) < len(COMPARED_FIGURES):
+            known = rows_by_key(sheet)
+            rows |= {key: known[key] for key in COMPARED_FIGURES if key in known and key not in rows}
+    return [
+        {
+            "key": key,
+            "title": word(_title(key, rows, costs), language),
+            "rounding": asdict(rounding) if (rounding := _rounding(key, rows, costs)) else None,
+            "memory": key in MEMORY,
+            "of_all": key == IN_USE_BY_ALL,
+            "field": costs[key].field if key in costs else None,
+        }
+        for key in COMPARED_FIGURES
+    ]
+
+
+def _title(key: str, rows: Mapping[str, Row], costs: Mapping[str, PageColumn]) -> str:
+    if key in costs:
+        return costs[key].title
+    return rows[key].label if key in rows else LABELS.get(key, key)
+
+
+def _rounding(key: str, rows: Mapping[str, Row], costs: Mapping[str, PageColumn]) -> Rounding | None:
+    if key in costs:
+        return costs[key].rounding
+    return rows[key].rounding if key in rows else None
 
 
 def _column(column: PageColumn, language: str) -> dict[str, Any]:
-    return {**asdict(column), "title": word(column.title, language), "kind": "number" if column.number else "text"}
+    values = asdict(column)
+    del values["key"], values["also"], values["figure"]
+    return {**values, "title": word(column.title, language)}

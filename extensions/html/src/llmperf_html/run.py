@@ -6,16 +6,21 @@ and runs refer to it by its index.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from llmperf.reporting import COMPARED, UNKNOWN, finding_text, leaves, printable, shown
-from llmperf.types import Curves, Row, Section, Sheet
+from llmperf.reporting import UNKNOWN, disturbed_lines, finding_text, leaves, printable, rounded, shown, value_text
+from llmperf.types import Curves, Finding, Result, Row, Section, Sheet
 
-from llmperf_html.words import COLUMNS, NO_LOSS, NO_RECORDS, TOO_LARGE, word
+from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED, PageColumn
+from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE, word
 
 EXPANDED = ("dependencies", "environment")
 """Rows whose parts have a line each: on a page there is room for all of them."""
+FOLDED = ("environment", "mfu", "rank_memory", "nodes", "notes", "general", "batch", "parallelism", "optimisation")
+"""Keys of sections that few readers need."""
+OWN_SETTINGS = ("layout", "gradient_checkpointing")
+"""Settings whose values are words of llmperf; others have names of users, plugins and machines."""
 MAX_RECENT = 2000
 """Sections that are remembered as objects, because the next sheet may have them too."""
 
@@ -44,30 +49,38 @@ class PageRuns:
         self._language = language
         self._recent: dict[int, tuple[Section, int]] = {}
 
-    def run(self, sheet: Sheet, repeats: str, with_curves: bool) -> dict[str, Any]:
-        """Everything about one run as plain JSON. `repeats` says how it compares with its repeats."""
+    def run(self, sheet: Sheet, with_curves: bool) -> dict[str, Any]:
+        """Everything about one run as plain JSON."""
         sections = list(sheet.sections())
         rows = _by_key(sheet, sections)
         known = sheet.curves() if sheet.curves is not None and with_curves else None
         missing = NO_RECORDS if sheet.curves is None else NO_LOSS if with_curves else TOO_LARGE
-        cells, texts = _cells(rows, printable(sheet.name), repeats or UNKNOWN)
-        compared = [rows.get(key) for key in COMPARED]
-        setting = tuple((word(label, self._language), text) for label, text in sheet.setting.items())
-        findings = [(finding.severity, finding_text(finding)) for finding in sheet.findings]
+        cells, texts = _cells(sheet, rows, self._language)
+        setting = tuple(
+            (word(label, self._language), word(text, self._language) if label in OWN_SETTINGS else text)
+            for label, text in sheet.setting.items()
+        )
+        findings = [(finding.severity, self._finding(finding)) for finding in sheet.findings]
         return {
-            "row": [*cells, sheet.cell("errors").value],
-            "printed": [None if _says(cell) == text else text for cell, text in zip(cells, texts, strict=True)],
+            "row": cells,
+            "printed": texts,
             "measured": sheet.measured,
             "complete": not sheet.measured or sheet.cell("status").value == "complete",
+            "bad": bool(sheet.cell("errors").value) or sheet.cell("status").value in ("failed", "aborted", "wrong"),
             "contract": self.contracts.place(tuple(sheet.contract.items()), sheet.contract),
             "setting": self.settings.place(setting, dict(setting)),
-            "figures": [(None, UNKNOWN) if cell is None else (cell.value, printable(shown(cell))) for cell in compared],
-            "sections": [self._section(section) for section in _first_of_each_key(sections)],
+            "figures": [_compared(sheet, rows, key, self._language) for key in COMPARED_FIGURES],
+            "sections": [self._section(section) for section in first_of_each_key(sections)],
             "findings": [self.findings.place(finding, {"severity": finding[0], "text": finding[1]})
                          for finding in findings],
-            "curves": None if known is None else _curves(known),
+            "curves": None if known is None else curve_data(known, self._language),
+            "waiting": waiting.value if (waiting := rows.get("communication_share")) else None,
+            **_conditions(sheet, self._language),
             **({} if known else {"no_curves": word(missing, self._language)}),
         }  # fmt: skip
+
+    def _finding(self, finding: Finding) -> str:
+        return finding_text(finding, self._language)
 
     def _section(self, section: Section) -> int:
         """Index of a section: title, level of the heading, headers, and indexes of rows of cells.
@@ -85,8 +98,51 @@ class PageRuns:
         if section.records:
             headers = [printable(word(cell.label, self._language)) for cell in section.records[0]]
         rows = [self.rows.place(line, line) for line in lines]
-        key = (title, section.level, tuple(headers), tuple(rows))
-        return self.sections.place(key, {"title": title, "level": section.level, "headers": headers, "rows": rows})
+        fold = is_folded(section)
+        key = (title, section.level, tuple(headers), tuple(rows), fold)
+        value = {
+            "key": section.key,
+            "title": title,
+            "level": section.level,
+            "headers": headers,
+            "rows": rows,
+            "fold": fold,
+        }
+        return self.sections.place(key, value)
+
+
+def is_folded(section: Section) -> bool:
+    """Whether a section is shown only when the reader opens the environment and details."""
+    return section.key in FOLDED or section.level > 2
+
+
+def _compared(sheet: Sheet, rows: Mapping[str, Row], key: str, language: str) -> Any:
+    """A figure of a comparison: its value, or the value and how it is shown."""
+    cell, computed = rows.get(key), rows.get(COMPUTED[key]) if key in COMPUTED else None
+    if computed is not None and (cell is None or cell.value is None):
+        return computed.value, f"{printable(shown(computed))} ({word('computed', language)})"
+    if cell is None:
+        return None
+    return cell.value if sheet.measured and not _in_currency(cell) else (cell.value, printable(shown(cell)))
+
+
+def _in_currency(cell: Row) -> bool:
+    return cell.key in ("cost_per_million_tokens", "train_cost")
+
+
+def _conditions(sheet: Sheet, language: str) -> dict[str, Any]:
+    """Whether ranks shared a device, and warnings that the run was disturbed; only what is so."""
+    result = sheet.source.document
+    if not isinstance(result, Result):
+        return {}
+    lines = disturbed_texts([sheet], language)
+    return {name: value for name, value in (("divided", result.hardware.divided), ("disturbed", lines)) if value}
+
+
+def disturbed_texts(sheets: Sequence[Sheet], language: str) -> list[str]:
+    """Warnings of `llmperf compare` about disturbed runs of a `{side}`."""
+    results = [document for sheet in sheets if isinstance(document := sheet.source.document, Result)]
+    return [line.text for line in disturbed_lines("{side}", results, language)]
 
 
 def rows_by_key(sheet: Sheet) -> dict[str, Row]:
@@ -102,31 +158,46 @@ def _by_key(sheet: Sheet, sections: Iterable[Section]) -> dict[str, Row]:
     return named
 
 
-def _cells(rows: Mapping[str, Row], run: str, repeats: str) -> tuple[list[str | float | None], list[str]]:
-    """Each cell of the table as a number or a text, None where unknown; and as it is shown."""
-    own = {"run": run, "repeats": repeats}
+def _cells(sheet: Sheet, rows: Mapping[str, Row], language: str) -> tuple[list[str | float | None], list[str | None]]:
+    """Each cell of the table as a number or a text, None where unknown; and its text where scripts cannot make it."""
     cells: list[str | float | None] = []
-    texts: list[str] = []
+    texts: list[str | None] = []
     for column in COLUMNS:
-        row = rows.get(column.key)
-        text = own.get(column.field) or (UNKNOWN if row is None else printable(shown(row)))
+        row = _known(rows, column)
+        if column.field == "run":
+            row = Row(key="run", label="run", value=printable(sheet.name))
+        elif column.cost:
+            row = next((row for row in sheet.overview if row.key == column.key), None)
+        text = UNKNOWN if row is None else printable(value_text(row, language))
         value = None if row is None else row.value
-        if column.field in own or (value is None and row is not None and row.parts):
-            cells.append(text)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            cells.append(value)
+        if column.rounding is None:
+            cells.append(None if text == UNKNOWN else text)
+            texts.append(None)
         else:
-            cells.append(None if value is None else text)
-        texts.append(text)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            cells.append(value if number else None)
+            computed = row is not None and row.key == column.also and number
+            made = rounded(value, column.rounding) if number else UNKNOWN  # type: ignore[arg-type]
+            texts.append(f"{made} ({word('computed', language)})" if computed else None if made == text else text)
     return cells, texts
 
 
-def _says(cell: str | float | None) -> str | None:
-    """The text that the page shows for a cell without a text of its own."""
-    return UNKNOWN if cell is None else cell if isinstance(cell, str) else None
+def key_figures(sheet: Sheet, language: str) -> Iterator[tuple[str, str]]:
+    """Title and text of each figure of the table that is known for a run."""
+    cells, texts = _cells(sheet, rows_by_key(sheet), language)
+    for column, value, text in zip(COLUMNS, cells, texts, strict=True):
+        if column.rounding is not None and (value is not None or text is not None):
+            number = None if isinstance(value, str) else value
+            yield word(column.title, language), text or rounded(number, column.rounding)
 
 
-def _first_of_each_key(sections: Iterable[Section]) -> Iterator[Section]:
+def _known(rows: Mapping[str, Row], column: PageColumn) -> Row | None:
+    first = rows.get(column.key)
+    known = first is not None and first.value is not None
+    return first if known or not column.also else rows.get(column.also, first)
+
+
+def first_of_each_key(sections: Iterable[Section]) -> Iterator[Section]:
     """All sections; of several with one key only the first, which sums up the others."""
     keys: set[str] = set()
     for section in sections:
@@ -138,22 +209,27 @@ def _first_of_each_key(sections: Iterable[Section]) -> Iterator[Section]:
 def _lines(section: Section, language: str) -> Iterator[tuple[str, ...]]:
     """The rows of a section as cells."""
     if section.records:
-        yield from (tuple(printable(shown(row)) for row in record) for record in section.records)
+        yield from (tuple(printable(value_text(row, language)) for row in record) for record in section.records)
     else:
         for row in section.rows:
             for part in row.parts if row.key in EXPANDED else (row,):
                 label = (printable(word(part.label, language)),) if part.label else ()
-                yield (*label, printable(shown(part)))
+                yield (*label, printable(value_text(part, language)))
     yield from ((line,) for line in section.lines)
 
 
-def _curves(curves: Curves) -> Mapping[str, Any]:
+def curve_data(curves: Curves, language: str) -> Mapping[str, Any]:
     """Curves to six digits, which is more than a screen shows."""
     data: dict[str, Any] = {}
     for name, curve in curves.by_name.items():
         points = {part: [float(f"{value:.6g}") for value in getattr(curve, part)] for part in ("x", "middle")}
-        if name != "loss":
+        if name not in ("loss", "step_ends"):
             points |= {part: [float(f"{value:.6g}") for value in getattr(curve, part)] for part in ("low", "high")}
         data[name] = {**points, "of": curve.of}
-    limits = ("window_seconds", "entropy", "warmup_steps")
-    return data | {name: getattr(curves, name) for name in limits}
+    data |= {name: getattr(curves, name) for name in ("window_seconds", "entropy", "warmup_steps")}
+    data["expected_basis"] = word(printable(curves.expected_basis), language)
+    return data | {
+        "phases": list(curves.phase_seconds.items()),
+        "traced": list(curves.traced_seconds.items()),
+        "expected": dict(curves.expected),
+    }

@@ -12,12 +12,13 @@ from llmperf import json_option, print_json, print_table
 if TYPE_CHECKING:
     from llmperf.types import Verdict
 
-    from llmperf_published.reading.files import Imported
+    from llmperf_published.reading.files import Import, Imported
 
 EXAMPLES = """\b
 Examples:
   llmperf import README.md --out imported                 one document, to imported/FOLDER/published.json
   llmperf import */README.md --out imported               several, each to a folder named after the README's folder
+  llmperf import documents/ --out imported                every Markdown file with results in a folder
   llmperf import results.md --out imported --force --json  again, with a verdict on each row, as JSON
   llmperf validate imported                               check the figures
   llmperf report imported --format markdown --lang zh     print the tables again
@@ -25,7 +26,7 @@ Examples:
 
 
 @click.command("import", epilog=EXAMPLES)
-@click.argument("sources", metavar="README.md...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", metavar="README.md|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
               help="Folder in which each document gets a folder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
@@ -34,17 +35,19 @@ def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) ->
     """Read published Markdown tables, Chinese or English, and write the content of each document as published.json.
 
     The file is not a result: llmperf measured nothing in it. Text that is not understood is listed with its line on
-    standard error, and under `unread` in the document. Either all documents are written or none.
+    standard error, and under `unread` in the document. Either all documents are written or none; Markdown files without
+    results are skipped in a folder, and an error where they are named.
 
     Each row gets a verdict: it agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked.
     --json gives the reasons.
     """
-    from llmperf import library
+    from llmperf.validation import known_library
 
     from llmperf_published.reading.files import import_files
     from llmperf_published.rules.verdicts import closing, judged
 
-    imported = import_files(sources, out, library(), force)
+    result = import_files(sources, out, known_library(), force)
+    imported = result.documents
     verdicts = [judged(document.published)[1] for document in imported]
     if as_json:
         print_json([_as_json(document, rows) for document, rows in zip(imported, verdicts, strict=True)])
@@ -54,6 +57,7 @@ def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) ->
         print_table(headers, map(_table_row, imported, verdicts))
         click.echo(closing([verdict for rows in verdicts for verdict in rows]))
     _print_unread(imported)
+    _print_skipped(result)
 
 
 def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -92,3 +96,13 @@ def _print_unread(imported: Sequence[Imported]) -> None:
             text = " ".join(unread.text[:121].split())
             text = text if len(text) <= 120 else text[:120] + "..."
             click.echo(printable(f"{document.source}:{unread.line}: {unread.reason}: {text}"), err=True)
+
+
+def _print_skipped(result: Import) -> None:
+    """List on standard error the documents of folders that could not be read, and count those without results."""
+    from llmperf import printable
+
+    for line in result.skipped:
+        click.echo(f"skipped: {printable(line)}", err=True)
+    if count := result.without_results:
+        click.echo(f"{count} Markdown file{'s' * (count != 1)} without results", err=True)

@@ -86,7 +86,7 @@ def _published() -> type:
 
 def _is_markdown(path: Path, _: Callable[[], str], named: bool) -> bool:
     """Any such file that the user named; in a folder, Markdown with figures in a table."""
-    from llmperf_published.rules.imported import has_results
+    from llmperf_published.reading.files import has_results
 
     return named or (path.suffix != ".txt" and has_results(path))
 

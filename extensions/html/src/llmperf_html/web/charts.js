@@ -1,207 +1,113 @@
 "use strict";
-// The curves of one run, or of two, each chart with its data as a table.
+// The curves of runs in charts, against steps or against time. A run has a name and a colour if there are several.
 llmperf.charts = (function () {
-  const words = llmperf.words, make = llmperf.make, colour = llmperf.colour;
-  let plots = [];
+  const words = llmperf.words, make = llmperf.make;
+  const DASHES = [undefined, [7, 5], [2, 3], [12, 4, 2, 4]];
+  const GIB = 1073741824;
 
-  // Room for the labels of the y axis, however many digits a zoom brings.
-  function labelRoom(plot, values) { return Math.max(48, 16 + 7 * Math.max(0, ...(values || []).map(function (one) { return String(one).length; }))); }
-
-  function axis(label, size) {
-    const line = { stroke: colour("--line"), width: 1 };
-    return { label: label, stroke: colour("--soft"), grid: line, ticks: line, size: size, labelSize: 18, space: 50 };
-  }
-
-  function banded(one) { return one.low && one.low.some(function (value, i) { return value !== one.high[i]; }); }
-
-  // Shades parts of the x axis; an open end is null.
-  function shade(marks) {
-    return function (plot) {
-      const left = plot.bbox.left, right = left + plot.bbox.width;
-      const at = function (x, open) { return x === null ? open : Math.min(right, Math.max(left, plot.valToPos(x, "x", true))); };
-      plot.ctx.save();
-      for (const mark of marks) {
-        plot.ctx.fillStyle = colour(mark.stroke) + "26";
-        for (const range of mark.ranges) {
-          const from = at(range[0], left);
-          plot.ctx.fillRect(from, plot.bbox.top, at(range[1], right) - from, plot.bbox.height);
-        }
-      }
-      plot.ctx.restore();
-    };
-  }
-
-  function drawn(place, title, xLabel, yLabel, curves, marks, range) {
-    const tables = [], series = [{ label: xLabel }], bands = [];
-    for (const one of curves) {
-      const stroke = colour(one.stroke), at = series.length, around = { class: "band", stroke: "transparent", spanGaps: true, points: { show: false } };
-      tables.push(banded(one) ? [one.x, one.middle, one.low, one.high] : [one.x, one.middle]);
-      // A limit does not take part in the range of the axis: the curve would be flat beside a far one.
-      series.push({ label: one.name, stroke: stroke, width: one.dash && !one.limit ? 2.2 : 1.6, dash: one.dash, spanGaps: true, auto: !one.limit,
-                    points: { show: !one.dash && one.x.length < 40, size: 5 } });
-      if (banded(one)) {
-        series.push(Object.assign({ label: "low" }, around), Object.assign({ label: "high" }, around));
-        bands.push({ series: [at + 2, at + 1], fill: stroke + "33" });
-      }
-    }
-    const paper = document.documentElement.classList.contains("paper");
-    return new uPlot({
-      title: title, width: paper ? 520 : Math.max(260, place.clientWidth), height: 260, series: series, bands: bands,
-      scales: { x: { time: false }, y: range ? { range: range } : {} }, axes: [axis(xLabel, 34), axis(yLabel, labelRoom)], cursor: { drag: { x: true, y: false } },
-      hooks: { drawClear: [shade(marks)] },
-    }, tables.length > 1 ? uPlot.join(tables) : tables[0], place);
-  }
-
-  function drawCharts() {
-    for (const one of plots) {
-      if (one.plot) one.plot.destroy();
-      one.plot = one.draw();
-    }
-  }
-
-  // What the curves' own legend does not say: bands, shaded parts of the axis, limits outside the chart, equal curves.
-  function legend(entries) {
-    const list = make("p", null, "marks");
-    for (const entry of entries) {
-      const mark = make("span", entry.label, "mark");
-      if (entry.stroke) {
-        const swatch = make("span", null, "swatch");
-        swatch.style.background = "var(" + entry.stroke + ")";
-        mark.prepend(swatch);
-      }
-      list.append(mark);
-    }
-    return list;
-  }
-
-  function extent(curve) { return [Math.min(...(curve.low || curve.middle)), Math.max(...(curve.high || curve.middle))]; }
-
-  // Limits that lie above or below what the chart shows.
-  function outOfSight(curves) {
-    const shown = curves.filter(function (one) { return !one.limit; }).map(extent);
-    const least = Math.min(...shown.map(function (one) { return one[0]; })), most = Math.max(...shown.map(function (one) { return one[1]; }));
-    return curves.filter(function (one) { return one.limit && (one.middle[0] < least || one.middle[0] > most); }).map(function (one) {
-      return { of: one, label: one.name + ": " + llmperf.filled(one.middle[0] < least ? words.below : words.above, { value: Number(one.middle[0].toPrecision(6)) }) };
-    });
-  }
-
-  // That of two curves one covers the other, which no chart can show.
-  function covered(curves) {
-    const [a, b] = curves.filter(function (one) { return !one.limit; });
-    if (!b || JSON.stringify(a.x) !== JSON.stringify(b.x)) return [];
-    const apart = Math.max(...a.middle.map(function (value, i) { return Math.abs(value - b.middle[i]); }));
-    const range = Math.max(...a.middle) - Math.min(...a.middle);
-    if (apart === 0) return [{ label: words.same_curve }];
-    return apart < 0.005 * range ? [{ label: llmperf.filled(words.close_curve, { value: Number(apart.toPrecision(2)) }) }] : [];
-  }
-
-  // The points of a chart as a table, made when somebody opens it.
-  function points(title, xLabel, curves) {
-    const node = make("details", null, "points"), shown = curves.filter(function (one) { return !one.limit; });
-    node.append(make("summary", words.as_table));
-    node.addEventListener("toggle", function () {
-      if (!node.open || node.lastChild.nodeName === "DIV") return;
-      const rows = new Map(), heads = [xLabel], blank = [];
-      for (const one of shown) {
-        const names = banded(one) ? ["", " (" + words.lowest + ")", " (" + words.highest + ")"] : [""];
-        names.forEach(function (name) { heads.push(one.name + name); blank.push("-"); });
-      }
-      let at = 0;
-      for (const one of shown) {
-        const columns = banded(one) ? [one.middle, one.low, one.high] : [one.middle];
-        one.x.forEach(function (x, i) {
-          if (!rows.has(x)) rows.set(x, blank.slice());
-          columns.forEach(function (column, j) { if (column[i] !== null && column[i] !== undefined) rows.get(x)[at + j] = Number(column[i].toPrecision(6)); });
-        });
-        at += columns.length;
-      }
-      const sorted = Array.from(rows.entries()).sort(function (a, b) { return a[0] - b[0]; });
-      const inner = make("div"), whole = llmperf.table(heads, sorted.map(function (one) { return [one[0]].concat(one[1]); }));
-      inner.tabIndex = 0;
-      inner.setAttribute("role", "region");
-      inner.setAttribute("aria-label", title);
-      inner.append(whole);
-      node.append(inner);
-    });
-    return node;
-  }
-
-  // One chart: curves of {name, x, low, middle, high, stroke}; a band is drawn where low and high are there.
-  function chart(place, title, xLabel, yLabel, curves, marks, range) {
-    curves = curves.filter(function (one) { return one.x.length > 0; });
-    if (!curves.length) return;
-    const box = make("div", null, "chart"), image = make("div"), inner = make("div");
-    const around = curves.filter(banded).map(function (one) { return { stroke: one.stroke, label: one.band }; });
-    const hidden = outOfSight(curves), entries = around.concat(marks, hidden, covered(curves));
-    curves = curves.filter(function (one) { return !hidden.some(function (limit) { return limit.of === one; }); });
-    image.setAttribute("role", "img");
-    image.setAttribute("aria-label", [title].concat(entries.map(function (one) { return one.label; })).join("; "));
-    image.append(inner);
-    if (entries.length) image.append(legend(entries));
-    box.append(image, points(title, xLabel, curves));
-    place.append(box);
-    plots.push({ draw: function () { return drawn(inner, title, xLabel, yLabel, curves, marks, range); } });
-  }
-
-  function named(list, i, name) { return list.length > 1 ? (i ? "B: " : "A: ") + name : name; }
-  function stroke(i) { return i ? "--two" : "--one"; }
-  function found(run, key) { return run.curves ? run.curves[key] : undefined; }
+  function found(line, key) { return line.run.curves ? line.run.curves[key] : undefined; }
+  function named(list, line, name) { return list.length > 1 ? line.name + ": " + name : name; }
+  function dash(i) { return DASHES[Math.floor(i / 2) % DASHES.length] || (i % 2 ? DASHES[1] : undefined); }
 
   function bandName(curve, what) {
     return curve.of > 2 ? words["band_" + what] : curve.of === 2 ? words["both_" + what] : words.neighbours;
   }
 
-  function curvesOf(list, key, scale, what) {
-    return list.map(function (run, i) {
-      const curve = found(run, key) || { x: [], middle: [] };
+  // The value at x of a line through points, null outside them.
+  function at(xs, ys, x) {
+    let low = 0, high = xs.length - 1;
+    if (high < 0 || x < xs[0] || x > xs[high]) return null;
+    while (high - low > 1) { const middle = (low + high) >> 1; if (xs[middle] <= x) low = middle; else high = middle; }
+    return xs[high] === xs[low] ? ys[low] : ys[low] + (ys[high] - ys[low]) * (x - xs[low]) / (xs[high] - xs[low]);
+  }
+
+  // A curve against the wanted axis: steps and seconds are joined by when each step ended.
+  function against(line, curve, isSeconds, wantSeconds) {
+    if (isSeconds === wantSeconds) return curve;
+    const ends = found(line, "step_ends");
+    if (!ends) return null;
+    const xs = isSeconds ? ends.middle : ends.x, ys = isSeconds ? ends.x : ends.middle, kept = { x: [], middle: [], of: curve.of };
+    if (curve.low) Object.assign(kept, { low: [], high: [] });
+    curve.x.forEach(function (x, i) {
+      const moved = at(xs, ys, x);
+      if (moved === null || (kept.x.length && moved <= kept.x[kept.x.length - 1])) return;
+      kept.x.push(Number(moved.toPrecision(6)));
+      for (const part of ["middle", "low", "high"]) if (kept[part]) kept[part].push(curve[part][i]);
+    });
+    return kept;
+  }
+
+  function curvesOf(list, key, scale, what, isSeconds, byTime) {
+    return list.map(function (line) {
+      const known = found(line, key), curve = known && against(line, known, isSeconds, byTime) || { x: [], middle: [] };
       const scaled = function (values) { return values && values.map(function (v) { return v === null ? null : v * scale; }); };
-      return { name: list.length > 1 ? (i ? "B" : "A") : words[key], x: curve.x, stroke: stroke(i), dash: i ? [7, 5] : undefined, band: named(list, i, bandName(curve, what)),
-               low: scaled(curve.low), middle: scaled(curve.middle), high: scaled(curve.high) };
+      return { name: list.length > 1 ? line.name : words[key], x: curve.x, stroke: line.stroke, dash: dash(line.side || 0), band: named(list, line, bandName(curve, what)),
+               low: list.length > 2 ? undefined : scaled(curve.low), middle: scaled(curve.middle), high: list.length > 2 ? undefined : scaled(curve.high) };
     });
   }
 
-  // The known entropy under each loss; once where all have the same.
-  function entropies(list) {
-    const known = list.map(function (run) { return found(run, "loss") ? run.curves.entropy : null; });
-    const same = known.every(function (one) { return one === known[0]; });
-    return list.map(function (run, i) {
-      const x = typeof known[i] === "number" && !(same && i) ? run.curves.loss.x : [];
-      return { name: same ? words.entropy : named(list, i, words.entropy), x: x, middle: x.map(function () { return known[i]; }),
-               stroke: same ? "--soft" : stroke(i), dash: [2, 4], limit: true };
+  // A level under curves, such as the known entropy; once where all runs have the same.
+  function levels(list, curves, label, valueOf) {
+    const known = list.map(function (line) { return line.run.curves ? valueOf(line.run.curves) : undefined; });
+    const same = known.every(function (value) { return value === known[0]; });
+    return list.map(function (line, i) {
+      const x = typeof known[i] === "number" && !(same && i) ? curves[i].x : [];
+      return { name: same ? label : named(list, line, label), x: x, middle: x.map(function () { return known[i]; }), stroke: same ? "--soft" : line.stroke, dash: [2, 4], limit: true };
     });
   }
 
   // Shaded parts of the axis, once where all runs have the same.
   function marked(list, label, rangesOf) {
-    const all = list.map(function (run) { return run.curves ? rangesOf(run.curves) : []; });
-    const same = all.every(function (one) { return JSON.stringify(one) === JSON.stringify(all[0]); });
+    const all = list.map(function (line) { return line.run.curves ? rangesOf(line.run.curves, line) : []; });
+    const same = all.every(function (ranges) { return JSON.stringify(ranges) === JSON.stringify(all[0]); });
+    if (!same && list.length > 2) return [];
     return all.map(function (ranges, i) {
-      return { ranges: ranges, label: same ? label : named(list, i, label), stroke: same ? "--soft" : stroke(i) };
-    }).filter(function (one, i) { return one.ranges.length && !(same && i); });
+      return { ranges: ranges, label: same ? label : named(list, list[i], label), stroke: same ? "--soft" : list[i].stroke };
+    }).filter(function (mark, i) { return mark.ranges.length && !(same && i); });
   }
 
   function warmup(curves) { return curves.warmup_steps ? [[null, curves.warmup_steps + 0.5]] : []; }
   function outside(curves) { return typeof curves.window_seconds === "number" ? [[null, 0], [curves.window_seconds, null]] : []; }
 
-  function all(detail, list) {
-    const place = make("div", null, "charts");
-    detail.append(place);
-    const steps = marked(list, words.warmup, warmup), seconds = marked(list, words.outside, outside);
-    const since = list.every(function (run) { return !run.curves || outside(run.curves).length; }) ? words.since_window : words.since_sample;
-    const byStep = function (key, curves) { chart(place, words[key], words.step, words[key + "_axis"], curves, steps); };
-    const byTime = function (key, scale, range) {
-      chart(place, words[key], since, words[key + "_axis"], curvesOf(list, key, scale, "devices"), seconds, range);
+  function canUseTime(list) { return list.some(function (line) { return found(line, "step_ends"); }); }
+
+  // All charts of a list of {run, name, stroke}; `byTime` chooses the axis.
+  function all(place, list, byTime) {
+    const node = make("div", null, list.length > 1 ? "charts large" : "charts");
+    place.append(node);
+    byTime = byTime && canUseTime(list);
+    const since = list.every(function (line) { return !line.run.curves || outside(line.run.curves).length; }) ? words.since_window : words.since_sample;
+    const joined = !byTime && canUseTime(list), xLabel = byTime ? since : words.step;
+    const marks = byTime ? marked(list, words.outside, outside) : marked(list, words.warmup, warmup);
+    const bySteps = function (key, label, valueOf) {
+      const curves = curvesOf(list, key, 1, "ranks", false, byTime);
+      llmperf.plot.add(node, words[key], xLabel, words[key + "_axis"], curves.concat(levels(list, curves, label, valueOf)), marks);
     };
-    byStep("loss", curvesOf(list, "loss", 1, "ranks").concat(entropies(list)));
-    byStep("step_seconds", curvesOf(list, "step_seconds", 1, "ranks"));
-    byTime("memory_bytes", 1 / 1073741824);
-    byTime("power_watts", 1);
-    byTime("utilisation_percent", 1, [0, 100]);
-    list.forEach(function (run, i) { if (!run.curves) place.append(make("p", named(list, i, run.no_curves))); });
-    drawCharts();
+    const ofDevices = function (key, scale, range) {  // without the ends of steps, against seconds in any case
+      const curves = curvesOf(list, key, scale, "devices", true, !joined);
+      llmperf.plot.add(node, words[key], joined ? words.step : since, words[key + "_axis"], curves, joined ? marks : marked(list, words.outside, outside), range);
+    };
+    bySteps("loss", words.entropy, function (curves) { return typeof curves.entropy === "number" ? curves.entropy : undefined; });
+    bySteps("step_seconds", words.expected_step, function (curves) { return curves.expected.step_seconds; });
+    ofDevices("memory_bytes", 1 / GIB);
+    ofDevices("power_watts", 1);
+    ofDevices("utilisation_percent", 1, [0, 100]);
+    for (const line of list) if (!line.run.curves) node.append(make("p", named(list, line, line.run.no_curves)));
+    llmperf.plot.draw();
   }
 
-  function clear() { plots = []; }
+  // The choice between steps and time; `chosen` is called with true for time.
+  function axisChoice(byTime, chosen) {
+    const node = make("div", null, "axis");
+    node.setAttribute("role", "group");
+    node.setAttribute("aria-label", words.axis_choice);
+    for (const [label, value] of [[words.by_step, false], [words.by_time, true]]) {
+      const choice = llmperf.button(label, "", function () { chosen(value); });
+      choice.setAttribute("aria-pressed", String(value === byTime));
+      node.append(choice);
+    }
+    return node;
+  }
 
-  return { all: all, clear: clear, draw: drawCharts, named: named };
+  return { all: all, axisChoice: axisChoice, canUseTime: canUseTime };
 })();

@@ -27,6 +27,7 @@ _UNIT_KINDS = {
     "percent": r"%",
     "memory": r"(?:[kmgt]i?b|bytes?)(?:/.*)?",
     "power": r"(?:k|m)?w(?:atts?)?",
+    "a ratio": r"x|times|倍",
 }
 _ACCEPTED_UNITS = {"throughput": ("tokens a second", "samples or steps a second"), "loss": (), "mfu": ("percent",),
                    "hfu": ("percent",)}  # fmt: skip
@@ -48,9 +49,13 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
         return None, f"expected one number under {header!r}, found {value.expression}"
     if (expected := _expected_unit(column, value)) is not None:
         return None, f"expected {expected} under {header!r}, found {value.unit}"
-    if name not in SHARES or value.value is None or value.unit is not None or value.expression is not None:
+    if name is None and value.ends is not None:
+        return None, f"expected a number, in a column that is not known, under {header!r}"
+    numbers = [end.value for end in value.numbers if end.value is not None]
+    if name not in SHARES or not numbers or value.unit is not None or value.expression is not None:
         return value, ""
-    return _share(column, text, value.value)
+    results = [_share(column, text, end) for end in numbers]
+    return next((result for result in results if result[0] is None), results[0])
 
 
 def _share(column: Column, text: str, value: float) -> tuple[Figure | None, str]:
@@ -98,8 +103,8 @@ def _bare_shares(column: Column, index: int, rows: Sequence[Sequence[str]]) -> I
     if column.name in SHARES:
         for cells in rows:
             share = figure(plain(cells[index]), plain(column.header)) if index < len(cells) else None
-            if share is not None and share.value is not None and share.unit is None and share.expression is None:
-                yield share.value
+            if share is not None and share.unit is None and share.expression is None:
+                yield from (end.value for end in share.numbers if end.value is not None)
 
 
 def memory(text: str, unit: str | None) -> PublishedMemory | None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from llmperf_published.reading.cells import counts_samples, memory, read_figure
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import truth
-from llmperf_published.reading.vocabulary import COUNTS, SETTINGS, squeezed
-from llmperf_published.types.document import Column, Figure, PublishedMemory, PublishedMetrics, TableRow
+from llmperf_published.reading.throughput_scope import Scope, throughput_words
+from llmperf_published.reading.vocabulary import COUNTS, OTHER_DEGREES, SETTINGS
+from llmperf_published.types.document import (
+    Column,
+    Figure,
+    PublishedHardware,
+    PublishedMemory,
+    PublishedMetrics,
+    TableRow,
+)
 
 NOT_FIGURES = SETTINGS.union(
-    ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "remark", "task", "framework", *COUNTS]
+    ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "machine", "remark", "task", "framework"],
+    COUNTS,
+    OTHER_DEGREES,
 )
 """Columns that hold no figures; other modules read them."""
-
-_PER_DEVICE = re.compile(
-    r"tok(?:en)?s?/(?:p|gpu|npu|xpu|card|device|卡)/s|tok(?:en)?s?/s(?:ec(?:ond)?)?/(?:p|gpu|npu|card|device)|/p/s|tgs"
-    r"|单卡|per (?:device|gpu)|tps/(?:gpu|card|device)|(?<![a-z])t/s/(?:gpu|card|device)"
-)
-_IN_ALL = re.compile(r"tok(?:en)?s?/s|tokens? per second|(?<![a-z])t/s(?![a-z])")
 
 
 @dataclass
@@ -33,6 +38,8 @@ class Figures:
     """Throughput of one device."""
     whole: Figure | None = None
     """Throughput of all devices."""
+    withheld: Figure | None = None
+    """A cell of throughput without a value."""
     uncertain: Figure | None = None
     """Throughput whose cell and column do not state what it counts."""
     loss: Figure | None = None
@@ -47,14 +54,14 @@ class Figures:
 
     @property
     def throughput(self) -> Figure | None:
-        """Throughput of one device if known, otherwise of all, otherwise the uncertain one."""
-        return self.each or self.whole or self.uncertain
+        """Throughput of one device if known, otherwise of all, otherwise the uncertain or withheld one."""
+        return self.each or self.whole or self.uncertain or self.withheld
 
     def metrics(self) -> PublishedMetrics:
         """The figures as the document holds them; an uncertain throughput is among the others."""
         uncertain = {} if self.uncertain is None else {"throughput": self.uncertain}
         return PublishedMetrics(
-            tokens_per_second_per_device=self.each,
+            tokens_per_second_per_device=self.withheld if self.throughput is self.withheld else self.each,
             tokens_per_second=self.whole,
             loss=self.loss,
             mfu=self.mfu,
@@ -66,8 +73,8 @@ class Figures:
         )
 
 
-def figures(columns: Sequence[Column], row: TableRow, contents: Contents, devices: int | None) -> Figures:
-    """The figures of a row that was measured on `devices` accelerators."""
+def figures(columns: Sequence[Column], row: TableRow, contents: Contents, where: PublishedHardware) -> Figures:
+    """The figures of a row that was measured on the machine `where`."""
     result = Figures()
     for column, raw in zip(columns, row.cells, strict=False):
         header, text = plain(column.header), plain(raw)
@@ -85,54 +92,83 @@ def figures(columns: Sequence[Column], row: TableRow, contents: Contents, device
             if value is None:
                 result.problems.append((text, problem))
             else:
-                _enter(result, column.name, header, value, contents, devices)
+                _enter(result, column.name, header, value, contents, where)
     return result
 
 
 def _enter(
-    result: Figures, name: str | None, header: str, value: Figure, contents: Contents, devices: int | None
+    result: Figures, name: str | None, header: str, value: Figure, contents: Contents, where: PublishedHardware
 ) -> None:
     if value.expression is not None and value.computed is None:
         result.problems.append((value.text, f"expected a sum of numbers under {header!r}"))
     if name == "throughput":
-        _enter_throughput(result, header, value, contents, devices)
+        _enter_throughput(result, header, value, contents, where)
     elif name in ("loss", "mfu", "hfu"):
         setattr(result, name, value)
-    elif name == "evaluation" or value.value is not None:
+    elif name == "evaluation" or value.stated:
         into = result.evaluation if name == "evaluation" else result.other
         into[header if header not in into else f"{header} ({len(into) + 1})"] = value
 
 
-def _enter_throughput(result: Figures, header: str, value: Figure, contents: Contents, devices: int | None) -> None:
-    per_device = _is_per_device(value, header, contents, devices)
-    if value.value is None:
-        result.each = result.each or value
-    elif per_device is None:
+def _enter_throughput(
+    result: Figures, header: str, value: Figure, contents: Contents, where: PublishedHardware
+) -> None:
+    if not value.stated:
+        result.withheld = result.withheld or value
+        return
+    scope, problem = _scope(value, header, contents, where)
+    if problem:
+        result.problems.append((value.text, problem))
+    if scope == "node" and where.devices_per_node and value.expression is None:
+        value, scope = _of_one_device(value, where.devices_per_node), "device"
+    if scope == "contradictory":
+        return
+    if scope not in ("device", "all"):
         result.uncertain = value
-        expected = f"expected a unit such as token/p/s under {header!r} to know what it counts"
-        result.problems.append((value.text, expected))
-    elif (result.each if per_device else result.whole) is not None:
+        if not problem:
+            expected = f"expected a unit such as token/p/s under {header!r} to know what it counts"
+            if scope == "node":
+                expected = f"expected the devices of each node in the row, to divide the figure under {header!r}"
+            result.problems.append((value.text, expected))
+    elif (result.each if scope == "device" else result.whole) is not None:
         result.other[header] = value
-    elif per_device:
+        counted = "one device" if scope == "device" else "all devices"
+        result.problems.append((value.text, f"expected one throughput of {counted}, found another under {header!r}"))
+    elif scope == "device":
         result.each = value
     else:
         result.whole = value
 
 
-def _is_per_device(value: Figure, header: str, contents: Contents, devices: int | None) -> bool | None:
-    """Whether a throughput is that of one device, by its expression, its unit, its header, or the general table."""
+def _of_one_device(value: Figure, devices: int) -> Figure:
+    """The throughput of one device of a node; its printed digits are kept with a smaller scale."""
+    ends = value.ends and (
+        replace(value.ends[0], value=value.ends[0].value / devices),
+        replace(value.ends[1], value=value.ends[1].value / devices),
+    )
+    each = None if value.value is None else value.value / devices
+    return replace(value, value=each, scale=value.scale / devices, ends=ends)
+
+
+def _scope(
+    value: Figure, header: str, contents: Contents, where: PublishedHardware
+) -> tuple[Scope | Literal["contradictory"] | None, str]:
+    """What a throughput counts, by its expression, its unit and its header, or the general table; and a problem."""
     divisor = re.search(r"/\s*(\d+)\s*$", value.expression or "")
+    devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
     if divisor and devices is not None and int(divisor[1]) == devices:
-        return True
+        return "device", ""
     if counts_samples(value.unit or header):
-        return None
-    for text in (value.unit or "", header, *_explanations(contents, "throughput")):
-        words = normal(text).lower()
-        if _PER_DEVICE.search(squeezed(words)) or _PER_DEVICE.search(words):
-            return True
-        if _IN_ALL.search(words):
-            return False
-    return None
+        return None, ""
+    unit, column = throughput_words(value.unit or ""), throughput_words(header)
+    if unit.scope and column.scope and unit.scope != column.scope and "unclear" not in (unit.scope, column.scope):
+        if unit.scope == "all" and not column.rate:  # 3000 tokens/s below `per-GPU throughput`
+            return column.scope, ""
+        return "contradictory", f"expected the unit of the column under {header!r}, found {value.unit}"
+    if unit.scope == "all" and column.scope == "unclear":
+        return column.scope, ""
+    general = (throughput_words(text, prose=True).scope for text in _explanations(contents, "throughput"))
+    return next((scope for scope in (unit.scope, column.scope, *general) if scope), None), ""
 
 
 def _explanations(contents: Contents, name: str) -> Iterator[str]:

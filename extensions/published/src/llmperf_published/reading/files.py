@@ -11,12 +11,13 @@ from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import encode_pretty, read_bytes, write_bytes
+from llmperf import MAX_DOCUMENT_BYTES, encode_pretty, open_regular, read_bytes, write_bytes
 from llmperf.errors import UserError
 
 from llmperf_published.reading.document import MAX_BYTES, import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.markdown import plain
+from llmperf_published.reading.targets import Place, places
 from llmperf_published.types.document import Published
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ MAX_NAMED = 5
 """Tables, and columns of each, that a refusal names."""
 NAME = "published.json"
 """The name of an imported document's file."""
+_THROUGHPUT = re.compile(
+    r"tok(?:en)?s?\s*/|tokens? per|throughput|吞吐|mfu|flops? utili[sz]ation|(?<![a-z])t[gp]s(?![a-z])|tflop",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +45,93 @@ class Imported:
     """What the document says."""
 
 
-def import_files(sources: Sequence[Path], out: Path, library: Library, force: bool = False) -> list[Imported]:
-    """Read documents and write each to `out/NAME/published.json`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """The documents that were written, and those that were found in folders and were not."""
 
-    UserError, and nothing written, if a document cannot be read or has no results, if two documents get the same
-    folder, or if a file exists already and `force` is not set.
+    documents: Sequence[Imported]
+    skipped: Sequence[str]
+    """One line for each document of a folder that seems to have results and could not be read."""
+    without_results: int
+    """Markdown files of folders that have no results."""
+
+
+def import_files(sources: Sequence[Path], out: Path, library: Library, force: bool = False) -> Import:
+    """Read documents, and folders of them, and write each to `out/NAME/published.json`.
+
+    UserError, and nothing written, if a document that is named cannot be read or has no results, if no document of a
+    folder has any, or if a file exists already and `force` is not set.
     """
     known = Known.of(library)
-    imported = [_imported(source, out, known) for source in sources]
+    imported: list[Imported] = []
+    skipped: list[str] = []
+    without = 0
+    for place in places(sources):
+        try:
+            document = _imported(place, out, known)
+        except UserError as error:
+            if not place.in_tree:
+                raise
+            skipped.append(str(error))
+            continue
+        if document is None:
+            without += 1
+        else:
+            imported.append(document)
+    if not imported:
+        folders = ", ".join(str(source) for source in sources)
+        more = f"; {skipped[0]}" if skipped else ""
+        raise UserError(f"{folders}: expected Markdown with a table of results, found none{more}")
     _check_targets(imported, force)
+    contents = [_encoded(document) for document in imported]
     _make_folders([document.target.parent for document in imported])
-    for document in imported:
-        write_bytes(document.target, encode_pretty(document.published))
-    return imported
+    for document, content in zip(imported, contents, strict=True):
+        write_bytes(document.target, content)
+    return Import(documents=imported, skipped=skipped, without_results=without)
 
 
-def _imported(source: Path, out: Path, known: Known) -> Imported:
+def _imported(place: Place, out: Path, known: Known) -> Imported | None:
+    """The document; None if it was found in a folder and has no results."""
+    source = place.source
+    if place.in_tree and not has_results(source):
+        return None
     published = import_document(read_bytes(source, MAX_BYTES), str(source), known)
     if not published.rows:
         raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
-    return Imported(source=source, target=out / folder_name(source) / NAME, published=published)
+    if place.in_tree and not _measures_training(published):
+        headers = (column.header for table in published.tables for column in table.columns)
+        if any(_THROUGHPUT.search(header) for header in headers):
+            raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
+        return None
+    return Imported(source=source, target=out / place.folder / NAME, published=published)
+
+
+def has_results(path: Path) -> bool:
+    """Whether Markdown has a table and mentions throughput or MFU. UserError if it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            text = file.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from error  # the cause tells validate that it is closed
+    return ("|" in text or "<table" in text.lower()) and _THROUGHPUT.search(text) is not None
+
+
+def _measures_training(published: Published) -> bool:
+    """Whether a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
+    performance = (table for table in published.tables if table.kind == "performance")
+    return any(column.name in ("throughput", "mfu", "hfu") for table in performance for column in table.columns)
+
+
+def _encoded(document: Imported) -> bytes:
+    """The document as JSON, without indentation if it were too large to be read again. UserError if it still is."""
+    content = encode_pretty(document.published)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        content = encode_pretty(document.published, indent=0)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        size, limit = (count / 2**20 for count in (len(content), MAX_DOCUMENT_BYTES))
+        expected = f"expected a document that needs at most {limit:.0f} MiB as JSON"
+        raise UserError(f"{document.source}: {expected}, found {size:.0f} MiB; import it in parts")
+    return content
 
 
 def _tables_text(published: Published) -> str:
@@ -72,23 +144,14 @@ def _tables_text(published: Published) -> str:
         more = f" and {len(unknown) - MAX_NAMED} more" * (len(unknown) > MAX_NAMED)
         columns = f": columns {', '.join(unknown[:MAX_NAMED])}{more} not understood" if unknown else ""
         tables.append(f"line {table.line}{columns}")
+    if further := len(published.tables) - MAX_NAMED:
+        tables += [f"and {further} more table{'s' * (further != 1)}"] * (further > 0)
     return f"none among its tables ({'; '.join(tables)})"
 
 
-def folder_name(source: Path) -> str:
-    """The file's name without its suffix; for a README, the name of its folder."""
-    path = source.resolve()
-    name = path.parent.name if path.stem.lower() in ("readme", "index") and path.parent.name else path.stem
-    return re.sub(r"[^\w.\-]+", "-", name).strip(".-")[:100] or "document"
-
-
 def _check_targets(imported: Sequence[Imported], force: bool) -> None:
-    seen: dict[Path, Path] = {}
     for document in imported:
-        source, target = document.source, document.target
-        if target in seen:
-            raise UserError(f"{source}: {target} is for {seen[target]} too; import one of them to another --out")
-        seen[target] = source
+        target = document.target
         if target.is_symlink() or target.is_dir():
             raise UserError(f"{target}: expected a regular file or none, found a link or a folder")
         if target.exists() and not force:

@@ -19,7 +19,7 @@ _TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]{0,10})(\s[^<>]{0,400})?/?>")
 _SPAN = re.compile(r"\b(row|col)span\s*=\s*[\"']?(\d{1,3})(?!\d)", re.IGNORECASE)
 _SPECIAL = re.compile(r"[\\`*|<\[]|_(?=_)|(?<=_)_")
 _DROPPED = frozenset(
-    ["thead", "tbody", "tfoot", "caption", "colgroup", "col", "div", "center", "p", "span", "font", "b", "strong", "i",
+    ["tbody", "tfoot", "caption", "colgroup", "col", "div", "center", "p", "span", "font", "b", "strong", "i",
      "em", "u", "s", "small", "sub", "sup", "code", "a", "br", "td", "th"]
 )  # fmt: skip
 """Tags that leave only their text; tags that are not known stay text."""
@@ -30,7 +30,7 @@ class HtmlTable:
     """The rows of a table, and the text outside its cells."""
 
     rows: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
-    """Line number and cells of each row."""
+    """Line number and cells of each row; the rows of a header are one."""
     outside: list[tuple[int, str]] = field(default_factory=list)
     """Line number and text."""
 
@@ -44,6 +44,12 @@ class _Row:
     reaching: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Column to the number of further rows and the text."""
     total: int = 0
+    header: list[tuple[str, ...]] = field(default_factory=list)
+    """The rows of the header so far; cells that reach over several columns are repeated in each."""
+    header_line: int = 1
+    in_header: bool = False
+    body: bool = False
+    """Whether a row of the body was read."""
 
     def add(self, text: str, rows: int, columns: int) -> None:
         """Append a cell. In further rows its text is repeated; further columns are empty."""
@@ -51,9 +57,10 @@ class _Row:
         if self.total + rows * columns > MAX_CELLS:
             rows = columns = 1
         for column in range(columns):
+            repeated = text if column == 0 or self.in_header else ""
             if rows > 1:
-                self.reaching[len(self.cells)] = (rows - 1, text if column == 0 else "")
-            self.cells.append(text if column == 0 else "")
+                self.reaching[len(self.cells)] = (rows - 1, repeated)
+            self.cells.append(repeated)
         self.total += rows * columns
 
     def fill(self) -> None:
@@ -68,8 +75,24 @@ class _Row:
         """Add the row to the table, unless it has no cells of its own."""
         if self.cells:
             self.fill()
-            table.rows.append((self.line, tuple(self.cells)))
+            if self.in_header and not self.body and len(self.cells) > 1 and len(set(self.cells)) == 1:
+                table.outside.append((self.line, self.cells[0]))  # a title above all columns
+            elif self.in_header and not self.body:
+                self.header_line = self.header_line if self.header else self.line
+                self.header.append(tuple(self.cells))
+            else:
+                self.end_header(table)
+                table.rows.append((self.line, tuple(self.cells)))
         self.cells = []
+
+    def end_header(self, table: HtmlTable) -> None:
+        """Add the rows of the header as one row: `With CP` above `TP` is `With CP TP`."""
+        if self.header and not self.body:
+            width = max(map(len, self.header))
+            columns = zip(*(row + ("",) * (width - len(row)) for row in self.header), strict=True)
+            names = (" ".join(filter(None, dict.fromkeys(column))) for column in columns)
+            table.rows.append((self.header_line, tuple(names)))
+        self.body = True
 
 
 def begins_html_table(line: str) -> bool:
@@ -109,6 +132,9 @@ def html_table(lines: Sequence[str], first: int) -> HtmlTable:
             cell = []
             attributes = _SPAN.findall(match[3]) if match[3] else ()
             spans = {"row": 1, "col": 1} | {kind.lower(): int(count) for kind, count in attributes}
+        elif name == "thead":
+            row.end(table)
+            row.in_header = not closing
         elif name == "br" and cell is not None:
             cell.append(" ")
         elif name not in _DROPPED:
@@ -120,6 +146,7 @@ def html_table(lines: Sequence[str], first: int) -> HtmlTable:
     if cell is not None:
         row.add(_markdown("".join(cell)), 1, 1)
     row.end(table)
+    row.end_header(table)
     return table
 
 

@@ -6,11 +6,12 @@ Only names that the library has count; a similar name matches nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llmperf import data_parallel_of
+from llmperf.errors import UserError
 from llmperf.types import Case, Change, Scalar
 
 from llmperf_published.reading.markdown import normal
@@ -39,11 +40,20 @@ class Known:
 
     @classmethod
     def of(cls, library: Library) -> Known:
-        """The models and cases of a library; UserError if one cannot be read."""
-        names = library.paths("models")
+        """The models and cases of a library, without files that cannot be read."""
+        names = [name for name in library.paths("models") if _readable(library.model, name)]
         titles = {_model_key(library.model(name).title): name for name in names}
-        cases = tuple(library.case(name) for name in library.paths("cases"))
+        cases = tuple(library.case(name) for name in library.paths("cases") if _readable(library.case, name))
         return cls({**titles, **{_model_key(name): name for name in names}}, cases)
+
+
+def _readable(read: Callable[[str], object], name: str) -> bool:
+    """Whether a file of an installed package can be read; `llmperf models` and `llmperf cases` name the others."""
+    try:
+        read(name)
+    except UserError:
+        return False
+    return True
 
 
 def model_name(text: str | None, group: str | None, known: Known) -> str | None:

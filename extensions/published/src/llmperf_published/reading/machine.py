@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from llmperf_published.reading.form_factors import FORM_FACTOR, form_factor, without_form_factor
 from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.plugin_names import device_at, vendors_named
@@ -59,13 +60,16 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     words = normal(text or "")[:400]
     grid = _GRID.search(words) or _BARE_GRID.search(words)
     device = device_at(words)
-    beside = _MEMORY_BESIDE.match(words, device.end()) if device else None
+    form = FORM_FACTOR.search(words, device.end()) if device else None
+    ends = [match.end() for match in (device, form) if match]
+    beside = next(filter(None, (_MEMORY_BESIDE.match(words, end) for end in ends)), None)
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
     devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
     nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
+    name = _device_name(device, words, nodes) if device else None
     return PublishedHardware(
         configuration=text,
-        device=_device_name(device, words, nodes) if device else None,
+        device=f"{name} {form[0]}" if form else name,
         device_model=device_model,
         nodes=nodes or None,
         devices_per_node=each or None,
@@ -118,6 +122,9 @@ def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if stated(entry.text)}
     model = models.pop() if len(models) == 1 else None
     where = _with_counts(hardware(_configuration_cell(by_name), model), by_name)
+    own = hardware(by_name.get("device"), None)  # a column `Accelerator` beside `Hardware`
+    if where.device is None and own.device and not in_place_of_a_device(where.configuration or ""):
+        where = replace(where, device=own.device, device_memory=where.device_memory or own.device_memory)
     size = re.search(r"(?<![\d.])(\d{1,4})\s?GB?(?![a-z])", normal(model or ""), re.IGNORECASE)
     other_size = size is not None and where.device_memory is not None and int(size[1]) != where.device_memory
     named = vendors_named(" ".join(cells)) if where.device is None else []
@@ -128,13 +135,17 @@ def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents
 
 
 def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
-    """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does."""
+    """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does.
+
+    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does.
+    """
     named = by_name.get("config_name", "")
     if "configuration" not in by_name and not named.lower().startswith("config"):
         where = hardware(named, None)
         if where.nodes and where.devices_per_node:
             return named
-    return by_name.get("configuration") or by_name.get("device")
+    machine = by_name.get("machine", "")
+    return by_name.get("configuration") or by_name.get("device") or (machine if vendors_named(machine) else None)
 
 
 def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:
@@ -148,13 +159,18 @@ def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> Publis
     devices = where.devices or counts["world_size"] or (counts["device_count"] if clear else None)
     if each is None and nodes and devices and devices % nodes == 0:
         each = devices // nodes
+    elif nodes is None and each and counts["devices_per_node"] and devices and devices % each == 0:
+        nodes = devices // each
     return replace(where, nodes=nodes, devices_per_node=each, devices=devices)
 
 
 def _may_be(model: str | None, where: PublishedHardware) -> bool:
-    """Whether the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is an A100 and no A10."""
+    """Whether the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is no A10 and no A100 PCIe."""
+    form, known = form_factor(where.configuration or ""), form_factor(model or "")
+    if form != known and (form_factor(where.device or "") or (form and known)):
+        return False
     rest = in_place_of_a_device(where.configuration or "")
-    named = re.sub(r"[\s_-]+", "", where.device or rest) or rest
+    named = re.sub(r"[\s_-]+", "", without_form_factor(where.device or rest)) or rest
     if model is None or not named:
         return True
     letters = r"[\s_-]*".join(map(re.escape, named))
@@ -169,6 +185,9 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     problems = []
     configuration = where.configuration or ""
     counted = where.devices is not None and "configuration" not in by_name  # in columns of their own
+    machine = by_name.get("machine")
+    if machine and machine != configuration and not withheld(machine):
+        problems.append((machine, "expected a machine such as DGX-H100 or (1x8)"))
     if not withheld(configuration) and not where.devices_per_node and not counted:
         problems.append((configuration, "expected nodes x devices such as (1x8)"))
     rest = in_place_of_a_device(configuration)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.types.document import Figure
+from llmperf_published.types.document import Figure, RangeEnd
 
 MAX_EXPRESSION = 200
 """Longest expression that is computed, in characters."""
@@ -29,8 +29,12 @@ _MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "mil
 _FIGURE = re.compile(
     rf"(?:~|about|约)?\s*({NUMBER})\s*({_MAGNITUDE})?\s*(%|[A-Za-z/·.%\u4e00-\u9fff][^\d=*+]*)?", re.IGNORECASE
 )
+_RANGE = re.compile(
+    rf"({NUMBER})\s*(%|k(?![a-z]))?\s*(?:-|~|to|至|到)\s*({_UNSIGNED})\s*(%|k(?![a-z]))?\s*([A-Za-z/·.\u4e00-\u9fff][^\d=*+]*)?",
+    re.IGNORECASE,
+)
 _HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
-_FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\*+)$")
+_FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\[\^[\w.-]{1,60}\]|\*+)$")
 _REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
 _LENGTH = re.compile(r"(\d[\d,]*)\s*(k)?\s*(?:tokens?)?", re.IGNORECASE)
 _AMOUNT = re.compile(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*)\s*")
@@ -90,6 +94,8 @@ def figure(text: str, header: str = "") -> Figure | None:
     if len(text) > 2 * MAX_EXPRESSION:
         return None
     header = normal(header[:400])
+    if (interval := _interval(text, header)) is not None:
+        return interval
     words, percent = _without_remark(text), "%" in header or "percent" in header.lower()
     expression, _, result = words.rpartition("=")
     match = _FIGURE.fullmatch(result.strip())
@@ -109,6 +115,21 @@ def figure(text: str, header: str = "") -> Figure | None:
         expression=expression.strip() or None,
         computed=value / scale if value is not None and match[2] else value,
     )
+
+
+def _interval(text: str, header: str) -> Figure | None:
+    """A range such as `25.4%-50.6%` or `2900 ~ 3100 token/p/s`, the lower end first; None for anything else."""
+    match = _RANGE.fullmatch(normal(_FOOTNOTE.sub("", text)))
+    if match is None or (match[2] and match[2].lower() != (match[4] or "").lower()):
+        return None
+    unit = (match[5] or "").strip() or None
+    percent = match[4] == "%" or (unit is None and ("%" in header or "percent" in header.lower()))
+    scale = _scale(None if match[4] == "%" else match[4], "%" if match[4] == "%" else unit, header, percent)
+    ends = [RangeEnd(value=_scaled(digits, scale), printed=digits.replace(",", "")) for digits in match.group(1, 3)
+            if number(digits) is not None]  # fmt: skip
+    if len(ends) < 2 or not 0 < ends[0].value < ends[1].value:
+        return None
+    return Figure(text=text, value=None, scale=scale, unit="%" if percent else unit, ends=(ends[0], ends[1]))
 
 
 def _without_remark(text: str) -> str:

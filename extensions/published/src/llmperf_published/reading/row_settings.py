@@ -18,6 +18,7 @@ from llmperf_published.reading.settings import (
     Assignments,
     assignments,
     batch_claim,
+    degrees,
     expected_value,
     is_prose,
     layout_in,
@@ -29,7 +30,7 @@ from llmperf_published.reading.settings import (
     stated,
     truth,
 )
-from llmperf_published.reading.vocabulary import COUNTS, meaning
+from llmperf_published.reading.vocabulary import COUNTS, OTHER_DEGREES, meaning
 from llmperf_published.types.document import (
     Claim,
     ConfigurationName,
@@ -143,11 +144,19 @@ class Cells:
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
     """The settings in a row's plain cells."""
+    named = by_name.get("config_name", "")
+    own = "parallel" not in by_name and not named.lower().startswith("config")
+    if own and layout_in(named) != PublishedLayout():
+        by_name = {**by_name, "parallel": named}  # `TP=8, PP=4` below `Config`
     cells = Cells(by_name)
+    if own and "parallel" not in by_name and any(degrees(word) for word in named.split()):
+        cells.problems.append((named, _EXPECTED["parallel"]))
+    if framework := stated(by_name.get("framework")):
+        cells.problems.append((framework, "expected the framework above the table, not in a column"))
     for name in ("fix_hp", "parallel", "precision"):
         if name in by_name:
             _enter(assignments(by_name[name]), name, cells)
-    for name in dict.fromkeys((*BATCH, *LAYOUT, *SWITCHES, *COUNTS)):
+    for name in dict.fromkeys((*BATCH, *LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
         if (value := stated(by_name.get(name))) is not None:
             _enter_column(name, value, cells)
     return cells
@@ -155,6 +164,8 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
 
 def _enter_column(name: str, value: str, cells: Cells) -> None:
     """A column of one setting. A global batch is a claim, which a rule compares with the other settings."""
+    if name == "sharding_degree" and value == "0":
+        return  # `FSDP` 0: it is not used
     claim = batch_claim(value) if name == "global_batch" else None
     if claim is not None:
         cells.claims.append(claim)
@@ -177,7 +188,7 @@ def _enter(assigned: Assignments, column: str, cells: Cells) -> None:
             cells.unclear.add(name)
     cells.settings |= {name: value for name, value in assigned.settings.items() if name not in cells.settings}
     cells.claims += assigned.claims
-    if column in _EXPECTED:
+    if column in _EXPECTED and degrees(cells.by_name[column]) is None:
         odd = [text for text in assigned.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
         cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
 
@@ -188,7 +199,9 @@ def layout(cells: Cells, default: PublishedLayout, name: ConfigurationName | Non
     stage = stage_in(cells.settings.get("sharding_stage", ""))
     parallel, fix_hp = (layout_in(cells.by_name.get(column, "")) for column in ("parallel", "fix_hp"))
     named = layout_of(name.degrees) if name else PublishedLayout()
-    own = merged([parallel, PublishedLayout(**own_settings, sharding_stage=stage), fix_hp, named])  # type: ignore[arg-type]
+    other = {short: value for key, short in OTHER_DEGREES.items() if (value := cells.number(key))}
+    columns = PublishedLayout(**own_settings, sharding_stage=stage, other=other)
+    own = merged([parallel, columns, fix_hp, named])
     if own != PublishedLayout() and own.data_parallel is None:
         default = replace(default, data_parallel=None)  # it belongs to the document's own layout
     unclear = dict.fromkeys(cells.unclear.intersection([*LAYOUT, "sharding_stage"]))
@@ -210,7 +223,7 @@ def batch(
             values[name] = own, "fix_hp"
         elif default is not None and name not in cells.unclear and name != "global_batch":
             values[name] = default, defaults.origins[name]
-    if not cells.unclear.intersection(LAYOUT):
+    if not cells.unclear.intersection([*LAYOUT, *OTHER_DEGREES]):
         values |= _data_parallel(values.get("data_parallel"), where, ranks, contents)
     values |= _global_batch(values, cells, defaults)
     if "seq_len" not in values and throughput:
@@ -232,12 +245,12 @@ def _data_parallel(
     if ranks.data_parallel or known or not where.nodes or not where.devices_per_node:
         return
     divided = _DIVIDED.search(contents.words("parallelism")) is not None
-    tensor, pipeline = ranks.tensor_parallel, ranks.pipeline_parallel
-    if (divided and (tensor is None or pipeline is None)) or "EP" in ranks.other or "CP" in ranks.other:
+    tensor, pipeline, context = ranks.tensor_parallel, ranks.pipeline_parallel, ranks.other.get("CP", 1)
+    if (divided and (tensor is None or pipeline is None)) or ranks.other.get("EP", 1) > 1:
         return
-    world, model = where.nodes * where.devices_per_node, (tensor or 1) * (pipeline or 1)
+    world, model = where.nodes * where.devices_per_node, (tensor or 1) * (pipeline or 1) * context
     if world % model == 0:
-        yield "data_parallel", (world // model, "nodes x devices / (TP x PP)")
+        yield "data_parallel", (world // model, f"nodes x devices / (TP x PP{' x CP' * (context > 1)})")
 
 
 def _global_batch(

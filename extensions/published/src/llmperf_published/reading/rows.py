@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmperf.types import Scalar
 
@@ -18,10 +19,24 @@ from llmperf_published.reading.library_match import (
     model_name,
 )
 from llmperf_published.reading.machine import hardware, machine, machine_problems
-from llmperf_published.reading.markdown import plain, withheld
+from llmperf_published.reading.markdown import normal, plain, withheld
+from llmperf_published.reading.numbers import figure
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
-from llmperf_published.types.document import Note, PublishedBatch, PublishedLayout, PublishedRow, TableRow
+from llmperf_published.reading.vocabulary import column_meaning
+from llmperf_published.types.document import (
+    Column,
+    Note,
+    PublishedBatch,
+    PublishedLayout,
+    PublishedRow,
+    Table,
+    TableRow,
+)
+
+_MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
+"""A heading that names the model of the tables below it: `Model: LLaMA-2 7B`."""
+_THOUSANDS = re.compile(r"\(\s*k(?: tokens)?\s*\)|\bin k\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +67,22 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             if all(withheld(plain(cell)) for cell in row.cells):
                 contents.missing(row.line, text, "expected a result, found a row of empty cells")
                 continue
-            if len(row.cells) < len(table.columns):
-                reason = f"expected {len(table.columns)} cells, found {len(row.cells)}"
+            if not table.is_aligned(row):
+                reason = f"expected {len(table.columns)} cells, found {len(row.cells)}; only the first is read"
                 contents.missing(row.line, text, reason)
             yield _row(document, index, number, group)
+        _list_unknown_columns(table, contents)
+
+
+def _list_unknown_columns(table: Table, contents: Contents) -> None:
+    """Record the columns with numbers whose meaning is not known."""
+    for index, column in enumerate(table.columns):
+        if column.name is not None or column_meaning(column.header) is not None:
+            continue
+        cells = (plain(row.cells[index]) for row in table.rows if table.is_aligned(row) and index < len(row.cells))
+        if any(value is not None and value.stated for value in map(figure, cells)):
+            reason = "expected a column that is known; its numbers are kept among the other figures"
+            contents.missing(table.line, plain(column.header), reason)
 
 
 def _group(row: TableRow) -> str | None:
@@ -71,18 +98,24 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     contents, known = document.contents, document.known
     table = contents.tables[index]
     row = table.rows[number]
+    if not table.is_aligned(row):
+        row = replace(row, cells=row.cells[:1])
     pairs = zip(table.columns, row.cells, strict=False)
-    by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
+    by_name = {column.name: _with_unit(column, plain(cell)) for column, cell in pairs if column.name is not None}
     cells = row_settings.cells_of(by_name)
     name = cells.configuration(row.line)
     where = machine(by_name, row.cells, contents)
-    devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
-    measured = figures(table.columns, row, contents, devices)
+    measured = figures(table.columns, row, contents, where)
     layout = row_settings.layout(cells, document.strategy, name)
     expression = measured.throughput.expression if measured.throughput else None
     batch = row_settings.batch(cells, document.defaults, where, layout, contents, expression)
     precision_text, dataset_text = (_own_or_general(cells, contents, name) for name in ("precision", "dataset"))
-    model_text = stated(by_name.get("model")) or contents.text("general", "model")
+    heading = normal(table.heading)
+    titled = _MODEL_HEADING.fullmatch(heading)
+    general = titled[1] if titled else contents.text("general", "model")
+    if general is None and group is None and model_name(heading, None, known):
+        general = heading
+    model_text = stated(by_name.get("model")) or general
     model = model_name(model_text, group, known)
     case = case_of(model, document.framework, known)
     precision = precision_in(precision_text)
@@ -117,6 +150,12 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         dataset_text=dataset_text,
         metrics=measured.metrics(),
     )
+
+
+def _with_unit(column: Column, cell: str) -> str:
+    """A cell of lengths below `SeqLen (K)` with its unit."""
+    thousands = column.name == "seq_len" and _THOUSANDS.search(normal(plain(column.header)))
+    return f"{cell}k" if thousands and cell.isdecimal() else cell
 
 
 def _own_or_general(cells: row_settings.Cells, contents: Contents, name: str) -> str | None:

@@ -11,6 +11,8 @@ from llmperf_published.reading.cells import with_units
 from llmperf_published.reading.markdown import Block, in_one_line, normal, plain
 from llmperf_published.reading.vocabulary import (
     COUNTS,
+    OTHER_DEGREES,
+    SETTINGS,
     HeadingKind,
     column_meaning,
     heading_kind,
@@ -29,12 +31,14 @@ from llmperf_published.types.document import (
     Unread,
 )
 
-FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "loss", "evaluation"])
+FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "flops", "loss", "evaluation"])
 """Columns with measured figures."""
 CIRCUMSTANCES = frozenset(
-    ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "model", *COUNTS]
+    ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "machine", "model", *COUNTS]
 )
 """Columns that describe the machine or the settings of a row."""
+SPEEDS = frozenset(["throughput", "mfu", "hfu", "flops"])
+"""Figures of training, which make a table one of results with any setting beside them."""
 
 _COLUMN_NAMES = {"changes": "fix_hp", "accelerator": "device"}
 """Meanings of labels that have another name as columns."""
@@ -227,7 +231,8 @@ def _table_kind(columns: Sequence[Column], heading: HeadingKind | None) -> Table
     if {"item", "value"} <= names or (heading == "general" and len(columns) in (2, 3)):
         return "general"
     figures = len(FIGURES & names)
-    if figures and (figures >= 2 or CIRCUMSTANCES & names or heading == "performance"):
+    settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
+    if figures and (figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"):
         return "performance"
     return "other"
 

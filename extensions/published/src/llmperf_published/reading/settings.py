@@ -37,8 +37,13 @@ _BESIDE_SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """Words that may accompany settings; any other word makes a text prose."""
-_DEGREE = re.compile(r"(TP|PP|DP|SP|SH|EP|CP|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
-_SHORT = {"TP": "tensor_parallel", "MP": "tensor_parallel", "PP": "pipeline_parallel", "DP": "data_parallel"}
+_DEGREE = re.compile(r"(FSDP(?=[\s=_:])|TP|PP|DP|SP|SD|SH|EP|CP|VP|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
+_JOINED_STAGE = re.compile(r"(?<=\d)_stage([0-3])(?![\d.])", re.IGNORECASE)
+"""The sharding stage behind degrees: `tp2sd4_stage2`."""
+_SHORT = {
+    "TP": "tensor_parallel", "MP": "tensor_parallel", "PP": "pipeline_parallel", "DP": "data_parallel",
+    "FSDP": "sharding_degree", "SD": "sharding_degree",
+}  # fmt: skip
 _ZERO = re.compile(
     r"(?<![a-z])zero[\s_-]*(?:dp)?[\s_-]*(?:stage|optimization stage|o|-)?[\s_-]*([0-3])(?!\d)", re.IGNORECASE
 )
@@ -86,7 +91,7 @@ def assignments(text: str) -> Assignments:
     for match in _ASSIGNMENT.finditer(remaining):
         _enter(match["name"].strip(), match["value"].strip("\"'"), result)
     leftover = _ASSIGNMENT.sub(",", remaining)
-    result.rest += [word for part in re.split(r"[,;()]", leftover) if not withheld(word := part.strip(" =\"'."))]
+    result.rest += [word for part in re.split(r"[,;()]", leftover) if not withheld(word := part.strip(" =\"'.+"))]
     return result
 
 
@@ -112,6 +117,8 @@ def _claim(match: re.Match[str]) -> Claim | None:
         return None
     text = match[0].strip(" ()")
     in_tokens = (first.unit or "").lower().startswith("token")
+    if second is None and not in_tokens and (first.scale > 1e3 or not float(first.value or 0).is_integer()):
+        return None  # `4M` may be sequences or tokens
     if second is not None or not in_tokens:
         return Claim(text=text, global_batch=first, tokens=second)
     return Claim(text=text, global_batch=None, tokens=first)
@@ -125,8 +132,10 @@ def is_prose(text: str) -> bool:
 
 def degrees(text: str) -> dict[str, int] | None:
     """`TP4PP1DP2`, `tp=4, pp=1`, `TP2_PP4` as printed names in capitals; None if the text has anything else."""
-    words = normal(text)[:MAX_TEXT]
+    words = _JOINED_STAGE.sub(r"SH\1", normal(text)[:MAX_TEXT])
     result = {match[1].upper(): int(match[2]) for match in _DEGREE.finditer(words) if int(match[2])}
+    if re.fullmatch(r"fsdp [12]", words.strip(), re.IGNORECASE):
+        return None  # perhaps a version of FSDP
     return result if result and not re.search(r"[^\W_]", _DEGREE.sub("", words)) else None
 
 
@@ -150,7 +159,7 @@ def layout_of(short: Mapping[str, int]) -> PublishedLayout:
     known = {_SHORT[name]: value for name, value in short.items() if value and name in _SHORT}
     other = {name: value for name, value in short.items() if value and name not in _SHORT}
     if "SH" in other:
-        known["sharding_degree"] = other.pop("SP", 1)
+        known.setdefault("sharding_degree", other.pop("SP", 1))
         stage = other.pop("SH")
         known |= {"sharding_stage": stage} if stage in (0, 1, 2, 3) else {}
     return PublishedLayout(**known, other=other)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Literal
 
 from llmperf_published.reading.markdown import normal, plain
+from llmperf_published.reading.throughput_scope import throughput_words
 
 HeadingKind = Literal[
     "title", "environment", "hardware", "software", "parallelism", "optimisation", "running", "batch", "general",
@@ -41,9 +42,9 @@ BULLET_HEADINGS = re.compile(
 
 LABELS: dict[str, str] = {
     # hardware
-    "machine": "机器型号 服务器型号 机器 machine machinemodel servermodel server host",
+    "machine": "机器型号 服务器型号 机器 machine machinemodel servermodel server host system platform",
     "accelerator": "gpu gputype 机器,加速卡型号 加速卡型号 加速卡 芯片型号 gpu型号 accelerator acceleratormodel "
-    "acceleratorcard gpumodel devicemodel",
+    "acceleratorcard gpumodel devicemodel 显卡 显卡型号",
     "cpu": "cpu型号 处理器型号 cpu cpumodel processor",
     "interconnect": "多机网络类型,带宽 多机网络类型 网络类型 带宽 interconnect network networktype "
     "networktype,bandwidth interconnecttype,bandwidth multinodenetwork multimachinenetworktype,bandwidth",
@@ -65,23 +66,27 @@ LABELS: dict[str, str] = {
     "scheme": "优化方案 scheme optimizationscheme optimisationscheme",
     # general
     "task": "任务类别 任务 task taskcategory tasktype",
-    "model": "模型 模型名称 model modelname",
+    "model": "模型 模型名称 model modelname modelsize 模型规模 模型大小 参数规模",
     "dataset": "数据集 dataset data",
     "configuration_file": "配置文件 configurationfile configfile",
     "precision": "数据精度 精度 precision dataprecision dtype datatype",
     "changes": "超参修改 修改 changes modifications hyperparameterchanges hyperparametermodification "
     "hyperparametermodifications changedhyperparameters modifiedhyperparameters overrides",
-    "parallel": "并行策略 并行 parallel parallelstrategy parallelism parallelconfiguration",
+    "parallel": "并行策略 分布式策略 并行 parallel parallelstrategy parallelism parallelconfiguration",
     "device": "硬件设备简称 设备简称 device deviceshortname devicename hardwaredevice",
     "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total gpumemory gpumem "
     "peakmem peakmemory peakgpumemory peakdevicememory peakmemoryusage gpumemoryusage maxmemory maxmem memused "
     "usedmemory 显存峰值 峰值显存",
     "throughput": "吞吐量 吞吐 token/p/s tokens/p/s token/s/p tokens/s/p tps throughput token/gpu/s tokens/gpu/s "
     "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec "
-    "tokens/sec/gpu tokens/second tokens/second/gpu tok/s tok/s/gpu tok/sec tps/gpu t/s t/s/gpu",
+    "tokens/sec/gpu tokens/second tokens/second/gpu tok/s tok/s/gpu tok/sec tps/gpu t/s t/s/gpu "
+    "tokens/card/sec tokens/card/s token/card/s 速度 训练速度",
     "loss": "损失值 损失 loss trainingloss finalloss lmloss lmlossvalue",
-    "mfu": "计算使用率 计算卡使用率 mfu modelflopsutilization modelflopsutilisation",
-    "hfu": "hfu hardwareflopsutilization hardwareflopsutilisation",
+    "mfu": "计算使用率 计算卡使用率 mfu mfu% modelflopsutilization modelflopsutilisation",
+    "hfu": "hfu hfu% hardwareflopsutilization hardwareflopsutilisation",
+    "flops": "tflops tflop/s tflops/gpu tflop/s/gpu tflop/sec/gpu tflops/s/gpu tflop/sec/chip tflop/s/chip tflops/chip "
+    "modeltflops modeltflop/s/gpu modeltflop/sec/gpu modeltflops/gpu modeltflops/s/gpu tflops/device tflop/s/device "
+    "tflops/卡 单卡tflops",
     "aligned": "是否精度对齐 精度对齐 aligned lossaligned accuracyaligned precisionaligned alignment",
     # tables
     "item": "指标名称 指标 item metric metricname name indicator",
@@ -92,25 +97,31 @@ LABELS: dict[str, str] = {
     "fix_hp": "fixhp 特殊超参 超参 hyperparameters changedhp",
     # settings
     "micro_batch": "localbatchsize lbs microbatchsize microbatch mbs perdevicebs perdevicebatchsize localbs "
-    "perdevicetrainbatchsize batchsizetraining microbs localbatch microbatch(lbs) trainmicrobatchsizepergpu",
+    "perdevicetrainbatchsize batchsizetraining microbs microbsz localbatch microbatch(lbs) trainmicrobatchsizepergpu",
     "seq_len": "seqlength seqlen mpe maxpositionembedding maxpositionembeddings sequencelength maxseqlen maxseqlength "
     "maxlength sequencelength(mpe) 序列长度",
     "gradient_accumulation": "gradientaccumulatesteps gas gradientaccumulationsteps gradientaccumulation accumulate "
-    "accumulatesteps accumulationsteps gradaccum gradientaccumulation(gas) 梯度累加步数 梯度累积步数",
-    "global_batch": "globalbatchsize gbs globalbs globalbatch globalbatch(gbs)",
+    "accumulatesteps accumulationsteps gradaccum gradaccumsteps ga micronum gradientaccumulation(gas) 梯度累加步数 "
+    "梯度累积步数",
+    "global_batch": "globalbatchsize gbs globalbs globalbsz globalbatch globalbatch(gbs)",
     "tensor_parallel": "tensorparallel tp tensorparalleldegree tensormodelparallelsize tensorparallelsize tpsize mp "
     "tpdegree tensormodelparalleldegree modelparallel modelparallelsize 张量并行",
     "pipeline_parallel": "pipelineparallel pp pipelineparalleldegree piplineparalleldegree pipelinemodelparallelsize "
     "pipelineparallelsize ppsize ppdegree piplineparallel 流水线并行 流水并行",
+    "context_parallel": "cp contextparallel contextparallelsize cpsize cpdegree contextparalleldegree 上下文并行",
+    "expert_parallel": "ep expertparallel expertparallelsize epsize epdegree expertmodelparallelsize 专家并行",
+    "virtual_pipeline": "vp vpp virtualpipeline virtualpipelineparallel virtualpipelineparallelsize vpsize",
     "data_parallel": "dataparallel dp dataparalleldegree dataparallelsize dpsize dpdegree 数据并行",
     "world_size": "worldsize ranks 总卡数 totalgpus totaldevices totalcards gpustotal",
     "nodes": "nodes numnodes nnodes nodecount numberofnodes 节点数 机器数 机数",
-    "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数",
-    "device_count": "卡数 #gpus #devices #cards gpus cards devices npus numgpus ngpus gpucount numberofgpus numdevices "
-    "devicecount",
+    "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数 "
+    "每节点卡数 单节点卡数 每台卡数 #gpus/node #cards/node #devices/node gpupernode cardpernode gpu/node devicepernode",
+    "device_count": "卡数 #gpus #devices #cards gpus cards devices npus numgpus ngpus gpunum gpunumber gpu数 gpu数量 "
+    "cardnumber #ofgpus numofgpus numberofcards gpucount numberofgpus numdevices devicecount",
     "sharding_stage": "sharding shardingstage sh zerostage zero",
     "sharding_degree": "fsdp fsdpsize fsdpdegree shardingdegree shardingparalleldegree",
-    "gradient_checkpointing": "recompute gradientcheckpointing activationcheckpointing recomputation 重计算",
+    "gradient_checkpointing": "recompute gradientcheckpointing activationcheckpointing activationckpt recomputation "
+    "重计算",
     "attention": "flashattention useflashattention flashattn useflashattn flashattention2 flashattention2",
     "fused_rms_norm": "usefusedrmsnorm fusedrmsnorm",
     "steps": "steps trainsteps maxsteps iterations 训练步数",
@@ -126,6 +137,9 @@ SETTINGS = frozenset(
     ]
 )  # fmt: skip
 """Meanings that a row can set."""
+
+OTHER_DEGREES = {"context_parallel": "CP", "expert_parallel": "EP", "virtual_pipeline": "VP"}
+"""Degrees that a layout holds by their short names."""
 
 COUNTS = ("nodes", "devices_per_node", "device_count", "world_size")
 """Columns of counts: nodes, accelerators per node, accelerators (per node or in all), accelerators in all."""
@@ -160,6 +174,8 @@ def meaning(label: str) -> str | None:
 def column_meaning(header: str) -> str | None:
     """The meaning of a column; `evaluation` for accuracies and other scores."""
     known = meaning(header)
+    if known is None and throughput_words(header).named:
+        return "throughput"
     if known is None and _EVALUATION.search(normal(plain(header[:400])).lower()):
         return "evaluation"
     return known

@@ -11,7 +11,9 @@ from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
 from llmperf.types import Finding, Row, Section, Sheet, Source, Verdict
 
 from llmperf_published.reporting.markdown import published_markdown
-from llmperf_published.rules.verdicts import closing, judged
+from llmperf_published.reporting.tuning import guessed_settings, stated_tuning
+from llmperf_published.rules.mfu import computed_mfu
+from llmperf_published.rules.verdicts import closing, judged, peak_confidence
 from llmperf_published.types.document import Figure, Published, PublishedLayout, PublishedMemory, PublishedRow
 
 NO_RECORDS = "No curves: an imported row has no records."
@@ -36,7 +38,17 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
             name=f"{document.source.name}:{row.line}",
             title=f"{model(row)}: {device(row)}",
             source=source,
-            overview=tuple(_overview(row, verdict, path.parent.name, _errors(own, verdict))),
+            overview=(
+                *_overview(row, verdict, path.parent.name, _errors(own, verdict)),
+                Row(
+                    key="warnings",
+                    label="validation warnings",
+                    value=sum(finding.severity == "warning" for finding in own),
+                ),
+                Row(key="peak_confidence", label="confidence of the peak", value=peak_confidence(verdict)),
+                Row(key="vendor", label="vendor", value=document.vendor),
+                *_computed_mfu(document, row),
+            ),
             sections=partial(_sections, document, row, verdict),
             findings=own,
             contract=_contract(row),
@@ -61,25 +73,33 @@ def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -
     yield Row(key="model", label="model", value=row.model or row.model_text, text=model(row))
     variant = " (variant)" * (row.variant and row.case is not None)
     case = Row(key="case", label="case", value=row.case)
-    yield replace(case, text=f"{row.case or UNKNOWN}{variant}", parts=(
+    yield replace(case, text=f"{row.case or UNKNOWN}{variant}", own_words=bool(variant), parts=(
         case, Row(key="variant", label="variant", value=row.variant)))  # fmt: skip
     named = Row(key="device_model", label="device", value=row.hardware.device_model or row.hardware.device)
     yield Row(key="device", label="device", value=None, text=device(row), parts=(named,))
     yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
-              text=f"{row.framework or ''} {layout(row.parallelism)}".strip() or UNKNOWN)  # fmt: skip
+              text=f"{row.framework or ''} {layout(row.parallelism)}".strip() or UNKNOWN, own_words=True)  # fmt: skip
     yield from (_figure_row(key, label, figure) for key, label, figure in (
         ("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
         ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "final loss", metrics.loss)))  # fmt: skip
     yield _memory_row(metrics.memory)
     yield Row(key="fix_hp", label="fix_hp", value=row.fix_hp_text,
               text=UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/")  # fmt: skip
-    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}", parts=(
+    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}",
+              own_words=True, parts=(
         Row(key="line", label="line", value=verdict.line),
-        Row(key="verdict", label="verdict", value=verdict.outcome),
+        Row(key="verdict", label="verdict", value=verdict.outcome, own_words=True),
         Row(key="verdict_why", label="reasons", value="; ".join(verdict.why))))  # fmt: skip
-    yield Row(key="run_id", label="run", value=f"{document} line {row.line}".strip())
-    yield Row(key="provenance", label="provenance", value="imported")
+    yield Row(key="run_id", label="run", value=f"{document} line {row.line}".strip(), own_words=True)
+    yield Row(key="provenance", label="provenance", value="imported", own_words=True)
     yield Row(key="errors", label="validation errors", value=errors)
+
+
+def _computed_mfu(document: Published, row: PublishedRow) -> Iterator[Row]:
+    """The MFU that a document without one leaves its reader to compute; unknown where the peak or model is."""
+    share = computed_mfu(document, row)
+    if share is not None:
+        yield Row(key="mfu_computed", label="MFU (nominal), computed", value=share, rounding=PERCENT)
 
 
 def _figure_row(key: str, label: str, figure: Figure | None, whole: bool = False) -> Row:
@@ -110,20 +130,9 @@ def _layout_rows(row: PublishedRow) -> Iterator[Row]:
     names = ("tensor_parallel", "pipeline_parallel", "sharding_stage", "sharding_degree")
     values |= {name: getattr(row.parallelism, name) for name in names}
     of_batch = ("data_parallel", "micro_batch", "gradient_accumulation", "global_batch", "seq_len")
-    guessed = _guessed(row)
+    guessed = guessed_settings(row)
     values |= {name: None if name in guessed else getattr(row.batch, name) for name in of_batch}
     yield from (Row(key=name, label=name.replace("_", " "), value=known) for name, known in values.items())
-
-
-def _guessed(row: PublishedRow) -> tuple[str, ...]:
-    """Names of batch settings that hold only if the degrees that the document does not print are 1."""
-    origins = row.batch.origins
-    if row.parallelism.tensor_parallel and row.parallelism.pipeline_parallel:
-        return ()
-    if not origins.get("data_parallel", "").startswith("nodes x devices"):
-        return ()
-    computed = origins.get("global_batch", "").endswith("x data parallel")
-    return ("data_parallel", "global_batch") if computed else ("data_parallel",)
 
 
 def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Iterator[Section]:
@@ -133,9 +142,13 @@ def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Itera
         "tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device, whole=True
     )
     cells["mfu_nominal"] = _figure_row("mfu_nominal", "MFU (nominal)", metrics.mfu, whole=True)
+    for computed in _computed_mfu(document, row) if metrics.mfu is None else ():
+        cells["mfu_nominal"] = computed
     cells["final_loss"] = _figure_row("final_loss", "loss", metrics.loss, whole=True)
     why = f" ({'; '.join(verdict.why)})"
-    cells["status"] = Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{why}")
+    cells["status"] = Row(
+        key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{why}", own_words=True
+    )
     more = {"tokens_per_second": ("tokens/s, all devices", metrics.tokens_per_second), "hfu": ("HFU", metrics.hfu)}
     rows = [_figure_row(key, label, figure, True) for key, (label, figure) in more.items() if figure is not None]
     rows += [Row(key=key, label=key, value=text) for key, text in _named_settings(row).items() if text is not None]
@@ -176,7 +189,7 @@ def _setting(row: PublishedRow) -> dict[str, str]:
     return _known({
         "device": where.device_model or where.device or where.configuration, "nodes x devices": grid,
         "share of a device per rank": rounded(1.0, PERCENT), "framework": row.framework,
-        "layout": layout(row.parallelism) or None,
+        "layout": layout(row.parallelism) or None, **stated_tuning(row),
     })  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
             verdicts.append(verdict)
     in_order = sorted(kinds.items(), key=lambda kind: (kind[0][0], -_speed(_best(kind[1]))))
     records = tuple(_record(key, rows, ", ".join(names[key])) for key, rows in in_order)
-    closed = Row(key="", label="", value=closing(verdicts))
+    closed = Row(key="", label="", value=closing(verdicts), own_words=True)
     return Section(key="summary", title="Published results", records=records, rows=(closed,))
 
 
@@ -51,7 +51,7 @@ def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], 
         Row(key="rows", label="rows", value=len(rows)),
         _figure("best_mfu", "its MFU", mfu),
         Row(key="documents", label="documents", value=documents),
-        Row(key="best_verdict", label="its verdict", value=best and best[1].outcome),
+        Row(key="best_verdict", label="its verdict", value=best and best[1].outcome, own_words=True),
     )
 
 

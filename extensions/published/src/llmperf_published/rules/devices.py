@@ -114,7 +114,7 @@ def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]
     if machine_of(published, row) is None and vendor_catalogue(published.vendor or "") is not None:
         named = shown(where.device or where.device_model or where.configuration)
         yield "hardware", f"expected a device that {published.vendor} publishes, found {named}; it was not checked"
-    if mfu is None or mfu.value is None:
+    if mfu is None or not mfu.stated:
         return
     if row.model is None:
         yield "model", f"expected a model that is known, found {shown(row.model_text)}; its MFU was not checked"

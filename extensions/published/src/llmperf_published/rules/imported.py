@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmperf import library, open_regular, read_bytes
+from llmperf import read_bytes
 from llmperf.types import Fingerprint
+from llmperf.validation import known_library
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
@@ -18,21 +18,13 @@ from llmperf_published.reading.plugin_names import frameworks, vendor_patterns
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
 
-_THROUGHPUT = re.compile(r"tokens?\s*/|throughput|吞吐|mfu", re.IGNORECASE)
 _OWN_COLUMNS = ("config_name", "fix_hp")
 """Columns that tables about other matters do not have."""
 
 
 @cache
 def _known() -> Known:
-    return Known.of(library())
-
-
-def has_results(path: Path) -> bool:
-    """Whether Markdown has a table and mentions throughput or MFU; OSError if it cannot be read."""
-    with open_regular(path) as file:
-        text = file.read(MAX_BYTES).decode("utf-8", "replace")
-    return "|" in text and _THROUGHPUT.search(text) is not None
+    return Known.of(known_library())
 
 
 def read_readme(path: Path, named: bool = True) -> Published | None:

@@ -37,6 +37,10 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
         if where.devices and where.devices not in (world, where.devices_per_node):
             expected = f"expected {world} ({where.nodes} x {where.devices_per_node}) or {where.devices_per_node} a node"
             yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
+        each = where.devices_per_node
+        if where.nodes is None and where.devices and each and where.devices > each and where.devices % each:
+            expected = f"expected a multiple of {each}, the devices of each node"
+            yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
         yield from _told_again(published, row, f"/rows/{index}")
         degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
         if world is None or _in_dies(published, row, prod(degrees)):

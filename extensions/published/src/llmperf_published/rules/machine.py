@@ -10,6 +10,7 @@ from typing import get_args
 from llmperf.types.devices import DeviceInfo, Dtype
 from llmperf.validation import VendorCatalogue, vendor_catalogue
 
+from llmperf_published.reading.form_factors import form_factor, without_form_factor
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -44,7 +45,11 @@ def devices_of(catalogue: VendorCatalogue, row: PublishedRow) -> list[DeviceInfo
     exact = catalogue.exact(where.device_model) if where.device_model else None
     name, memory = where.device or where.device_model or "", where.device_memory
     found = [exact] if exact else catalogue.called(name, memory)
-    return found or (_with_memory_in_name(catalogue, name) if memory is None else [])
+    found = found or (_with_memory_in_name(catalogue, name) if memory is None else [])
+    if not found and (family := without_form_factor(name)) != name:  # a family whose names have no form factors
+        known = any(form_factor(device.model) for device in catalogue.called(family, None))
+        found = [] if known else catalogue.called(family, memory)
+    return found
 
 
 def _with_memory_in_name(catalogue: VendorCatalogue, name: str) -> list[DeviceInfo]:

@@ -10,8 +10,8 @@ from llmperf.validation import convention_title
 from llmperf_published.rules import rule
 from llmperf_published.rules.flops import row_flops
 from llmperf_published.rules.layout import place, world_size
-from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, rows_on_known_devices
-from llmperf_published.types.document import Figure, Published, PublishedRow
+from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, machine_of, rows_on_known_devices
+from llmperf_published.types.document import Figure, Published, PublishedRow, RangeEnd
 
 
 def flops_per_token(row: PublishedRow) -> dict[str, float]:
@@ -21,6 +21,14 @@ def flops_per_token(row: PublishedRow) -> dict[str, float]:
 
 def why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
     """What is not known of a row whose MFU no known convention gives; None where the figure is wrong whatever it is."""
+    pairs = [(mfu, each)]
+    if mfu.ends is not None and each.ends is not None:
+        pairs = list(zip(mfu.numbers, each.numbers, strict=True))
+    reasons = [_why_open(row, share, speed, peaks) for share, speed in pairs]
+    return reasons[0] if all(reasons) else None
+
+
+def _why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
     flops, (low, high), (least, most) = row_flops(row), each.bounds, mfu.bounds
     if low <= 0:
         return None
@@ -36,7 +44,7 @@ def published_mfu(published: Published) -> Iterator[Violation]:
     """
     for index, row, machine in rows_on_known_devices(published):
         mfu, each = row.metrics.mfu, per_device(row)
-        if mfu is None or mfu.value is None or each is None:
+        if mfu is None or not mfu.stated or each is None:
             continue
         if in_few_bits(row):
             yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
@@ -45,11 +53,10 @@ def published_mfu(published: Published) -> Iterator[Violation]:
             continue
         if why_open(row, mfu, each, peaks) is not None:
             continue
-        value = each.value or 0.0
-        share = value * flops["nominal"] / peaks[-1]
         because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal"
         hint = _hint(mfu, each, flops["nominal"], machine, row)
-        found = f"expected {100 * share:.3g} % ({because}), found {mfu.text}{hint}, {place(row)}"
+        expected = _percent(each, flops["nominal"] / peaks[-1])
+        found = f"expected {expected} ({because}), found {mfu.text}{hint}, {place(row)}"
         yield f"/rows/{index}/metrics/mfu", found
 
 
@@ -62,23 +69,45 @@ def _within_sixteen_bits(
         return
     most = max(*flops.values(), row_flops(row).recomputed or 0.0)
     if mfu.bounds[0] > each.bounds[1] * most / peaks[0]:
-        share = (each.value or 0.0) * flops["nominal"] / peaks[0]
+        share = _percent(each, flops["nominal"] / peaks[0])
         because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
-        yield path, f"expected at most {100 * share:.3g} % ({because}), found {mfu.text}, {place(row)}"
+        yield path, f"expected at most {share} ({because}), found {mfu.text}, {place(row)}"
 
 
 def per_device(row: PublishedRow) -> Figure | None:
     """Throughput of one device, printed or computed from that of all; None where it is withheld."""
     each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
-    if each is not None and each.value is not None:
+    if each is not None and each.stated:
         return each
-    if whole is None or whole.value is None or not devices:
+    if whole is None or not whole.stated or not devices:
         return None
-    return Figure(text=f"{whole.text} / {devices}", value=whole.value / devices)
+    text = f"{whole.text} / {devices}"
+    if whole.ends is not None:
+        lower, upper = (RangeEnd(value=end.value / devices, printed=None) for end in whole.ends)
+        return Figure(text=text, value=None, ends=(lower, upper))
+    return Figure(text=text, value=(whole.value or 0.0) / devices)
+
+
+def computed_mfu(published: Published, row: PublishedRow) -> float | None:
+    """token/p/s x nominal FLOPs per token / peak; None where one is unknown, or the row may mean several peaks."""
+    each, flops, machine = per_device(row), flops_per_token(row).get("nominal"), machine_of(published, row)
+    peaks = machine.peaks(dtypes_of(row)) if machine is not None else []
+    if each is None or each.value is None or flops is None or len(peaks) != 1:
+        return None
+    return each.value * flops / peaks[0]
+
+
+def _percent(each: Figure, flops_per_peak: float) -> str:
+    """The share that a throughput gives, or both ends of a range."""
+    shares = [f"{100 * (number.value or 0.0) * flops_per_peak:.3g}" for number in each.numbers]
+    return f"{' to '.join(shares)} %"
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
-    """Whether some throughput that is printed so gives some share that is."""
+    """Whether some throughput that is printed so gives some share that is; of two ranges, both ends must agree."""
+    if mfu.ends is not None and each.ends is not None:
+        pairs = zip(mfu.numbers, each.numbers, strict=True)
+        return all(mfu_agrees(share, speed, flops, peak) for share, speed in pairs)
     (low, high), (least, most) = each.bounds, mfu.bounds
     slack = 1e-9 * most
     return low * flops / peak <= most + slack and high * flops / peak >= least - slack
@@ -86,7 +115,9 @@ def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
 
 def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: PublishedRow) -> str:
     """What the printed figure would be right for, where that can be told."""
-    value, peaks = mfu.value or 0.0, machine.peaks(dtypes_of(row))
+    value, peaks = mfu.value, machine.peaks(dtypes_of(row))
+    if value is None or each.value is None:
+        return ""
     for factor in (100, 0.01):
         moved = Figure(text="", value=value * factor, printed=mfu.printed, scale=mfu.scale * factor)
         if any(mfu_agrees(moved, each, flops, peak) for peak in peaks):
@@ -105,7 +136,7 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
     """A figure by another convention must not be held against the others; `llmperf convert` re-expresses it."""
     for index, row, machine in rows_on_known_devices(published):
         mfu, each = row.metrics.mfu, per_device(row)
-        if mfu is None or mfu.value is None or each is None:
+        if mfu is None or not mfu.stated or each is None:
             continue
         flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
         by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
@@ -120,7 +151,7 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
     """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
     for index, row in enumerate(published.rows):
         for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
-            if share is not None and share.value is not None and share.bounds[0] > 1:
+            if share is not None and any(number.bounds[0] > 1 for number in share.numbers):
                 yield f"/rows/{index}/metrics/{name}", f"expected at most 100 %, found {share.text}, {place(row)}"
     for index, row, machine in rows_on_known_devices(published):
         dtypes = dtypes_of(row)
@@ -155,5 +186,5 @@ def _computed(row: PublishedRow) -> float | None:
 def _spent(row: PublishedRow) -> str:
     each, flops = per_device(row), flops_per_token(row)["nominal"]
     assert each is not None
-    value = each.value or 0.0
+    value = each.bounds[0] if each.value is None else each.value
     return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"

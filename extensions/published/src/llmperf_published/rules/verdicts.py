@@ -11,7 +11,7 @@ from llmperf.errors import PluginError
 from llmperf.types import Finding, Verdict
 from llmperf.validation import installed_vendors, judgement, printable, shown, vendor_trouble
 
-from llmperf_published.reading.markdown import withheld
+from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf_published.rules.mfu import flops_per_token, mfu_agrees, per_device, why_open
 from llmperf_published.types.document import Published, PublishedRow
@@ -22,6 +22,7 @@ NO_VENDOR = (
     "no vendor is named; name it in the title (`# NVIDIA results`) or in a line below a heading `## Hardware"
     " environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`"
 )
+_CONFIDENCE = "peak of confidence "
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
@@ -113,14 +114,27 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
     if per_device(row) is None:
         if "throughput" in metrics.other:
             yield "what its throughput counts is not said"
+        elif metrics.tokens_per_second and metrics.tokens_per_second.stated:
+            yield "the number of devices is not known"
         elif metrics.tokens_per_second_per_device or metrics.tokens_per_second:
             yield "its throughput is withheld"
+        elif "throughput" in cells:
+            yield "its throughput is not understood"
+        elif unknown := _unknown_numbers(published, row):
+            yield f"no column is known to be a throughput; not understood: {', '.join(map(shown, unknown))}"
         else:
-            yield "its throughput is not understood" if "throughput" in cells else "no throughput is printed"
+            yield "no throughput is printed"
     if metrics.mfu is None:
         yield "its MFU is not understood" if "mfu" in cells else "no MFU is printed"
-    elif metrics.mfu.value is None:
+    elif not metrics.mfu.stated:
         yield "its MFU is withheld"
+
+
+def _unknown_numbers(published: Published, row: PublishedRow) -> list[str]:
+    """The headers of the row's numbers whose columns are not known."""
+    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
+    headers = [plain(column.header) for column in table.columns if column.name is None] if table else []
+    return [header for header in headers if header in row.metrics.other][:3]
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
@@ -160,7 +174,13 @@ def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> li
     """Confidence and source of a peak, once for all devices that share them."""
     peaks = (machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row))
     same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
-    return list(dict.fromkeys(f"peak of confidence {peak.confidence}: {printable(peak.source)}" for peak in same))
+    return list(dict.fromkeys(f"{_CONFIDENCE}{peak.confidence}: {printable(peak.source)}" for peak in same))
+
+
+def peak_confidence(verdict: Verdict) -> str | None:
+    """Confidence of the peak by which the MFU of a row was found right: the lowest of those that it may be."""
+    named = {why.removeprefix(_CONFIDENCE).split(":")[0] for why in verdict.why if why.startswith(_CONFIDENCE)}
+    return "low" if "low" in named else min(named, default=None)
 
 
 def _open(published: Published, row: PublishedRow) -> Iterator[str]:

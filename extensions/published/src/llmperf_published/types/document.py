@@ -20,6 +20,7 @@ from llmperf_published.types.figures import Figure as Figure
 from llmperf_published.types.figures import MemoryPart as MemoryPart
 from llmperf_published.types.figures import PublishedMemory as PublishedMemory
 from llmperf_published.types.figures import PublishedMetrics as PublishedMetrics
+from llmperf_published.types.figures import RangeEnd as RangeEnd
 from llmperf_published.types.settings import ConfigurationName as ConfigurationName
 from llmperf_published.types.settings import Formula as Formula
 from llmperf_published.types.settings import PublishedBatch as PublishedBatch
@@ -142,7 +143,10 @@ class Published:
         table = self.tables[row.table] if row.table in range(len(self.tables)) else None
         if table is None or row.row not in range(len(table.rows)):
             return {}
+        cells = table.rows[row.row].cells
+        if not table.is_aligned(table.rows[row.row]):
+            cells = cells[:1]
         return {
-            column.name: cell for column, cell in zip(table.columns, table.rows[row.row].cells, strict=False)
+            column.name: cell for column, cell in zip(table.columns, cells, strict=False)
             if column.name is not None
         }  # fmt: skip

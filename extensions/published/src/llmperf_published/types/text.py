@@ -117,3 +117,7 @@ class Table:
     """In their order."""
     rows: tuple[TableRow, ...]
     """All that are there, also those that name a group of rows."""
+
+    def is_aligned(self, row: TableRow) -> bool:
+        """Whether the cells of a row are those of the headers above them; in a shorter row, any cell may be missing."""
+        return len(row.cells) >= len(self.columns)

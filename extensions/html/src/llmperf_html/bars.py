@@ -1,0 +1,293 @@
+"""Ranked bars: for each model and contract a table of entries, with a bar beside each figure, as HTML.
+
+The figures are text in a native table, so bars need no alternative: they are hidden from screen readers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from html import escape
+from math import isfinite
+
+from llmperf.reporting import (
+    AMOUNT,
+    PERCENT,
+    SIGNIFICANT,
+    THROUGHPUT,
+    UNKNOWN,
+    Entry,
+    Standing,
+    printable,
+    rounded,
+    shown,
+)
+from llmperf.types import Rounding
+
+from llmperf_html.columns import DAYS
+from llmperf_html.words import word
+
+SHOWN = 10
+"""Entries of a contract that have bars at first; more are folded."""
+MAX_ENTRIES = 100
+"""Entries of a contract that have bars; the table of runs has all."""
+MAX_STANDINGS = 60
+"""Contracts with bars; the table of runs has all."""
+IDENTITY = ("precision", "seq_len", "global_batch", "dataset")
+"""Parts of a contract that its heading always names."""
+RANKS = "token/p/s: tokens per second of one rank, which has a whole device unless the row says otherwise."
+"""What the throughput is of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A figure with bars."""
+
+    key: str
+    """Key in `Entry.figures`."""
+    title: str
+    """English title of its column."""
+    rounding: Rounding
+    less_is_better: bool = False
+    whole: float | None = None
+    """The value of a bar of full length; None for the largest value of a contract."""
+
+
+METRICS = (
+    Metric(key="tokens_per_second_per_device", title="token/p/s", rounding=THROUGHPUT),
+    Metric(key="mfu_nominal", title="MFU (nominal)", rounding=PERCENT, whole=1.0),
+    Metric(key="joules_per_token", title="J per token", rounding=SIGNIFICANT, less_is_better=True),
+    Metric(key="cost_per_million_tokens", title="cost per million tokens", rounding=AMOUNT, less_is_better=True),
+    Metric(key="train_cost", title="cost of a training", rounding=AMOUNT, less_is_better=True),
+    Metric(key="train_seconds", title="training, days", rounding=DAYS, less_is_better=True),
+    Metric(key="train_device_hours", title="training, device hours", rounding=AMOUNT, less_is_better=True),
+)
+BEYOND = "longer than its bar"
+"""Of a figure of an entry with errors above all others, for which the others are not made short."""
+VERDICTS = {
+    "valid": "valid",
+    "warnings": "valid, with warnings",
+    "errors": "errors",
+    "unchecked": "not checked",
+    "failed": "failed",
+}
+IMPORTED_VERDICTS = {"valid": "figures agree", "errors": "figures disagree", "unchecked": "not checked"}
+"""Of a row that llmperf did not measure."""
+VERDICT_LEGEND = (
+    'Of an imported row, "figures agree" means only that the MFU that it prints follows from the throughput that it'
+    " prints: llmperf did not measure it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Where bars lead to; an empty address makes no link."""
+
+    entry: Callable[[Entry], str]
+    """Address of the page of an entry."""
+    comparison: Callable[[Standing], str]
+    """Address of a comparison of the entries of a contract."""
+
+
+def standings_html(standings: Sequence[Standing], links: Links, language: str) -> str:
+    """The bars of all standings."""
+    differing = differing_parts(standings)
+    parts = [_standing(standing, place, differing[standing.model], links, language)
+             for place, standing in enumerate(standings[:MAX_STANDINGS])]  # fmt: skip
+    if len(standings) > MAX_STANDINGS:
+        text = word("{count} more contracts have no bars here: the table has all runs.", language)
+        parts.append(f'<p class="note">{escape(text.format(count=len(standings) - MAX_STANDINGS))}</p>')
+    return "\n".join(parts)
+
+
+def contract_text(standing: Standing, differing: Sequence[str], language: str) -> str:
+    """What tells a contract from others of its model: `precision bf16, seq_len 4096, global_batch 64`."""
+    paths = dict.fromkeys(path for path in (*IDENTITY, *differing[:4]) if path in standing.contract)
+    return ", ".join(f"{word(path, language)} {standing.contract[path]}" for path in paths)
+
+
+def differing_parts(standings: Sequence[Standing]) -> dict[str, list[str]]:
+    """For each model the paths in which its contracts differ."""
+    values: dict[str, dict[str, set[str | None]]] = {}
+    for standing in standings:
+        known = values.setdefault(standing.model, {})
+        for path, text in standing.contract.items():
+            known.setdefault(path, set()).add(text)
+    counts = Counter(standing.model for standing in standings)
+    stated = Counter((standing.model, path) for standing in standings for path in standing.contract)
+    return {
+        model: [
+            path
+            for path, texts in known.items()
+            if not path.startswith("model") and (len(texts) > 1 or stated[model, path] < counts[model])
+        ]
+        for model, known in values.items()
+    }
+
+
+def _standing(standing: Standing, place: int, differing: Sequence[str], links: Links, language: str) -> str:
+    entries = standing.entries[:MAX_ENTRIES]
+    metrics = [metric for metric in METRICS if any(metric.key in entry.figures for entry in entries)]
+    most = largest(entries, metrics)
+    rows = [_row(entry, rank, metrics, most, links.entry, language) for rank, entry in enumerate(entries, 1)]
+    heads = "".join(
+        f'<th scope="col" class="figure" data-metric="{metric.key}"{_sorted(index)}>{_sorter(metric, language)}</th>'
+        for index, metric in enumerate(metrics)
+    )
+    names = ("rank", "device, framework, layout", None, "validation", "verified")
+    titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
+    heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
+    heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h3>'
+    comparison, more = links.comparison(standing), ""
+    if comparison:
+        more = f'<a class="compare" href="{escape(comparison)}">{_text("compare these", language)}</a> '
+    if len(rows) > SHOWN:
+        count = word("show all {count}", language).format(count=len(rows))
+        more += f'<button type="button" class="more" aria-expanded="false">{escape(count)}</button>'
+    if len(standing.entries) > MAX_ENTRIES:
+        text = word("{count} slower entries have no bars here: the table has all runs.", language)
+        more += f'<p class="note">{escape(text.format(count=len(standing.entries) - MAX_ENTRIES))}</p>'
+    return (
+        f'<section class="standing" data-model="{escape(standing.model)}" aria-labelledby="standing-{place}">{heading}'
+        f'<div class="wide"><table class="bars"><thead><tr>{"".join(titles)}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>{more}{_contract(standing.contract, language)}</section>"
+    )
+
+
+def _contract(contract: Mapping[str, str], language: str) -> str:
+    rows = "".join(f'<tr><th scope="row">{escape(path)}</th><td>{escape(text)}</td></tr>'
+                   for path, text in contract.items() if not path.startswith("model."))  # fmt: skip
+    return (
+        f'<details class="fold"><summary>{_text("the whole contract", language)}</summary>'
+        f'<table class="data"><tbody>{rows}</tbody></table></details>'
+    )
+
+
+def _row(
+    entry: Entry,
+    rank: int,
+    metrics: Sequence[Metric],
+    most: Mapping[tuple[str, str], float],
+    href_of: Callable[[Entry], str],
+    language: str,
+) -> str:
+    figures = "".join(_figure(entry, metric, most, language) for metric in metrics)
+    title = "" if entry.measured else f' title="{_text(VERDICT_LEGEND, language)}"'
+    verdict = f'<span class="verdict {entry.verdict}"{title}>{escape(verdict_text(entry, language))}</span>'
+    href, name = href_of(entry), escape(entry.device)
+    link = f'<a href="{escape(href)}">{name}</a>' if href else name
+    more = ' class="further"' if rank > SHOWN else ""
+    levels = escape(word(entry.levels or UNKNOWN, language))
+    badge = "" if entry.measured else f'<span class="badge">{_text("imported", language)}</span>'
+    return (
+        f'<tr{more}><td class="rank">{rank if isfinite(entry.speed) else UNKNOWN}</td>'
+        f'<th scope="row">{link}{badge}<span class="how">'
+        f"{''.join(_how(entry, language))}</span></th>{figures}"
+        f'<td class="validation">{verdict}</td>'
+        f'<td class="verified" data-label="{_text("verified", language)}">{levels}</td></tr>'
+    )
+
+
+def _how(entry: Entry, language: str) -> Iterator[str]:
+    yield escape(" ".join(part for part in (entry.framework, word(entry.layout, language)) if part != "-") or "-")
+    if changes := changes_text(entry):
+        yield f'<span class="joint"> · </span><span class="changes">{escape(changes)}</span>'
+
+
+def verdict_text(entry: Entry, language: str) -> str:
+    """What validation says, and whether the peak that it used is uncertain."""
+    if entry.measured:
+        return word(VERDICTS[entry.verdict], language)
+    agrees = any(sheet.cell("status").value == "agrees" for sheet in entry.sheets)
+    checked = "valid" if agrees else "unchecked"
+    text = word(IMPORTED_VERDICTS["errors" if entry.verdict == "errors" else checked], language)
+    text += word(", with warnings", language) if entry.verdict == "warnings" else ""
+    uncertain = any(sheet.cell("peak_confidence").value == "low" for sheet in entry.sheets)
+    return f"{text} ({word('peak: confidence low', language)})" if uncertain else text
+
+
+def sharing_text(entry: Entry, metric: Metric, language: str) -> str:
+    """Which part of a device a rank has, and the throughput of a whole one; empty where ranks do not share devices."""
+    speed, whole = entry.figures.get(metric.key), entry.figures.get("tokens_per_second_per_whole_device")
+    if metric.key != "tokens_per_second_per_device" or speed is None or whole is None or not whole.median:
+        return ""
+    share = Fraction(speed.median / whole.median).limit_denominator(1000)
+    text = word("a rank has {share} of a device; whole device {figure}", language)
+    return text.format(share=share, figure=rounded(whole.median, metric.rounding))
+
+
+def changes_text(entry: Entry) -> str:
+    """What was changed from the case, and further settings in which the entries of the contract differ."""
+    changes = "" if entry.changes in ("-", "/", "") else entry.changes
+    named = changes.replace(",", " ").split()
+    settings = [f"{name}={value}" for name, value in entry.settings.items() if f"{name}={value}" not in named]
+    return " · ".join(filter(None, (changes, " ".join(settings))))
+
+
+def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], float], language: str) -> str:
+    figure, label = entry.figures.get(metric.key), f' data-label="{_text(metric.title, language)}"'
+    if figure is None:
+        return f'<td class="figure unknown"{label} data-value="">{_text("unknown", language)}</td>'
+    most = longest[metric.key, figure.currency]
+    notes = [] if figure.how == "measured" else [word(figure.how, language)]
+    if sharing := sharing_text(entry, metric, language):
+        notes.append(escape(sharing))
+    whisker = ""
+    if figure.low is not None and figure.high is not None:
+        low, high = (number(value, metric.rounding) for value in (figure.low, figure.high))
+        notes.insert(0, word("{low} to {high} in {runs} runs", language).format(low=low, high=high, runs=figure.runs))
+        left, right = (min(100.0, 100 * value / most) if most else 0 for value in (figure.low, figure.high))
+        whisker = f'<i class="whisker" style="left:{left:.2f}%;width:{max(0.0, right - left):.2f}%"></i>'
+    text = number(figure.median, metric.rounding)
+    if figure.how == "printed":
+        text = escape(printable(shown(entry.sheets[0].cell(metric.key))))
+    text += f" {escape(figure.currency)}" * bool(figure.currency)
+    if most and figure.median > most:
+        notes.append(word(BEYOND, language))
+    width = min(100.0, 100 * figure.median / most) if most else 0
+    return (
+        f'<td class="figure"{label} data-value="{figure.median!r}"'
+        f' data-currency="{escape(figure.currency)}"><span class="value">{text}</span> '
+        f'<span class="note">{", ".join(notes)}</span><span class="track" aria-hidden="true">'
+        f'<i class="bar {figure.how}" style="width:{width:.2f}%"></i>{whisker}</span></td>'
+    )
+
+
+def number(value: float, rounding: Rounding) -> str:
+    """A number as HTML that `dom.js` writes anew in the reader's locale."""
+    text = escape(rounded(value, rounding))
+    style = f"{rounding.style} {rounding.digits} {rounding.divisor}"
+    return f'<data value="{value!r}" data-rounding="{style}">{text}</data>'
+
+
+def largest(entries: Sequence[Entry], metrics: Sequence[Metric]) -> dict[tuple[str, str], float]:
+    """The value of a bar of full length, by the key of the figure and its currency.
+
+    Entries with validation errors do not count where there are others: their bars are cut off.
+    """
+    most: dict[tuple[str, str], float] = {}
+    for metric in metrics:
+        known = [entry for entry in entries if metric.key in entry.figures]
+        trusted = {entry.figures[metric.key].currency for entry in known if entry.verdict != "errors"}
+        for entry in known:
+            figure = entry.figures[metric.key]
+            if entry.verdict == "errors" and figure.currency in trusted:
+                continue
+            place = metric.key, figure.currency
+            most[place] = metric.whole or max(most.get(place, 0.0), figure.high or figure.median)
+    return most
+
+
+def _sorted(index: int) -> str:
+    return ' aria-sort="descending"' if index == 0 else ""
+
+
+def _sorter(metric: Metric, language: str) -> str:
+    better = ' data-order="ascending"' if metric.less_is_better else ""
+    return f'<button type="button" class="sort"{better}>{_text(metric.title, language)}</button>'
+
+
+def _text(english: str, language: str) -> str:
+    return escape(word(english, language))

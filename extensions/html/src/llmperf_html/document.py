@@ -1,0 +1,59 @@
+"""One HTML file that opens without a network: styles, scripts, data, and a policy that lets nothing else run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+WEB = Path(__file__).parent / "web"
+CHARTS = "uplot/uPlot.iife.min.js"
+STYLES = ("uplot/uPlot.min.css", "page.css", "bars.css", "table.css")
+
+
+def document(
+    *,
+    title: str,
+    language: str,
+    body: str,
+    data: Any,
+    scripts: Sequence[str],
+    styles: Sequence[str] = STYLES,
+) -> str:
+    """The whole file. `body` is HTML whose text is escaped; `scripts` and `styles` are files of `web/`, in their order.
+
+    Text of `data` reaches the page as text only; scripts read it from the element `#data`.
+    """
+    sources = [library(name) for name in scripts]
+    template = Template((WEB / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        language="zh-CN" if language == "zh" else language,
+        title=escape(title),
+        hashes=" ".join(map(_hash, sources)),
+        style="\n".join(library(name) for name in styles),
+        body=body,
+        data=embedded(data),
+        scripts="\n".join(f"<script>{source}</script>" for source in sources),
+    )
+
+
+def library(name: str) -> str:
+    """A file of `web/`, without the pointer to its source map, which is not included."""
+    text = (WEB / name).read_text(encoding="utf-8")
+    return "\n".join(line for line in text.splitlines() if "sourceMappingURL=" not in line)
+
+
+def _hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def embedded(value: Any) -> str:
+    """JSON that is safe in a script element, whatever its strings hold."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so that no separator slips through
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,1 @@
+"""`llmperf site`: results as a static website."""

@@ -1,0 +1,85 @@
+"""Write results as a static website: leaderboards, a page for each run, a feed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+from llmperf.reporting import language_of_locale
+
+EXAMPLES = """\b
+Examples:
+  llmperf site published/ -o site/                              the published rows that ship
+  llmperf site runs/ submissions/ -o site/ --title "Our chips"  runs, and submissions of llmperf pack
+  llmperf site submissions/ -o site/ --prices prices.toml       with the cost of a training
+"""
+
+
+@click.command("site", epilog=EXAMPLES)
+@click.argument("paths", metavar="RESULTS...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder of the site."
+)
+@click.option("--title", show_default="llmperf results", help="Title of the site.")
+@click.option("--url", metavar="URL", default="", help="Where the site will be, for the addresses in its feed.")
+@click.option("--prices", metavar="FILE", type=click.Path(path_type=Path),
+              help="Prices of devices and electricity: adds the cost of a training.")  # fmt: skip
+@click.option("--train-tokens", metavar="COUNT", type=str,
+              help="Tokens of a training: adds its device hours, time and cost.")  # fmt: skip
+@click.option("--signers", metavar="FILE", type=click.Path(path_type=Path),
+              help="Allowed signers: submissions signed by one of their keys say so.")  # fmt: skip
+@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale,
+              show_default="by the locale", help="Language of the site.")  # fmt: skip
+def command(
+    paths: tuple[Path, ...],
+    output: Path,
+    title: str | None,
+    url: str,
+    prices: Path | None,
+    train_tokens: str | None,
+    signers: Path | None,
+    language: str,
+) -> None:
+    """Write run folders, imported documents and submissions of llmperf pack as a static website.
+
+    The site has leaderboards by model and contract, pages for devices, vendors, frameworks and each run, a list of
+    changes and an Atom feed. It opens from a folder and from any address and loads nothing from
+    elsewhere. The same results give the same site.
+
+    A site that is in the folder already is replaced as a whole; any other folder has to be empty. Archives in a folder
+    that are damaged or changed are left out with a message.
+    """
+    from llmperf import opened_sheets
+    from llmperf.errors import UserError
+    from llmperf.reporting import costing_for, used_prices, with_cost
+
+    from llmperf_html.site.assets import assets
+    from llmperf_html.site.content import Content
+    from llmperf_html.site.feed import feed
+    from llmperf_html.site.folder import check_target, write_site
+    from llmperf_html.site.page import Frame
+    from llmperf_html.site.pages import pages
+    from llmperf_html.site.words import word
+
+    if url and not re.fullmatch(r"https?://[^\s\"<>]+", url):
+        raise UserError(f"--url: expected an address such as https://example.org/llmperf/, found {url!r}")
+    check_target(output, paths)
+    costing = costing_for(prices, train_tokens, _warn)
+    sheets = opened_sheets(paths, _warn, signers=signers)
+    content = Content(
+        sheets, sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
+    )
+    known = None if costing is None or costing.prices is None else used_prices(costing.prices)
+    frame = Frame(title=title or word("llmperf results", language), language=language, prices=known)
+    files = dict(pages(frame, content)) | assets()
+    files["feed.xml"] = feed(frame, content, url and f"{url.rstrip('/')}/")
+    write_site(output, files)
+    results = f"{len(content.runs)} result{'s' * (len(content.runs) != 1)}"
+    click.echo(f"{output / 'index.html'}: {results}, {len(files)} files")
+
+
+def _warn(line: str) -> None:
+    from llmperf import printable
+
+    click.echo(f"llmperf: {click.style('warning', fg='yellow')}: {printable(line)}", err=True)

@@ -1,0 +1,153 @@
+"""What a site shows: every run once, with its address, and what it can be looked up by."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from llmperf import encode_pretty
+from llmperf.reporting import Standing, same_device, sheet_values, standings
+from llmperf.types import Result, Sheet
+
+from llmperf_html.bars import IDENTITY
+from llmperf_html.site.page import Frame
+
+Value = str | int | float | bool | None
+MOST_DIFFERING = 4
+"""Further parts of a contract in a heading."""
+MOST_SLUG = 48
+"""Characters of a name in an address, before its hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRun:
+    """One run, or one imported row."""
+
+    sheet: Sheet
+    values: Mapping[str, Value]
+    """Its exact values by key."""
+    address: str
+    """Of its page, from the top of the site: `runs/NAME-HASH.html`."""
+
+    @property
+    def device(self) -> str | None:
+        """Model of the device."""
+        return _text(self.values.get("device_model"))
+
+    @property
+    def vendor(self) -> str | None:
+        """Name of the vendor's plugin."""
+        return _text(self.values.get("vendor"))
+
+    @property
+    def framework(self) -> str | None:
+        """Name of the framework plugin."""
+        return _text(self.values.get("framework"))
+
+    @property
+    def created(self) -> str | None:
+        """When the run was made: UTC, ISO 8601; None for imported rows, which have no date."""
+        return _text(self.values.get("created"))
+
+
+def _lasting(document: object) -> object:
+    """What an address depends on: of a result its files and times, which a later llmperf reads alike."""
+    if isinstance(document, Result):
+        return [document.run_id, document.created, document.finished, dict(sorted(document.files.items()))]
+    return document
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+class Content:
+    """All runs of a site."""
+
+    def __init__(self, sheets: Sequence[Sheet], priced: Sequence[Sheet]) -> None:
+        """`priced` are the same sheets with their cost, or the sheets themselves."""
+        documents: dict[int, bytes] = {}
+        self._runs: dict[int, SiteRun] = {}
+        addresses: set[str] = set()
+        for sheet, shown in zip(sheets, priced, strict=True):
+            source = sheet.source
+            if id(source) not in documents:
+                documents[id(source)] = hashlib.sha256(encode_pretty(_lasting(source.document))).digest()
+            identity = documents[id(source)] + sheet.name.encode()
+            while (address := f"runs/{slug(sheet.name, identity)}.html") in addresses:  # of another run's identity
+                identity += b"~"
+            addresses.add(address)
+            self._runs[id(shown)] = SiteRun(sheet=shown, values=sheet_values(shown), address=address)
+        self._name_devices()
+        self.standings: list[Standing] = standings(list(priced))
+
+    def _name_devices(self) -> None:
+        """Gives a device that documents spell differently one name: that of the first run, or imported row, with it."""
+        names: list[str] = []
+        for place, run in sorted(self._runs.items(), key=lambda item: not item[1].sheet.measured):
+            if run.device is None:
+                continue
+            name = next((name for name in names if same_device(name, run.device)), None)
+            if name is None:
+                names.append(run.device)
+            elif name != run.device:
+                self._runs[place] = replace(run, values={**run.values, "device_model": name})
+
+    @property
+    def runs(self) -> list[SiteRun]:
+        """All runs."""
+        return list(self._runs.values())
+
+    def run_of(self, sheet: Sheet) -> SiteRun:
+        """The run of a sheet of the standings."""
+        return self._runs[id(sheet)]
+
+    @cached_property
+    def by_model(self) -> dict[str, list[Standing]]:
+        """Standings by model, in their order."""
+        named: dict[str, list[Standing]] = {}
+        for standing in self.standings:
+            named.setdefault(standing.model, []).append(standing)
+        return named
+
+    @cached_property
+    def _telling(self) -> dict[str, list[str]]:
+        """By model the parts of the contract that its headings name: the usual ones, and those that differ."""
+        telling: dict[str, list[str]] = {}
+        for model, rivals in self.by_model.items():
+            paths = dict.fromkeys(path for rival in rivals for path in rival.contract if not path.startswith("model"))
+            differing = [path for path in paths if len({rival.contract.get(path) for rival in rivals}) > 1]
+            telling[model] = list(dict.fromkeys([*IDENTITY, *differing[:MOST_DIFFERING]]))
+        return telling
+
+    def heading(self, standing: Standing, frame: Frame) -> str:
+        """The model, and what tells its contract from the others on the site."""
+        known = [path for path in self._telling[standing.model] if path in standing.contract]
+        parts = ", ".join(f"{frame.word(path)} {standing.contract[path]}" for path in known)
+        return f"{standing.model}: {parts}" if parts else standing.model
+
+    def by(self, key: Callable[[SiteRun], str | None]) -> dict[str, list[SiteRun]]:
+        """Runs by a name, sorted by it; those without one are left out."""
+        named: dict[str, list[SiteRun]] = {}
+        for run in self.runs:
+            name = key(run)
+            if name is not None:
+                named.setdefault(name, []).append(run)
+        return dict(sorted(named.items()))
+
+    def by_day(self) -> list[tuple[str | None, list[SiteRun]]]:
+        """Runs by the day they were made, the newest first; imported rows, which have no date, last."""
+        days: dict[str, list[SiteRun]] = {}
+        for run in sorted(self.runs, key=lambda run: (run.created or "", run.address), reverse=True):
+            days.setdefault((run.created or "")[:10], []).append(run)
+        return [(day or None, runs) for day, runs in sorted(days.items(), reverse=True)]
+
+
+def slug(name: str, identity: bytes | None = None) -> str:
+    """A name for an address: letters, digits and hyphens, and a hash that tells names apart which look alike."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:MOST_SLUG].strip("-")
+    digest = hashlib.sha256(identity if identity is not None else name.encode("utf-8", "backslashreplace"))
+    return f"{words or 'x'}-{digest.hexdigest()[:10]}"

@@ -1,0 +1,58 @@
+"""HTML built from elements: whatever is not an element already is escaped, so that foreign text stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+
+from llmperf.reporting import printable
+
+LONGEST = 20_000
+"""Characters of one text."""
+EMPTY = frozenset({"br", "link", "meta", "rect", "wbr"})
+"""Elements without content."""
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = str | None | Iterable["Child"]
+
+
+def element(name: str, /, *children: Child, **attributes: str | int | float | None) -> Html:
+    """An element of HTML or XML; None among the children and the attributes is left out.
+
+    Attributes are written with `_` for `-`, `__` for `:`, and a trailing `_` where Python has a keyword: `class_`.
+    """
+    named = "".join(
+        f' {key.rstrip("_").replace("__", ":").replace("_", "-")}="{escape(printable(str(value), LONGEST))}"'
+        for key, value in attributes.items() if value is not None
+    )  # fmt: skip
+    if name in EMPTY:
+        return Html(f"<{name}{named}/>")
+    return Html(f"<{name}{named}>{joined(children)}</{name}>")
+
+
+def breakable(text: str) -> list[Child]:
+    """A text that lines may break after `_`, `=` and `/`, so that words stay whole."""
+    parts = re.split(r"(?<=[_=/])(?=\S)", text)
+    return [parts[0], *(child for part in parts[1:] for child in (element("wbr"), part))]
+
+
+def joined(children: Iterable[Child], between: str = "") -> Html:
+    """Children one after the other."""
+    return Html(between.join(map(_text, children)))
+
+
+def _text(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Html):
+        return child
+    if isinstance(child, str):
+        return escape(printable(child, LONGEST))
+    return joined(child)

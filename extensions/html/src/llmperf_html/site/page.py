@@ -1,0 +1,119 @@
+"""The frame of every page of a site: head, navigation, footer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import llmperf
+
+from llmperf_html.site.assets import STYLE
+from llmperf_html.site.markup import Child, Html, element, joined
+from llmperf_html.site.words import word
+
+POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
+"""Only the site's own script and style; `file:` is for sites that are opened from a folder."""
+PAGES = {
+    "index.html": "Leaderboard",
+    "devices.html": "Devices",
+    "vendors.html": "Vendors",
+    "frameworks.html": "Frameworks",
+    "changes.html": "Changes",
+}
+FEED = "feed.xml"
+HATCHES = {"printed": (3, 6), "computed": (2, 7)}
+"""By how a figure was made, the width of the lines of its bar and their distance."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the pages of a site share."""
+
+    title: str
+    """Of the site."""
+    language: str
+    """`en` or `zh`."""
+    prices: str | None = None
+    """The file of prices that costs were computed with."""
+
+    def word(self, english: str, **values: object) -> str:
+        """A text in the language of the site."""
+        return word(english, self.language).format(**values) if values else word(english, self.language)
+
+    def page(self, address: str, title: str, *body: Child) -> str:
+        """A whole page. `address` is its path from the top of the site."""
+        up = "../" * (len(PurePosixPath(address).parts) - 1)
+        return f"<!doctype html>\n{self._document(address, title, up, joined(body))}\n"
+
+    def _document(self, address: str, title: str, up: str, body: Html) -> Html:
+        links = [
+            element("a", self.word(text), href=up + name, aria_current="page" if name == address else None)
+            for name, text in PAGES.items()
+        ]
+        links.append(element("a", self.word("Feed"), href=up + FEED))
+        whole = self.title if title == self.title else f"{title} - {self.title}"
+        head = element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+            element("meta", name="color-scheme", content="light dark"),
+            element("title", whole),
+            element("link", rel="alternate", type="application/atom+xml", href=up + FEED, title=self.title),
+            element("link", rel="stylesheet", href=up + STYLE),
+        )
+        header = element(
+            "header",
+            element("a", self.word("Skip to the content"), href="#content", class_="skip"),
+            element("p", element("a", self.title, href=f"{up}index.html"), class_="site"),
+            element("nav", links, aria_label=self.word("Pages")),
+        )
+        main = element("main", element("h1", title), body, id="content")
+        made = self.word("Made by llmperf {version}.", version=llmperf.__version__)
+        footer = element("footer", element("p", made), None if self.prices is None else element("p", self.prices))
+        return element("html", head, element("body", header, main, footer, _hatches()), lang=self.language)
+
+
+def _hatches() -> Html:
+    """The fills of bars of figures that were not measured, as those of the HTML report."""
+    patterns = [
+        element("pattern", element("rect", width=line, height=apart, class_=f"hatch {how}"), id=how, width=apart,
+                height=apart, patternUnits="userSpaceOnUse", patternTransform="rotate(45)")
+        for how, (line, apart) in HATCHES.items()
+    ]  # fmt: skip
+    return element("svg", element("defs", patterns), class_="heard", aria_hidden="true")
+
+
+def table(
+    caption: str,
+    headers: list[Child],
+    rows: list[list[Child]],
+    numbers: frozenset[int] = frozenset(),
+    titled: bool = True,
+) -> Html:
+    """A table that scrolls sideways where it does not fit; `numbers` are the columns of numbers.
+
+    The first cell of a row is its header. The caption of a table below a heading that says the same is not `titled`:
+    only screen readers read it.
+    """
+    head = element("thead", element("tr", [
+        element("th", header, scope="col", class_="number" if place in numbers else None)
+        for place, header in enumerate(headers)
+    ]))  # fmt: skip
+    body = element("tbody", [
+        element("tr", [
+            element("th" if not place else "td", cell, scope="row" if not place else None,
+                    class_="number" if place in numbers else None)
+            for place, cell in enumerate(row)
+        ])
+        for row in rows
+    ])  # fmt: skip
+    reached = "<a " in body  # the keyboard reaches a table with links, and scrolls it
+    return element(
+        "div",
+        element("table", element("caption", caption, class_=None if titled else "heard"), head, body),
+        class_="scroll",
+        tabindex=None if reached else 0,
+        role=None if reached else "group",
+        aria_label=None if reached else caption,
+    )

@@ -1,0 +1,241 @@
+"""The pages of a site: leaderboards by model, device, vendor and framework, changes, and one page for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from llmperf.reporting import Standing, finding_text, shown, value_text
+from llmperf.types import Section, Sheet
+
+from llmperf_html.bars import RANKS, VERDICT_LEGEND
+from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
+from llmperf_html.site.content import Content, SiteRun, slug
+from llmperf_html.site.curves import charts
+from llmperf_html.site.markup import Child, Html, element, joined
+from llmperf_html.site.page import Frame, table
+from llmperf_html.site.ranked import leaderboard, signature_text
+from llmperf_html.site.timing import estimate, time_parts
+from llmperf_html.site.words import BARS, COMPARABLE
+from llmperf_html.words import WORDS
+
+FEW_CONTRACTS = 3
+"""Contracts of one model on the first page."""
+FEW_ENTRIES = 5
+"""Entries of one contract on the first page."""
+
+
+def pages(frame: Frame, content: Content) -> Iterator[tuple[str, str]]:
+    """Every page with its address."""
+    yield "index.html", _index(frame, content)
+    for model, standings in content.by_model.items():
+        address = model_address(model)
+        yield address, frame.page(address, model, _explained(frame), _boards(frame, content, standings, "../"))
+    yield from _grouped(frame, content, "devices", lambda run: run.device)
+    yield from _grouped(frame, content, "vendors", lambda run: run.vendor)
+    yield from _grouped(frame, content, "frameworks", lambda run: run.framework)
+    yield "devices.html", _devices(frame, content)
+    yield "vendors.html", _names(frame, content, "vendors", "Vendors", "vendor", lambda run: run.vendor)
+    yield "frameworks.html", _names(frame, content, "frameworks", "Frameworks", "framework", lambda run: run.framework)
+    yield "changes.html", _changes(frame, content)
+    for run in content.runs:
+        yield run.address, run_page(frame, content, run)
+
+
+def model_address(model: str) -> str:
+    """Of the page of a model."""
+    return f"models/{slug(model)}.html"
+
+
+def _index(frame: Frame, content: Content) -> str:
+    devices = len(content.by(lambda run: run.device))
+    counted = frame.word("Results: {runs}; models: {models}; devices: {devices}",
+                         runs=len(content.runs), models=len(content.by_model), devices=devices)  # fmt: skip
+    body: list[Child] = [element("p", counted), _explained(frame)]
+    for model, standings in content.by_model.items():
+        address = model_address(model)
+        body.append(element("h2", element("a", model, href=address)))
+        for standing in standings[:FEW_CONTRACTS]:
+            few = list(enumerate(standing.entries[:FEW_ENTRIES], start=1))
+            body.append(leaderboard(frame, content, standing, "", few))
+        count = sum(len(standing.entries) for standing in standings)
+        cut = len(standings) > FEW_CONTRACTS or any(len(standing.entries) > FEW_ENTRIES for standing in standings)
+        if cut:
+            every = frame.word("All {count} entries", count=count)
+            body.append(element("p", element("a", f"{every}: {model}", href=address)))
+    return frame.page("index.html", frame.title, body)
+
+
+def _explained(frame: Frame) -> Html:
+    return element("p", frame.word(COMPARABLE), element("br"), f"{frame.word(BARS)} {frame.word(RANKS)}", element("br"),
+                   frame.word(VERDICT_LEGEND), class_="note")  # fmt: skip
+
+
+def _boards(frame: Frame, content: Content, standings: Sequence[Standing], up: str) -> Iterator[Html]:
+    """Each contract with its table and everything that it fixes."""
+    for standing in standings:
+        yield leaderboard(frame, content, standing, up)
+        yield contract_details(frame, standing)
+
+
+def contract_details(frame: Frame, standing: Standing) -> Html:
+    """All parts of a contract, folded."""
+    summary = frame.word("Everything that was fixed ({count})", count=len(standing.contract))
+    rows: list[list[Child]] = [[name, value] for name, value in standing.contract.items()]
+    return element("details", element("summary", summary), _named(frame, frame.word("Contract"), rows))
+
+
+def _named(frame: Frame, caption: str, rows: list[list[Child]]) -> Html:
+    return table(caption, [frame.word("name"), frame.word("value")], rows)
+
+
+def _grouped(
+    frame: Frame, content: Content, kind: str, key: Callable[[SiteRun], str | None]
+) -> Iterator[tuple[str, str]]:
+    """A page for each device, vendor or framework: its entries, with their ranks among all."""
+    for name in content.by(key):
+        address = f"{kind}/{slug(name)}.html"
+        boards: list[Html] = []
+        for standing in content.standings:
+            own = [
+                (rank, entry) for rank, entry in enumerate(standing.entries, start=1)
+                if key(content.run_of(entry.sheets[0])) == name
+            ]  # fmt: skip
+            if own:
+                boards.append(leaderboard(frame, content, standing, "../", own))
+        yield address, frame.page(address, name, _explained(frame), boards)
+
+
+def _devices(frame: Frame, content: Content) -> str:
+    rows: list[list[Child]] = []
+    for device, runs in content.by(lambda run: run.device).items():
+        vendor = next((run.vendor for run in runs if run.vendor is not None), None)
+        linked = vendor if vendor is None else element("a", vendor, href=f"vendors/{slug(vendor)}.html")
+        rows.append([element("a", device, href=f"devices/{slug(device)}.html"), linked or "-", str(len(runs))])
+    headers: list[Child] = [frame.word("device"), frame.word("vendor"), frame.word("results")]
+    title = frame.word("Devices")
+    return frame.page("devices.html", title, table(title, headers, rows, frozenset({2})))
+
+
+def _names(
+    frame: Frame, content: Content, kind: str, title: str, what: str, key: Callable[[SiteRun], str | None]
+) -> str:
+    """A list of all vendors or frameworks, with links to their pages."""
+    rows: list[list[Child]] = [
+        [element("a", name, href=f"{kind}/{slug(name)}.html"), str(len(runs))] for name, runs in content.by(key).items()
+    ]
+    headers: list[Child] = [frame.word(what), frame.word("results")]
+    heading = frame.word(title)
+    return frame.page(f"{kind}.html", heading, table(heading, headers, rows, frozenset({1})))
+
+
+def _changes(frame: Frame, content: Content) -> str:
+    body: list[Child] = []
+    for day, runs in content.by_day():
+        items = [
+            element("li", element("a", run.sheet.title, href=run.address), Html(", "), run.sheet.name) for run in runs
+        ]
+        body += [element("h2", day or frame.word("no date")), element("ul", items)]
+    return frame.page("changes.html", frame.word("Changes"), body)
+
+
+def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
+    """The page of one run: where it stands, findings, then everything that is known of it."""
+    sheet = run.sheet
+    body: list[Child] = [element("p", sheet.name, class_="note")]
+    if not sheet.measured:
+        imported = frame.word("This row was imported from a document. llmperf did not measure it.")
+        body.append(element("p", imported, class_="note"))
+    if signature := signature_text(frame, sheet):
+        body.append(element("p", signature, class_="note"))
+    links = _links(frame, run)
+    body.append(element("dl", links))
+    figures = [element("div", element("dt", title), element("dd", text))
+               for title, text in key_figures(sheet, frame.language)]  # fmt: skip
+    if figures:
+        body.append(element("dl", figures, class_="figures"))
+    body += [element("h2", frame.word("Findings")), _findings(frame, run)]
+    sections = list(first_of_each_key(sheet.sections()))
+    failures = [section for section in sections if section.key == "failure"]
+    body += [_titled(frame, section, 2) for section in failures]
+    known = None if sheet.curves is None else sheet.curves()
+    if known is not None:
+        curves = curve_data(known, frame.language)
+        body += [charts(frame, curves), time_parts(frame, run, curves), estimate(frame, run, curves)]
+    for standing in content.standings:
+        own = [
+            (rank, entry) for rank, entry in enumerate(standing.entries, start=1)
+            if any(other is sheet for other in entry.sheets)
+        ]  # fmt: skip
+        if own:
+            place, entry = own[0][0] - 1, own[0][1]
+            near = range(max(0, place - 2), min(len(standing.entries), place + 3))
+            shown_entries = [(index + 1, standing.entries[index]) for index in near]
+            body.append(element("h2", frame.word("Same contract")))
+            body.append(leaderboard(frame, content, standing, "../", shown_entries))
+            body.append(contract_details(frame, standing))
+            if len(entry.sheets) > 1:
+                body += [element("h3", frame.word("Repeats")), _repeats(frame, content, run, entry.sheets)]
+            break
+    open_sections = [section for section in sections if not is_folded(section) and section not in failures]
+    body += [_titled(frame, section, 2) for section in open_sections]
+    folded = [_titled(frame, section, section.level + 1) for section in sections if is_folded(section)]
+    if folded:
+        summary = element("summary", element("h2", frame.word(WORDS["environment"])))
+        body.append(element("details", summary, folded, class_="section"))
+    return frame.page(run.address, sheet.title, body)
+
+
+def _links(frame: Frame, run: SiteRun) -> Iterator[Html]:
+    """What a run can be looked up by."""
+    model = shown(run.sheet.cell("model"))
+    named = (("Model", model, model_address(model)),
+             ("Device", run.device, f"devices/{slug(run.device or '')}.html"),
+             ("Vendor", run.vendor, f"vendors/{slug(run.vendor or '')}.html"),
+             ("Framework", run.framework, f"frameworks/{slug(run.framework or '')}.html"))  # fmt: skip
+    for label, name, address in named:
+        if name is not None:
+            yield element("div", element("dt", frame.word(label)),
+                          element("dd", element("a", name, href=f"../{address}")))  # fmt: skip
+
+
+def _findings(frame: Frame, run: SiteRun) -> Html:
+    if not run.sheet.findings:
+        return element("p", frame.word("No findings."))
+    findings = sorted(run.sheet.findings, key=lambda finding: {"error": 0, "warning": 1}.get(finding.severity, 2))
+    texts = [(finding_text(finding, frame.language), finding.severity) for finding in findings]
+    items = [element("li", text, class_=severity) for text, severity in texts]
+    return element("ul", items)
+
+
+def _repeats(frame: Frame, content: Content, run: SiteRun, sheets: Sequence[Sheet]) -> Html:
+    others = [content.run_of(sheet) for sheet in sheets if sheet is not run.sheet]
+    links = [element("a", other.sheet.name, href=f"../{other.address}") for other in others]
+    return element("ul", [element("li", link) for link in links])
+
+
+def _titled(frame: Frame, section: Section, level: int) -> Iterator[Html]:
+    """A section below a heading."""
+    yield element(f"h{level}", frame.word(section.title))
+    yield from _section(frame, section)
+
+
+def _section(frame: Frame, section: Section) -> Iterator[Html]:
+    """A section: its rows as a table of names and values, its records as a table, and lines of a log."""
+    title = frame.word(section.title)
+    rows: list[list[Child]] = [
+        [frame.word(row.label) if row.label else "", value_text(row, frame.language)] for row in section.rows
+    ]
+    if rows and all(not row[0] for row in rows):
+        yield element("ul", [element("li", row[1]) for row in rows])
+    elif rows:
+        yield table(title, [frame.word("name"), frame.word("value")], rows, titled=False)
+    if section.records:
+        headers: list[Child] = [frame.word(row.label) for row in section.records[0]]
+        yield table(
+            title,
+            headers,
+            [[value_text(row, frame.language) for row in record] for record in section.records],
+            titled=False,
+        )
+    if section.lines:
+        yield element("pre", joined(section.lines, "\n"), tabindex=0)

@@ -1,0 +1,205 @@
+"""What other projects' tables have: their words, columns of degrees, headers of two rows, rows that are too short."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llmperf import library
+from llmperf.cli.main import call
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.rules.verdicts import judged
+from llmperf_published.types.document import Published, PublishedRow
+
+KNOWN = Known.of(library())
+
+
+def read(text: str) -> Published:
+    return import_document(text.encode(), "t.md", KNOWN)
+
+
+def table(header: str, *rows: str, above: str = "# Results") -> Published:
+    lines = [header, "|".join(["---"] * (header.count("|") + 1)), *rows]
+    return read("\n".join([above, "", *(f"| {line} |" for line in lines)]))
+
+
+def only(published: Published) -> PublishedRow:
+    (row,) = published.rows
+    return row
+
+
+def reasons(published: Published) -> str:
+    return "\n".join(f"{unread.reason}: {unread.text}" for unread in published.unread)
+
+
+def test_a_system_with_the_vendors_product_name_is_the_device():
+    published = table("System | #-GPUs | Tokens / sec / GPU", "DGX-GB300 | 256 | 6304")
+    row = only(published)
+    assert (row.hardware.device, row.hardware.devices, published.vendor) == ("GB300", 256, "nvidia")
+    assert row.metrics.tokens_per_second_per_device.value == 6304
+
+
+def test_a_system_that_is_software_is_no_device():
+    published = table("System | GPUs | tok/s/GPU", "Megatron-LM 3 | 8 | 6304")
+    assert only(published).hardware.device is None
+    assert "expected a machine such as DGX-H100 or (1x8): Megatron-LM 3" in reasons(published)
+
+
+def test_degrees_have_columns_of_their_own():
+    row = only(table("GPUs | TP | PP | CP | VP | EP | FSDP | TGS", "64 | 2 | 4 | 2 | n/a | 8 | 0 | 100"))
+    assert (row.parallelism.tensor_parallel, row.parallelism.pipeline_parallel) == (2, 4)
+    assert row.parallelism.other == {"CP": 2, "EP": 8}
+    assert row.parallelism.sharding_degree is None
+
+
+def test_context_parallel_divides_data_parallel():
+    row = only(table("configuration | TP | PP | CP | TGS", "A100 (2x8) | 2 | 1 | 4 | 100"))
+    assert (row.batch.data_parallel, row.batch.origins["data_parallel"]) == (2, "nodes x devices / (TP x PP x CP)")
+
+
+@pytest.mark.parametrize(
+    ("text", "degree", "context"),
+    [("FSDP 8, CP 1", 8, 1), ("FSDP=4", 4, None), ("FSDP 2, CP 4", 2, 4), ("FSDP2", None, None), ("FSDP 2", None, None),
+     ("TP=4+FSDP=2", 2, None), ("fsdp: 16", 16, None), ("FSDP", None, None), ("HSDP 2x4", None, None)],
+)  # fmt: skip
+def test_a_version_of_fsdp_is_no_degree(text, degree, context):
+    published = table("Parallelism | TPS/GPU", f"{text} | 3890")
+    row = only(published)
+    assert (row.parallelism.sharding_degree, row.parallelism.other.get("CP")) == (degree, context)
+    assert (text.split(",")[0] in reasons(published)) == (degree is None)
+
+
+def test_settings_beside_a_throughput_make_results():
+    header = "TP | GPU Num | Seq Len | Micro Bsz | Micro Num | Activation Ckpt | TGS | TFLOPS"
+    row = only(table(header, "1 | 8 | 2048 | 8 | 1 | TRUE | 3314 | 193"))
+    batch = row.batch
+    assert (batch.micro_batch, batch.gradient_accumulation, batch.seq_len, row.hardware.devices) == (8, 1, 2048, 8)
+    assert row.metrics.tokens_per_second_per_device.value == 3314
+    assert row.metrics.other["TFLOPS"].value == 193
+
+
+@pytest.mark.parametrize("cell", ["4M", "0.125M"])
+def test_a_global_batch_that_may_count_tokens_is_not_read(cell):
+    published = table("TP | Global Bsz | TGS", f"1 | {cell} | 3314")
+    assert only(published).claims == ()
+    assert only(published).batch.global_batch is None
+    assert f"expected a whole number above 0 for global_batch: {cell}" in reasons(published)
+
+
+def test_lengths_below_a_header_in_thousands():
+    assert only(table("SeqLen (K) | TGS", "8 | 3314")).batch.seq_len == 8192
+    assert only(table("SeqLen (K) | TGS", "8k | 3314")).batch.seq_len == 8192
+    assert only(table("SeqLen | TGS", "8 | 3314")).batch.seq_len == 8
+
+
+@pytest.mark.parametrize(("heading", "text", "model"), [
+    ("### Model: LLaMA-2 7B", "LLaMA-2 7B", "llama2_7b"), ("### Llama2-7B", "Llama2-7B", "llama2_7b"),
+    ("### 32B model", None, None), ("### Model: Vendor's own", "Vendor's own", None), ("### Models", None, None),
+])  # fmt: skip
+def test_the_heading_above_a_table_names_its_model(heading, text, model):
+    row = only(table("GPUs | TGS", "8 | 3314", above=f"# Results\n\n{heading}"))
+    assert (row.model_text, row.model) == (text, model)
+
+
+def test_a_figure_with_a_footnote_of_markdown():
+    assert only(table("GPUs | TGS | MFU", "8 | 661[^a-note] | 40%[^1]")).metrics.mfu.value == 0.4
+
+
+def test_a_share_whose_header_is_joined_to_its_unit():
+    assert only(table("GPUs | TGS | MFU%", "8 | 661 | 34.5%")).metrics.mfu.value == 0.345
+    assert only(table("GPUs | TGS | MFU%", "8 | 661 | 34.5")).metrics.mfu.value == 0.345
+
+
+def test_a_throughput_of_an_unknown_number_of_devices_is_not_called_withheld():
+    (verdict,) = judged(table("model | tokens/s | MFU", "llama2_7b | 3000 | 40%"))[1]
+    assert verdict.why[0] == "the number of devices is not known"
+
+
+def test_two_figures_in_a_cell_are_refused():
+    published = table("GPUs | TGS", "8 | 37556 (36108)")
+    assert only(published).metrics.tokens_per_second_per_device is None
+    assert "37556 (36108)" in reasons(published)
+
+
+def test_a_header_of_two_rows_is_one():
+    published = read(
+        "<table><thead><tr><th rowspan=2>GPUs</th><th>Without CP</th><th colspan='2'>With CP</th></tr>\n"
+        "<tr><th>tok/s/GPU</th><th>TP</th><th>tok/s/GPU</th></tr></thead>\n"
+        "<tbody><tr><td>8</td><td>100</td><td>2</td><td>120</td></tr></tbody></table>"
+    )
+    headers = [column.header for column in published.tables[0].columns]
+    assert headers == ["GPUs", "Without CP tok/s/GPU", "With CP TP", "With CP tok/s/GPU"]
+    assert published.rows == ()
+    assert "its cells are kept: GPUs | Without CP tok/s/GPU" in reasons(published)
+
+
+def test_a_title_above_all_columns_is_no_header():
+    published = read(
+        "<table><thead><tr><th colspan=2>Llama</th></tr><tr><th>GPUs</th><th>tok/s/GPU</th></tr></thead>"
+        "<tr><td>8</td><td>100</td></tr></table>"
+    )
+    assert only(published).metrics.tokens_per_second_per_device.value == 100
+    assert [note.text for note in published.notes] == ["Llama"]
+
+
+def test_a_row_that_lacks_a_cell_gives_no_figures(tmp_path, capsys):
+    header = "configuration | nodes | GPUs per node | tokens/p/s | MFU | remark"
+    published = table(header, "A100 (2x8) | 4 | 3000 | 40% | -", above="# NVIDIA results")
+    row = only(published)
+    assert row.hardware.nodes == 2
+    assert row.metrics.tokens_per_second_per_device is None
+    assert "expected 6 cells, found 5; only the first is read" in reasons(published)
+    source = tmp_path / "t.md"
+    source.write_text(
+        "# NVIDIA results\n\n" + f"| {header} |\n|---|---|---|---|---|---|\n| A100 (2x8) | 4 | 3000 | 40% |\n"
+    )
+    assert call(["validate", str(source), "--json"]) == 0
+    assert "error" not in {finding["severity"] for finding in json.loads(capsys.readouterr().out)[0]["findings"]}
+
+
+@pytest.mark.parametrize("cell", ["+2.5x", "2.5x", "1.2 times", "2.5 倍"])
+def test_a_ratio_is_no_throughput(cell):
+    published = table("configuration | tokens/s/GPU", f"with packing | {cell}")
+    assert only(published).metrics.tokens_per_second_per_device is None
+    assert f"found {cell.lstrip('+0123456789. ')}" in reasons(published)
+
+
+def test_a_layout_below_config_and_a_framework_in_a_column():
+    published = table("Framework | Config | tokens/s/GPU", "Megatron-LM | TP=8, PP=4, DP=2 | ~3,800")
+    layout = only(published).parallelism
+    assert (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel) == (8, 4, 2)
+    assert "expected the framework above the table, not in a column: Megatron-LM" in reasons(published)
+
+
+def test_a_layout_among_other_words_below_config_is_listed():
+    published = table("config | tok/s/GPU | MFU%", "16-node TP8 PP4 +offload | 96 | 34.5%")
+    assert only(published).parallelism.tensor_parallel is None
+    assert "expected a layout such as TP4PP1DP2 or settings such as sharding_degree=8: 16-node" in reasons(published)
+
+
+def test_degrees_joined_to_a_stage():
+    header = "模型 | 分布式策略 | 速度(`tokens/card/sec`) | 显存占用 (MB)"
+    layout = only(table(header, "a | tp2sd4_stage2 | 1980 | 64323")).parallelism
+    assert (layout.tensor_parallel, layout.sharding_degree, layout.sharding_stage) == (2, 4, 2)
+
+
+DEGREES = st.sampled_from(["TP", "PP", "CP", "EP", "VP", "FSDP", "DP"])
+
+
+@given(st.dictionaries(DEGREES, st.integers(1, 64), min_size=1), st.sampled_from(["=", " ", ": "]))
+def test_degrees_read_from_a_cell_are_those_from_columns(degrees, sign):
+    cell = ", ".join(f"{name}{sign}{value}" for name, value in degrees.items())
+    if cell in ("FSDP 1", "FSDP 2"):
+        return
+    from_cell = only(table("Parallelism | TGS", f"{cell} | 100")).parallelism
+    header, row = " | ".join(degrees), " | ".join(map(str, degrees.values()))
+    from_columns = only(table(f"{header} | TGS", f"{row} | 100")).parallelism
+    assert from_cell == from_columns
+
+
+@given(st.lists(st.text("<>/theadrTH |&;=\"'0129\n", max_size=12), max_size=12))
+def test_no_header_of_html_is_too_odd(parts):
+    read("<table><thead>" + "<tr><th colspan=3>".join(parts) + "</table>")

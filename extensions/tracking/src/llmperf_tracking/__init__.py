@@ -1,0 +1,1 @@
+"""llmperf extension `tracking`: logs runs to TensorBoard, MLflow, Weights & Biases and OpenMetrics files."""
