@@ -21,7 +21,7 @@ from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import (
     Batch,
     Contract,
@@ -57,6 +57,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before a whole suite: have the peaks of this host timed. They are kept; while tests make the host busy, none is,
+    and each test that plans would time them again."""
+    config = session.config
+    if hasattr(config, "workerinput") or config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    for precision in ("fp32", "bf16"):
+        words = ["plan", "default", "--set", f"precision={precision}"]
+        subprocess.run([sys.executable, "-m", "llmperf", *words], capture_output=True, check=False)
 
 
 ALL_TESTS = bool(os.environ.get("LLMPERF_ALL_TESTS"))
@@ -203,6 +214,7 @@ def run_folder(tmp_path):
     for rank in range(plan.layout.world_size):
         lines = [json_files.encode(record) + b"\n" for record in _records(plan, rank)]
         filenames.records_path(run, rank).write_bytes(b"".join(lines))
+    json_files.save(filenames.agent_report_path(run, 0), _agent_report(plan))
     json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
     json_files.save(run / filenames.RESULT, build_result(run))
     return run
@@ -213,6 +225,17 @@ STARTED = BEGIN - 500.0
 """When the host was, whose monotonic clock the records have."""
 UNEVEN = (0.004, -0.004, 0.001, -0.001, 0.002, -0.002)
 """Seconds by which steps differ, as on any machine."""
+
+
+def _agent_report(plan):
+    """What the agent saw of the ranks, a tenth of a second after they recorded it."""
+    begin = BEGIN - STARTED + 0.64 * plan.spec.contract.warmup_steps + 0.1
+    end = BEGIN - STARTED + 0.64 * plan.spec.contract.steps + 0.1
+    phases = tuple(SeenPhase(phase=phase, monotonic=at, uptime=at + 3.0)
+                   for phase, at in (("measuring", begin), ("evaluating", end), ("done", end)))  # fmt: skip
+    ranks = tuple(RankExit(rank=rank, pid=100 + rank, exit_code=0, at=BEGIN + 60.0, phases=phases)
+                  for rank in range(plan.layout.world_size))  # fmt: skip
+    return AgentReport(node_rank=0, pid=99, ranks=ranks)
 
 
 def _records(plan, rank):

@@ -24,11 +24,12 @@ from llmperf.results.build import build_result
 from llmperf.types import LoggedFacts, LoggedStep, Plan
 
 ROOT = Path(__file__).parents[1]
-GUIDES = tuple(ROOT / "docs" / name for name in ("vendors.md", "extending.md", "own-files.md"))
-"""Their commands need the packages that they build: tests/test_vendor_guide.py and tests/test_extending.py."""
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+OWN_TEST = ("vendors.md", "extending.md", "own-files.md", "trust.md")
+"""Their commands need what they build, and have tests of their own."""
+GUIDES = tuple(ROOT / "docs" / name for name in OWN_TEST)
+DOCUMENTS = [path for folder in (".", "docs", "docs/guides") for path in sorted((ROOT / folder).glob("*.md"))]
 
-COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|>\n]*)", re.MULTILINE)
 FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches/runs", "bf16", "fp8")
 """Where the documents' commands have runs: `--out runs/NAME`."""
 NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
@@ -50,7 +51,8 @@ def parameters() -> Iterator[Any]:
         yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
 
 
-MEASURING = {"peak", "profile", "tune"}
+ELSEWHERE = {"peak", "profile", "tune", "recover"}
+"""Commands that measure for a minute, or need a run that was cut off: their options are parsed alone."""
 
 
 @pytest.mark.parametrize("words", list(parameters()))
@@ -60,12 +62,13 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         run = tmp_path / "runs" / folder / f"20261121-03040{number}-default-cpu-zero-ab12"
         result = llmperf_schemas.example("result") | {"run_id": run.name}
         result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        result["metrics"]["tokens_per_second_per_device"] += number / 10**9  # equal figures are those of one run
         run.mkdir(parents=True)
         (run / "result.json").write_text(json.dumps(result))
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))
-    for document in ("clusters.md", "models.md"):
+    for document in ("clusters.md", "models.md", "user-guide.md"):
         for name, text in NAMED.findall((ROOT / "docs" / document).read_text()):
             if name != "llmperf.toml":
                 (tmp_path / name).write_text(text)
@@ -74,7 +77,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     assert words[0] in {*COMMANDS, *extra_commands()}
     elsewhere = not {"--launcher", "--hosts", "--overlay"}.isdisjoint(words)
     traces = words[0] == "estimate" and "--analytic" not in words
-    if elsewhere or traces or words[0] in MEASURING:  # not here, or a minute of work: the options are parsed alone
+    if elsewhere or traces or words[0] in ELSEWHERE:  # not here, or a minute of work: the options are parsed alone
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
         assert command.make_context(words[0], words[1:])
@@ -96,6 +99,34 @@ def test_links_inside_the_repository_point_somewhere(path):
     for target in LINK.findall(path.read_text()):
         if not target.startswith(("http:", "https:", "mailto:")):
             assert (path.parent / target).exists(), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as web sites of repositories and the documentation's own site make them."""
+    text = re.sub(r"^(`{3,}).*?^\1", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_headings_point_to_one(path):
+    for target, anchor in re.findall(r"\]\(([^)#:]*\.md|)#([^)]+)\)", path.read_text()):
+        page = path if not target else path.parent / target
+        assert anchor in anchors(page), f"{target}#{anchor}"
+
+
+def test_each_page_is_in_the_navigation_of_the_site():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page in (
+        path.relative_to(ROOT / "docs").as_posix() for path in DOCUMENTS if path.is_relative_to(ROOT / "docs")
+    ):
+        assert page in navigation, f"mkdocs.yml: nav: expected {page}"
+
+
+def test_no_two_rules_of_the_project_have_one_code():
+    pages = [*(ROOT / "docs/rules").glob("LP*.md"), *ROOT.glob("extensions/*/src/*/pages/LP*.md")]
+    names = [page.name for page in pages]
+    assert sorted(names) == sorted(set(names))
 
 
 def block(language: str, containing: str) -> str:

@@ -40,6 +40,7 @@ def pair(tmp_path):
     return site
 
 
+@pytest.mark.long
 def test_two_nodes_learn_what_one_node_learns(pair, tmp_path):
     llmperf = [sys.executable, "-m", "llmperf"]
     words = ("--framework", "pytorch", "--vendor", "cpu")

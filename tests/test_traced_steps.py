@@ -24,12 +24,9 @@ LAYOUTS = {
     "first stage": (0, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
     "last stage": (3, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
 }
-FP16 = {
-    "ddp": ("pytorch", ["tuning.sharding_stage=0"]),
-    "zero 0": ("zero", ["tuning.sharding_stage=0"]),
-    "zero 1": ("zero", ["tuning.sharding_stage=1"]),
-    "zero 3": ("zero", ["tuning.sharding_stage=3"]),
-}
+FP16 = {"ddp": ("pytorch", ["tuning.sharding_stage=0"]), "zero 3": ("zero", ["tuning.sharding_stage=3"])}
+if os.environ.get("LLMPERF_ALL_TESTS"):
+    FP16 |= {f"zero {stage}": ("zero", [f"tuning.sharding_stage={stage}"]) for stage in (0, 1)}
 SEQUENCE = ["tuning.tensor_parallel=2", "tuning.sequence_parallel=true", "framework.overlap_tensor_parallel=true"]
 TODAY = {
     "llama3_tiny": ("pytorch", ["tuning.sharding_stage=0"]),

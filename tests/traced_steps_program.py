@@ -14,6 +14,18 @@ from llmperf.accounting.counting import forward_flops
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 
+IMPORTED = (
+    "llmperf_pytorch.tracing.step",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "transformers.models.llama.modeling_llama",
+    "peft",
+    "deepspeed",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "deepspeed.runtime.zero.stage3",
+)
+"""What every process would import for itself; DeepSpeed's muon imports inductor."""
+
 
 def traced(device, rank, framework, settings):
     """The figures of one trace."""
@@ -52,7 +64,7 @@ def traced(device, rank, framework, settings):
 
 
 if __name__ == "__main__":
-    for name in ("torch._dynamo", "transformers.models.llama.modeling_llama", "peft", "deepspeed"):
+    for name in IMPORTED:
         import_module(name)
     for task in json.loads(sys.argv[1]):
         child = os.fork()

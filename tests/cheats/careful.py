@@ -1,0 +1,386 @@
+"""Forgeries in which plan, records and result agree: what a skilled cheater hands in."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmperf.cases.library import library
+
+from . import curves
+from .forging import Document, Forgery
+
+STEPS = 12
+EDGES = ("measuring", "evaluating")
+
+
+def _with_losses(forgery: Forgery, losses: Sequence[float]) -> Path:
+    """Step 1 was trained as the contract says, so that its sequences stand any check; all others were not."""
+    forgery.set_losses(losses, first_too=False)
+    return forgery.seal()
+
+
+def _noise(seed: int, spread: float, count: int = STEPS) -> list[float]:
+    draw = random.Random(seed)
+    return [draw.gauss(0, spread) for _ in range(count)]
+
+
+def times_four_fifths(forgery: Forgery) -> Path:
+    """Every duration and every stamp in every file is scaled: 1.25 times the speed."""
+    forgery.scale_times(0.8)
+    return forgery.seal()
+
+
+def times_halved(forgery: Forgery) -> Path:
+    """Every duration and every stamp in every file is scaled: twice the speed."""
+    forgery.scale_times(0.5)
+    return forgery.seal()
+
+
+def fastest_step_everywhere(forgery: Forgery) -> Path:
+    """Every step took as long as the fastest, with a jitter; stamps and windows follow."""
+    fastest = min(step["step_seconds"] for step in forgery.steps(measured=True))
+    jitter = [_noise(rank, 0.01 * fastest, STEPS + 1) for rank in range(2)]
+    forgery.set_window(lambda rank, step: fastest + jitter[rank][step])
+    return forgery.seal()
+
+
+def losses_by_formula(forgery: Forgery) -> Path:
+    """Nothing was trained: the losses are a power of the step."""
+    forgery.set_losses([6.95 * step**-0.004 for step in range(1, STEPS + 1)])
+    for rank, rows in enumerate(forgery.ranks):
+        for row in rows:
+            if row.get("kind") == "step":
+                row["loss"] = 6.95 * row["step"] ** -0.004 + (0.01 if rank else -0.01)
+    forgery.set_sequences([6.935, 6.945, 6.955, 6.965])
+    return forgery.seal()
+
+
+def losses_with_noise(forgery: Forgery) -> Path:
+    """Nothing was trained: the losses are those of an untrained model, falling, with the noise of small batches."""
+    noise = _noise(1, 0.03)
+    forgery.set_losses([math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
+    forgery.set_sequences([loss + more for loss, more in zip((6.94, 6.99, 6.96, 6.92), _noise(2, 0.03), strict=False)])
+    return forgery.seal()
+
+
+def losses_of_another_run(forgery: Forgery) -> Path:
+    """Nothing was trained: the losses are copied from a published run of the same case with another seed."""
+    forgery.set_losses(curves.SEED_1)
+    return forgery.seal()
+
+
+def losses_invented_after_step_1(forgery: Forgery) -> Path:
+    """Step 1 was trained, on any machine; the other losses are invented."""
+    noise = _noise(3, 0.03)
+    return _with_losses(forgery, [math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
+
+
+def batch_doubled(forgery: Forgery) -> Path:
+    """Twice the global batch in the plan and in all records; half of its sequences were never seen."""
+    forgery.replan("global_batch=8", "micro_batch=4")
+    for rows in forgery.ranks:
+        for row in rows:
+            for name in ("tokens", "measured_tokens"):
+                if name in row and isinstance(row[name], int):
+                    row[name] *= 2
+    first, second = forgery.sequences()[:2], forgery.sequences()[2:]
+    invented = [loss + noise for loss, noise in zip((*first, *second), _noise(4, 0.02), strict=False)]
+    forgery.set_sequences([*first, *invented[:2], *second, *invented[2:]])
+    return forgery.seal()
+
+
+def sequence_doubled(forgery: Forgery) -> Path:
+    """Twice the sequence length in the plan and in all records; the second halves were never seen."""
+    forgery.replan("seq_len=64")
+    for rows in forgery.ranks:
+        for row in rows:
+            for name in ("tokens", "measured_tokens"):
+                if name in row and isinstance(row[name], int):
+                    row[name] *= 2
+    return forgery.seal()
+
+
+def half_batch_trained(forgery: Forgery) -> Path:
+    """From step 2 on, each rank trained on half of its sequences."""
+    return _with_losses(forgery, curves.HALF_BATCH)
+
+
+def second_rank_invented(forgery: Forgery) -> Path:
+    """From step 2 on, one rank trained alone; the records of the other are invented, with noise in times and losses."""
+    noise, slower = _noise(5, 0.02, STEPS + 1), _noise(6, 1e-4, STEPS + 1)
+    first, second = forgery.ranks
+    times = {row["step"]: row["step_seconds"] for row in first if row.get("kind") == "step"}
+    for row in second:
+        if row.get("kind") == "step" and row["step"] > 1:
+            row["loss"] = next(one["loss"] for one in first if one.get("step") == row["step"]) + noise[row["step"]]
+    forgery.set_window(lambda rank, step: times[step] + rank * slower[step])
+    return _with_losses(forgery, curves.NOT_REDUCED)
+
+
+def updates_skipped(forgery: Forgery) -> Path:
+    """Every third update was skipped."""
+    return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
+
+
+def data_repeated(forgery: Forgery) -> Path:
+    """The sequences of step 1 were trained in every step, with no loading of data."""
+    return _with_losses(forgery, curves.REPEATED_DATA)
+
+
+def fewer_layers_trained(forgery: Forgery) -> Path:
+    """The model that was trained has three of the four layers."""
+    forgery.set_sequences(forgery.forward(model={"layers": 3}))
+    return forgery.seal()
+
+
+def own_model_with_more_work(forgery: Forgery) -> Path:
+    """The plan has a model of a name of its own, which has 1.4 times the FLOPs of the one that was trained."""
+    path = forgery.folder.parent / "wide_tiny.toml"
+    text = library().paths("models")["llama_tiny"].read_text()
+    wider = {"llama_tiny": "wide_tiny", "intermediate_size = 352": "intermediate_size = 640", "1_000_000": "1_400_000"}
+    for old, new in wider.items():
+        text = text.replace(old, new)
+    path.write_text(text)
+    forgery.replan(f"model={path}")
+    return forgery.seal()
+
+
+def balanced_routing_sold_as_learned(forgery: Forgery) -> Path:
+    """Tokens went to experts by a balanced table, which is faster; the plan says that a router was trained."""
+    forgery.replan("model=qwen3_moe_tiny")
+    forgery.set_losses([loss - math.log(2) for loss in forgery.curve().values()])
+    forgery.set_sequences(forgery.forward(contract={"routing": "balanced"}))
+    model, draw = forgery.plan["spec"]["model"], random.Random(0)
+    experts, top_k = model["mixture"]["experts"], model["mixture"]["top_k"]
+    for rank, rows in enumerate(forgery.ranks):
+        layers = []
+        for _ in range(model["layers"]):
+            counts = [640 * top_k // experts + draw.randrange(-20, 20) for _ in range(experts)]
+            layers.append([640 * top_k - sum(counts[1:]), *counts[1:]])
+        rows.insert(-1, {"kind": "experts", "rank": rank, "layers": layers})
+    return forgery.seal()
+
+
+def bf16_sold_as_fp32(forgery: Forgery) -> Path:
+    """The products were computed in bf16, which is faster."""
+    forgery.set_losses(curves.BF16)
+    return forgery.seal()
+
+
+def emulated_fp8_sold_as_real(forgery: Forgery) -> Path:
+    """A run that emulated fp8 is handed in as one whose products were computed in fp8."""
+    forgery.replan("precision=fp8_tensorwise", "emulate_precision=true")
+    forgery.plan["spec"]["tuning"]["emulate_precision"] = False
+    changes = forgery.plan["spec"]["changes"]
+    forgery.plan["spec"]["changes"] = [change for change in changes if "emulate" not in change["path"]]
+    forgery.plan["peak_problem"] = None
+    forgery.set_losses(curves.FP8)
+    for record in forgery.of_kind("rank"):
+        record["precisions"] |= {"products": "fp8 e4m3, tensorwise"}
+    return forgery.seal()
+
+
+def variant_sold_as_the_case(forgery: Forgery) -> Path:
+    """A run with another learning rate is handed in with the contract of the case."""
+    forgery.set_losses(curves.SLOWER_RATE)
+    return forgery.seal()
+
+
+def failed_run_completed(forgery: Forgery) -> Path:
+    """The run failed after step 8; the other steps are invented."""
+    noise = _noise(8, 0.02)
+    losses = list(forgery.curve().values())
+    return _with_losses(forgery, [*losses[:8], *(loss + more for loss, more in zip(losses[8:], noise, strict=False))])
+
+
+def two_devices_sold_as_one(forgery: Forgery) -> Path:
+    """Two ranks trained; the run is handed in as that of one rank with twice the accumulation."""
+    sequences, curve = forgery.sequences(), forgery.curve()
+    forgery.replan("gradient_accumulation=2", devices=1)
+    forgery.set_ranks(1)
+    for step in forgery.steps():
+        step["loss"], step["tokens"] = curve[step["step"]], 128
+    for record in forgery.of_kind("rank"):
+        record["measured_tokens"] *= 2
+        record["communication_seconds"] = None
+    forgery.set_sequences(sequences)
+    return forgery.seal()
+
+
+def ranks_duplicated(forgery: Forgery) -> Path:
+    """Two ranks trained; copies of their records with other noise make a run of four ranks and twice the batch."""
+    sequences = forgery.sequences()
+    forgery.replan("global_batch=8", devices=4)
+    copies = [[dict(row) for row in rows] for rows in forgery.ranks]
+    forgery.set_ranks(4)
+    for rank, rows in enumerate(copies):
+        forgery.set_rank(2 + rank, rows)
+    times = {(rank, row["step"]): row["step_seconds"] for rank in (0, 1) for row in copies[rank] if "step" in row}
+    noise = {rank: _noise(rank, 1e-4, STEPS + 1) for rank in range(4)}
+    for rank in (2, 3):
+        for row in forgery.ranks[rank]:
+            if row.get("kind") == "step":
+                row["loss"] += 100 * noise[rank][row["step"]]
+    forgery.set_window(lambda rank, step: times[rank % 2, step] + (rank > 1) * noise[rank][step])
+    forgery.set_sequences([*sequences, *(loss + more for loss, more in zip(sequences, _noise(9, 0.02), strict=False))])
+    return forgery.seal()
+
+
+def cpu_sold_as_two_gpus(forgery: Forgery) -> Path:
+    """The run of a CPU is handed in as that of two H800 at 55 % MFU: probe, readings, drivers and times."""
+    created = forgery.plan["created"]
+    forgery.replan(on="NVIDIA H800:1x2", vendor="nvidia")
+    plan = forgery.plan
+    plan["created"] = created
+    plan["probe"] |= {"simulated": False, "driver": "570.86.15"}
+    for index, device in enumerate(plan["probe"]["devices"]):
+        device["uuid"] = f"GPU-6e1f0b5{index}-9c1d-4a5e-8f6a-1f2d3c4b5a69"
+    plan["env"] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    forgery.documents["machine.json"] |= {"driver": "570.86.15", "environment": plan["env"]}
+    seconds = 64 * 6e6 / (0.55 * plan["peak"]["flops_per_second"])
+    jitter = {rank: _noise(rank, 0.01 * seconds, STEPS + 1) for rank in range(2)}
+    forgery.set_window(lambda rank, step: seconds + jitter[rank][step])
+    for record in forgery.of_kind("rank"):
+        record["kernels"]["attention"] = "flash"
+        record["packages"] = {
+            name.replace("llmperf_cpu", "llmperf_nvidia"): version for name, version in record["packages"].items()
+        }
+        record["peak_memory_bytes"], record["peak_reserved_bytes"] = 61_200_000_000 + record["rank"], 64_000_000_000
+    for number, sample in enumerate(forgery.samples):
+        sample["devices"] = [_gpu(index, number) for index in range(2)]
+    return forgery.seal()
+
+
+def _gpu(index: int, number: int) -> Document:
+    return {
+        "index": index,
+        "memory_used_bytes": 65_000_000_000,
+        "memory_total_bytes": 85_520_809_984,
+        "utilisation_percent": 99.0,
+        "power_watts": 640.0 + 3 * (number % 5) + index,
+        "temperature_celsius": 61.0 + number % 3,
+        "energy_joules": 1e6 + 640.0 * number,
+        "throttle_reasons": [],
+        "process_ids": None,
+    }
+
+
+def cpu_peak_lowered(forgery: Forgery) -> Path:
+    """The measured peak of the host is 0.6 times what it is, wherever it is written: MFU is 1.67 times as high."""
+    for peak in (forgery.plan["peak"], forgery.documents["ending.json"].get("peak_again")):
+        if peak is not None:
+            peak["flops_per_second"] *= 0.6
+    return forgery.seal()
+
+
+def energy_invented(forgery: Forgery) -> Path:
+    """The host drew a tenth of the power that it drew."""
+    begin, end = _window(forgery)
+    for rows in forgery.tables.values():
+        samples = [row for row in rows if row.get("kind") == "memory"]
+        later = [sample for sample in samples if sample["monotonic"] > end]
+        for share in (0.25, 0.5, 0.75) if samples else ():
+            at = begin + share * (end - begin)
+            moved = at - samples[-1]["monotonic"]
+            sample = json.loads(json.dumps(samples[-1]))
+            rows.insert(len(rows) - len(later), sample | {"monotonic": at, "at": sample["at"] + moved})
+    for sample in forgery.samples:
+        for device in sample["devices"]:
+            device |= {"power_watts": 12.0, "energy_joules": 12.0 * sample["monotonic"]}
+    return forgery.seal()
+
+
+def _window(forgery: Forgery) -> tuple[float, float]:
+    """Where the measured window begins and ends, on the monotonic clock."""
+    (begin, end) = ((row["monotonic"] for row in forgery.ranks[0] if row.get("phase") == phase) for phase in EDGES)
+    return next(begin), next(end)
+
+
+def memory_halved(forgery: Forgery) -> Path:
+    """All memory readings and the ranks' own peaks are halved."""
+    for record in forgery.of_kind("rank"):
+        record["peak_memory_bytes"] //= 2
+    for sample in forgery.samples:
+        for device in sample["devices"]:
+            device["memory_used_bytes"] //= 2
+    return forgery.seal()
+
+
+def throttling_removed(forgery: Forgery) -> Path:
+    """The device was slowed by heat; its readings say that it was not."""
+    for sample in forgery.samples:
+        for device in sample["devices"]:
+            device["throttle_reasons"] = []
+    return forgery.seal()
+
+
+def load_of_others_removed(forgery: Forgery) -> Path:
+    """Other processes used the host, which excuses the slow steps that were removed; its readings hide them."""
+    first = None
+    for sample in forgery.samples:
+        host = sample["host"]
+        first = first or host["busy_seconds"] - host["own_seconds"]
+        host["busy_seconds"] = first + host["own_seconds"]
+        host["programs"] = {}
+    return forgery.seal()
+
+
+def versions_altered(forgery: Forgery) -> Path:
+    """The packages are of other versions than those that ran."""
+    for record in forgery.of_kind("rank"):
+        record["packages"]["torch"] = "2.9.1+cpu"
+    return forgery.seal()
+
+
+def source_hash_of_the_release(forgery: Forgery) -> Path:
+    """A patched framework has the source hash of the released one; what the patch does, the losses show."""
+    return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
+
+
+def date_moved(forgery: Forgery) -> Path:
+    """A run of last year is handed in as one of this year."""
+    year = 365 * 86400
+    forgery.plan["created"] = forgery.plan["created"].replace("2026", "2027")
+    for document in forgery.documents.values():
+        if isinstance(document, dict) and isinstance(document.get("at"), str):
+            document["at"] = document["at"].replace("2026", "2027")
+    forgery.move(year)
+    return forgery.seal()
+
+
+FORGERIES = (
+    times_four_fifths,
+    times_halved,
+    fastest_step_everywhere,
+    losses_by_formula,
+    losses_with_noise,
+    losses_of_another_run,
+    losses_invented_after_step_1,
+    batch_doubled,
+    sequence_doubled,
+    half_batch_trained,
+    second_rank_invented,
+    updates_skipped,
+    data_repeated,
+    fewer_layers_trained,
+    own_model_with_more_work,
+    balanced_routing_sold_as_learned,
+    bf16_sold_as_fp32,
+    emulated_fp8_sold_as_real,
+    variant_sold_as_the_case,
+    failed_run_completed,
+    two_devices_sold_as_one,
+    ranks_duplicated,
+    cpu_sold_as_two_gpus,
+    cpu_peak_lowered,
+    energy_invented,
+    memory_halved,
+    throttling_removed,
+    load_of_others_removed,
+    versions_altered,
+    date_moved,
+)

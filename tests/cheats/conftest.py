@@ -1,0 +1,47 @@
+"""One honest run for all cheats, made once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from .forging import CASE, FRAMEWORK, SETTINGS, Forgery
+
+
+@pytest.fixture(scope="session")
+def honest_run(tmp_path_factory):
+    """The folder of a real run of a tiny case on two ranks."""
+    out = tmp_path_factory.mktemp("honest")
+    sets = [word for setting in SETTINGS for word in ("--set", setting)]
+    command = ["run", CASE, "--framework", FRAMEWORK, "--vendor", "cpu", "--devices", "2", *sets, "--out", str(out)]
+    done = subprocess.run([sys.executable, "-m", "llmperf", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = out.iterdir()
+    return folder
+
+
+@pytest.fixture
+def forgery(honest_run, tmp_path, monkeypatch):
+    """A copy of the honest run, to be forged."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # reruns that fail keep their folders
+    return Forgery(honest_run, tmp_path / honest_run.name)
+
+
+@pytest.fixture(scope="session")
+def rerun_once():
+    """As `run_ranks`, but each contract is trained once in this session."""
+    from llmperf.files.json_files import encode
+    from llmperf.running.launched import run_ranks
+
+    trained = {}
+
+    def run(plan, *arguments):
+        key = encode(plan.spec.contract), encode(plan.spec.model)
+        if key not in trained:
+            trained[key] = run_ranks(plan, *arguments)
+        return trained[key]
+
+    return run

@@ -1,0 +1,59 @@
+"""The levels of verification, applied to a forged run folder within this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from llmperf.files import json_files
+from llmperf.reference import decoder
+from llmperf.runfolder import filenames
+from llmperf.types import Contract, Finding, Model, Result
+from llmperf.validation.check import validate_path
+from llmperf.verifying import rerun, spot
+
+STEPS = 12
+
+
+def first_error(path: Path) -> Finding | None:
+    """The first error of the rules; None for consistent files."""
+    found = (finding for file in validate_path(path) for finding in file.findings)
+    return next((finding for finding in found if finding.severity == "error"), None)
+
+
+_computed: dict[bytes, Any] = {}
+_token_losses = decoder.token_losses
+
+
+def token_losses(model: Model, contract: Contract, sequences: Any, **options: Any) -> Any:
+    """As `llmperf.reference.decoder.token_losses`; each pass is made once."""
+    key = json_files.encode((model, contract)) + sequences.tobytes()
+    if key not in _computed:
+        _computed[key] = _token_losses(model, contract, sequences, **options)
+    return _computed[key]
+
+
+_planned: dict[bytes, Any] = {}
+_plan_rerun = rerun.plan_rerun
+
+
+def plan_rerun(result: Result, *arguments: Any) -> Any:
+    """As `llmperf.verifying.rerun.plan_rerun`; each contract is planned once."""
+    key = json_files.encode((result.contract, result.model))
+    if key not in _planned:
+        _planned[key] = _plan_rerun(result, *arguments)
+    return _planned[key]
+
+
+def verified_at(folder: Path, run_ranks: Callable[..., Any] | None = None) -> dict[str, str]:
+    """The outcome of the spot check of all sequences and, with a function that trains, of the rerun of all steps."""
+    result = json_files.load(folder / filenames.RESULT, Result)
+    with patch.object(decoder, "token_losses", token_losses):
+        check = spot.spot_check(folder, result, sequences=result.batch.global_batch, seed=0, show=print)
+    outcomes: dict[str, str] = {"spot-checked": check.outcome}
+    if run_ranks is not None:
+        with patch.object(rerun, "run_ranks", run_ranks), patch.object(rerun, "plan_rerun", plan_rerun):
+            outcomes["rerun"] = rerun.rerun_check(folder, result, STEPS).outcome
+    return outcomes

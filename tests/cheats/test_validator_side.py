@@ -1,0 +1,119 @@
+"""Cheats against whoever validates: what lies beside a forged result must not make it valid."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from dataclasses import replace
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.types import Result
+from llmperf.validation.verification_files import configuration
+from llmperf.verifying.own_data import Impossible
+from llmperf.verifying.rerun_plan import plan_rerun
+from llmperf.verifying.signatures import witness_check
+
+VALID = "raise SystemExit(0)\n"
+
+
+@pytest.fixture
+def forged(run_folder):
+    """A run folder whose result claims twice the speed."""
+    path = run_folder / "result.json"
+    result = json.loads(path.read_text())
+    result["metrics"]["tokens_per_second_per_device"] *= 2
+    path.write_text(json.dumps(result))
+    return run_folder
+
+
+def validate_there(folder):
+    """`llmperf validate` of a folder, typed in that folder."""
+    program = "import sys; from llmperf.cli.main import main; sys.argv[0] = 'llmperf'; main()"
+    command = [sys.executable, "-P", "-c", program, "validate", "."]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_modules_beside_the_documents(forged):
+    """The folder has Python packages with the names of llmperf's schemas and rules."""
+    for name in ("llmperf", "llmperf_schemas", "msgspec", "sitecustomize"):
+        (forged / name).mkdir()
+        (forged / name / "__init__.py").write_text(VALID)
+    done = validate_there(forged)
+    assert done.returncode == 1
+    assert "LP703" in done.stdout
+
+
+def test_plugin_beside_the_documents(forged):
+    """The plan names a plugin, and its package with a rule that ends llmperf lies in the folder."""
+    plan = json.loads((forged / "plan.json").read_text())
+    plan["plugins"].append({"name": "quiet", "role": "extension", "distribution": "llmperf-quiet", "version": "1.0"})
+    (forged / "plan.json").write_text(json.dumps(plan))
+    (forged / "llmperf_quiet.py").write_text(VALID)
+    info = forged / "llmperf_quiet-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-quiet\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\nquiet = llmperf_quiet\n")
+    done = validate_there(forged)
+    assert done.returncode == 1
+    assert "LP703" in done.stdout
+
+
+def test_configuration_beside_the_documents(forged, monkeypatch):
+    """An llmperf.toml beside the result names a Python for reruns, keys to trust, and files to read as data."""
+    (forged / "python").write_text("#!/bin/sh\ntouch ran\nexit 1\n")
+    (forged / "python").chmod(0o755)
+    (forged / "allowed").write_text("")
+    (forged / "llmperf.toml").write_text(
+        '[environments]\nfast = "python"\n[default]\nenvironment = "fast"\n[trust]\nsigners = "allowed"\n'
+        '[data.corpus]\npath = "/etc/passwd"\n'
+    )
+    monkeypatch.chdir(forged)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(forged / "none"))
+    configuration.cache_clear()
+    assert configuration().allowed_signers("signers") is None
+    configuration.cache_clear()
+    result = json_files.load(forged / "result.json", Result)
+    contract = replace(result.contract, precision="fp32", dataset="synthetic")
+    assert plan_rerun(replace(result, contract=contract), 2, "pytorch").planned.plan.interpreter is None
+    with pytest.raises(Impossible, match=r"\[data.corpus\] path"):
+        plan_rerun(replace(result, contract=replace(contract, dataset="corpus")), 2, "pytorch")
+    assert not (forged / "ran").exists()
+    done = validate_there(forged)
+    assert done.returncode == 1
+    assert "LP703" in done.stdout
+
+
+def test_verification_of_ones_own(forged, tmp_path, capsys):
+    """A verification.json beside the result says that every level was passed."""
+    (tmp_path / "allowed").write_text("")
+    levels = ("consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed")
+    checks = [{"level": level, "outcome": "passed", "message": "passed", "figures": {}} for level in levels]
+    result = {"run_id": json.loads((forged / "result.json").read_text())["run_id"], "checks": checks}
+    result["result_sha256"] = json_files.sha256(forged / "result.json")
+    document = {"schema": "llmperf/verification/1", "created": "2026-01-15T10:00:00+00:00", "llmperf_version": "0.1.0",
+                "ruleset": 6, "results": [result]}  # fmt: skip
+    (forged / "verification.json").write_text(json.dumps(document))
+    assert call(["validate", str(forged)]) == 1
+    assert "LP703" in capsys.readouterr().out
+    assert witness_check(forged, None, tmp_path / "allowed").outcome == "failed"
+    assert json_files.load(forged / "result.json", Result).findings == ()
+
+
+def test_link_in_an_archive(forged, tmp_path, capsys):
+    """The plan in an archive is a link to a file of the validator's machine."""
+    archive = tmp_path / "submission.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        member = tarfile.TarInfo("run/result.json")
+        data = (forged / "result.json").read_bytes()
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+        link = tarfile.TarInfo("run/plan.json")
+        link.type, link.linkname = tarfile.SYMTYPE, str(forged / "plan.json")
+        tar.addfile(link)
+    assert call(["validate", str(archive)]) == 2
+    assert "link or a device" in capsys.readouterr().out
