@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import llmperf_schemas
-from llmperf.types import documents, estimate, plan, records, result, spec
+from llmperf.types import challenge, documents, estimate, plan, records, result, spec, verification
 from llmperf_published.types import document
 
 from rendering.docstrings import class_description
@@ -21,6 +21,8 @@ KINDS: dict[str, type] = {
     "manifest": documents.Manifest,
     "published": document.Published,
     "estimate": estimate.Estimate,
+    "verification": verification.Verification,
+    "challenge": challenge.Challenge,
 }
 RECORDS: tuple[type, ...] = get_args(records.Record)
 _SELF_NAMED = {
@@ -29,6 +31,8 @@ _SELF_NAMED = {
     "manifest": llmperf_schemas.MANIFEST_SCHEMA,
     "published": llmperf_schemas.PUBLISHED_SCHEMA,
     "estimate": llmperf_schemas.ESTIMATE_SCHEMA,
+    "verification": llmperf_schemas.VERIFICATION_SCHEMA,
+    "challenge": llmperf_schemas.CHALLENGE_SCHEMA,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from llmperf.types.units import Minimum
+from llmperf.types.units import Minimum, Pattern
 
 from rendering.docstrings import class_description, field_descriptions
 
@@ -96,8 +96,8 @@ def _bounded(schema: Schema) -> Schema:
 
 
 def _bounds(markers: tuple[Any, ...]) -> Schema:
-    lowest = next((marker.value for marker in markers if isinstance(marker, Minimum)), None)
-    return {} if lowest is None else {"minimum": lowest}
+    keywords = {Minimum: "minimum", Pattern: "pattern"}
+    return {keywords[type(marker)]: marker.value for marker in markers if type(marker) in keywords}
 
 
 def _required(field: Field[Any]) -> bool:

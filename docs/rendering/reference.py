@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import llmperf.types
@@ -20,6 +21,7 @@ from llmperf.types.spec import Case, Contract, DataSource, Tuning
 
 from rendering.docstrings import class_description, field_descriptions
 
+ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Rendered by `uv run python docs/render.py`; edit the docstrings, not this page. -->"
 UNITS = {
     "seconds": "s",
@@ -87,12 +89,26 @@ def settings_page() -> str:
     columns = ("Path", "Type", "Unit", "Default", "Meaning")
     parts = [
         "`llmperf run CASE --set PATH=VALUE` and `llmperf plan CASE --set PATH=VALUE` take these paths, and so do the tables of"
-        " an overlay. A path may leave out its beginning where it stays unambiguous: `--set micro_batch=4`. `none` unsets an"
+        " an overlay. A path of `--set` may leave out its beginning: `--set micro_batch=4`. Where several paths end so, the least nested is set, and a note says which: `warmup_steps` is `contract.warmup_steps`, not `contract.optimizer.warmup_steps`. `none` unsets an"
         " optional value. Paths below `framework.` belong to the framework plugin, which checks them."
     ]
     for kind, prefix in ((Contract, "contract."), (Tuning, "tuning."), (DataSource, "data.")):
         parts += [f"## {prefix[:-1]}", class_description(kind), table(columns, setting_rows(kind, prefix))]
+    parts += [
+        "## framework",
+        "Options of one framework, as its README lists them; it refuses others.",
+        table(("Path", "Framework", "Meaning"), framework_rows()),
+    ]
     return page("Settings", *parts)
+
+
+def framework_rows() -> Iterator[list[str]]:
+    """Path, framework and meaning of each option of a framework, from the tables of the frameworks' READMEs."""
+    for readme in sorted(ROOT.glob("frameworks/*/README.md")):
+        name = readme.parent.name
+        for line in readme.read_text().splitlines():
+            if match := re.match(r"\| (`framework\.\w+`) \| (.*) \|$", line):
+                yield [match.group(1), f"[{name}](../../frameworks/{name}/README.md)", match.group(2)]
 
 
 def file_page(title: str, kind: type, text: str) -> str:
