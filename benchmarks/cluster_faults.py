@@ -3,6 +3,9 @@
 The hosts are namespaces of this machine with an SSH server each (`llmperf_testing.hosts`). Needs root, iproute2 and
 OpenSSH.
 
+A run loses no record: all that were written a second before the fault arrive, or stay in the folder on the node that
+the run's notes name. A record that was written just before a host or its link goes cannot arrive.
+
     uv run python benchmarks/cluster_faults.py
     uv run python benchmarks/cluster_faults.py --only worker_killed --only host_gone --json
 """

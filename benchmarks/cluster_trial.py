@@ -20,6 +20,9 @@ from llmperf_testing import ssh_servers
 LIMIT_SECONDS = 60.0
 """In which a run ends or goes on after a fault."""
 START_SECONDS = 180.0
+SENT_SECONDS = 1.0
+"""In which a node sends a record that was written: ten of its looks. What is younger when a host or its link is gone
+cannot arrive."""
 STEPS_BEFORE = 5
 STEPS_AFTER = 5
 MODEL = (
@@ -69,7 +72,8 @@ class Outcome:
     left: list[str]
     """Processes that are left."""
     lost_records: int
-    """Lines of records that were on a node when the fault came, and are not in the run folder."""
+    """Lines of records that were on a node `SENT_SECONDS` before the fault, have not arrived in the run folder, and are
+    not in the folder that `nodes.json` names for what stayed on the node."""
 
     @property
     def good(self) -> bool:
@@ -132,10 +136,10 @@ class Trial:
         return False
 
     def fault(self) -> None:
-        """Note the time, and the records that are on the nodes."""
+        """Note the records that are on the nodes; once they have had the time to be sent, note the time."""
         for node in self.hosts.nodes:
-            for path in Path(f"/proc/{node.init}/root/tmp").glob("**/records/rank-*.jsonl"):
-                self.written[path.name] = path.read_bytes().count(b"\n")
+            self.written |= _records_on(node, Path("/tmp"))
+        time.sleep(SENT_SECONDS)
         self.fault_at = time.monotonic()
 
     def await_end(self, limit: float = LIMIT_SECONDS + 30) -> float | None:
@@ -158,9 +162,13 @@ class Trial:
         return None if left else time.monotonic() - self.fault_at
 
     def lost(self) -> int:
-        """Lines of records that were written and have not arrived."""
-        arrived = {path.name: path.read_bytes().count(b"\n") for path in self.runs.glob("*/records/rank-*.jsonl")}
-        return sum(max(0, lines - arrived.get(name, 0)) for name, lines in self.written.items())
+        """Lines of records that were written, have not arrived, and are not where llmperf says that they stayed."""
+        found = {path.name: _lines(path) for path in self.runs.glob("*/records/rank-*.jsonl")}
+        for path in self.runs.glob("*/nodes.json"):
+            for node, reached in zip(self.hosts.nodes, json.loads(path.read_text()), strict=True):
+                if reached["undelivered"] is not None:
+                    found |= _records_on(node, Path(reached["undelivered"]))
+        return sum(max(0, lines - found.get(name, 0)) for name, lines in self.written.items())
 
     def message(self) -> str:
         """Why the run has ended, in llmperf's words."""
@@ -183,9 +191,16 @@ class Trial:
         self.hosts.close()
 
 
-def _lines(path: Path, part: bytes) -> int:
+def _records_on(node: namespaces.Host, folder: Path) -> dict[str, int]:
+    """Lines of the records in a folder on a node, by file name; none if the node is gone."""
+    root = Path(f"/proc/{node.init}/root")
+    return {path.name: _lines(path) for path in (root / folder.relative_to("/")).glob("**/records/rank-*.jsonl")}
+
+
+def _lines(path: Path, part: bytes = b"") -> int:
+    """Whole lines with a part; 0 if the file cannot be read."""
     try:
-        return sum(part in line for line in path.read_bytes().splitlines())
+        return sum(part in line for line in path.read_bytes().split(b"\n")[:-1])
     except OSError:
         return 0
 
