@@ -79,8 +79,11 @@ def go_first():
 
 
 def end(process):
-    for child in (*psutil.Process(process.pid).children(recursive=True), process):
-        child.kill()
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # Ray's own children end at any time
+                child.kill()
+    process.kill()
     process.wait(30)
 
 

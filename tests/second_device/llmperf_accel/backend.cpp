@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto TYPE = c10::DeviceType::PrivateUse1;
 constexpr int DEVICES = 2;
 constexpr size_t SEGMENT = 2 << 20;
-constexpr auto LAG = std::chrono::milliseconds(3);  // from asking the device for something to its arrival
+auto lag = std::chrono::milliseconds(3);  // from asking the device for something to its arrival
 
 struct Arrival {
   Clock::time_point due;
@@ -201,7 +201,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
     Device& device = devices[stream.device_index()];
     device.events++;
-    device.busy_until = Clock::now() + LAG;
+    device.busy_until = Clock::now() + lag;
     delete static_cast<Mark*>(*event);
     *event = new Mark{device.busy_until, stream.device_index()};
   }
@@ -255,7 +255,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
       std::memset(target.data_ptr(), 0xff, target.nbytes());  // NaN, until it has arrived
       auto value = on_host(source).clone();  // later operations on the device come after this copy
       device.late_copies++;
-      device.busy_until = Clock::now() + LAG;
+      device.busy_until = Clock::now() + lag;
       device.arrivals.push_back({device.busy_until, [target, value]() { target.copy_(value); }});
       return target;
     }
@@ -451,6 +451,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     Lock lock(mutex);
     for (Device& device : devices) device.reserved = (device.allocated + SEGMENT - 1) / SEGMENT * SEGMENT;
   });
+  module.def("arrive_after", [](int milliseconds) { lag = std::chrono::milliseconds(milliseconds); });
   module.def("counts", [](int index) {
     Device& device = devices[index];
     return std::map<std::string, int64_t>{{"waits", device.waits}, {"pageable_copies", device.pageable_copies},

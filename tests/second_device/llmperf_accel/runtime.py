@@ -57,6 +57,7 @@ def namespace(native):
     module.max_memory_reserved = lambda device=None: native.memory(index_of(device))[3]
     module.reset_peak_memory_stats = lambda device=None: native.reset_peak(index_of(device))
     module.empty_cache = native.empty_cache
+    module.arrive_after = native.arrive_after
     module.counts = lambda device=None: native.counts(index_of(device))
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.Event = functools.partial(torch.Event, "accel")
