@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
+from llmperf.tokens.data_sets import DataError
 from llmperf.tokens.padding import IGNORED
-from llmperf.tokens.preflight import DataError, check_data
+from llmperf.tokens.preflight import check_data
 from llmperf.tokens.samsum import read_dialogues
 from llmperf.types import Batch, Contract, DataSource, Model, Optimizer, RunSpec, Tuning
 

@@ -10,7 +10,7 @@ from llmperf.types.result import Metrics, RankMemory
 
 def metrics(records: RunRecords) -> Metrics:
     """All figures of a run. Without a complete window there is no throughput; the other figures are kept."""
-    from llmperf.tokens.preflight import known_entropy
+    from llmperf.tokens.data_sets import known_entropy
 
     steps, window = records.steps, window_seconds(records)
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else steps.measured_tokens

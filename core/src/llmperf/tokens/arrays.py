@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from llmperf.files.json_files import open_regular
-from llmperf.tokens.preflight import DataError
+from llmperf.tokens.data_sets import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

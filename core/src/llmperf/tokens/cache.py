@@ -15,7 +15,7 @@ import numpy as np
 
 from llmperf.files.json_files import open_regular
 from llmperf.files.user_files import cache_dir
-from llmperf.tokens.preflight import DataError
+from llmperf.tokens.data_sets import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

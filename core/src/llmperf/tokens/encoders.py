@@ -10,7 +10,7 @@ import numpy as np
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
-from llmperf.tokens.preflight import DataError
+from llmperf.tokens.data_sets import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ import numpy as np
 
 from llmperf.tokens.arrays import npy_tokens
 from llmperf.tokens.cache import cached_tokens, file_digest
+from llmperf.tokens.data_sets import DataError, local_path
 from llmperf.tokens.draws import SampleOrder
 from llmperf.tokens.encoders import Encoder, open_encoder
-from llmperf.tokens.preflight import DataError, local_path
 from llmperf.tokens.samsum import SAMSUM, read_dialogues, samsum_file
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
-from llmperf.tokens.preflight import DataError
+from llmperf.tokens.data_sets import DataError
 
 SAMSUM = "samsum"
 PROMPT = "Summarize this dialog:\n{dialog}\n---\nSummary:\n{summary}"

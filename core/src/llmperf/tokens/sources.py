@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
+from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path
 from llmperf.tokens.draws import SampleOrder, sample_bounds, sample_count, tokens_needed
 from llmperf.tokens.encoders import open_encoder
 from llmperf.tokens.padding import open_padded, record_tokens
-from llmperf.tokens.preflight import PYTHON_STDLIB, SYNTHETIC, DataError, local_path
 from llmperf.tokens.samsum import SAMSUM, samsum_file
 from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.tokens.text import huggingface_tokens, is_saved_dataset, python_library, text_file

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llmperf.tokens.data_sets import DataError, synthetic_fingerprint
 from llmperf.tokens.draws import raw_uint64
-from llmperf.tokens.preflight import DataError, synthetic_fingerprint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ import numpy as np
 
 from llmperf.files.json_files import open_regular
 from llmperf.tokens.cache import READ_BYTES, cached_tokens, file_digest
+from llmperf.tokens.data_sets import DataError
 from llmperf.tokens.encoders import Encoder
-from llmperf.tokens.preflight import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

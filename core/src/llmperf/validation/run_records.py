@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.runfolder import filenames
 from llmperf.runfolder.rank_totals import RankTotals
-from llmperf.tokens.preflight import PYTHON_STDLIB
+from llmperf.tokens.data_sets import PYTHON_STDLIB
 from llmperf.types import Finding, PhaseRecord, RankRecord
 from llmperf.validation.rank_records import Own
 from llmperf.validation.rules.reading import (

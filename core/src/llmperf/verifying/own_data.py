@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf.errors import LlmperfError
 from llmperf.planning.user_config import UserConfig
-from llmperf.tokens.preflight import PYTHON_STDLIB, SYNTHETIC
+from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC
 from llmperf.types.result import Result
 from llmperf.types.spec import DataSource
 

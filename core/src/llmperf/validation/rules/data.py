@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmperf.tokens.preflight import SYNTHETIC, synthetic_fingerprint
+from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.validation.reading import shown
