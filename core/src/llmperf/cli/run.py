@@ -91,7 +91,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
         asked = challenged(asked, options["challenge"])
     widest = asked
     if many:
-        from llmperf.cli.matrix import run_many, widest_request
+        from llmperf.cli.many_runs import run_many, widest_request
 
         widest, tasks = widest_request(asked, options)
     elif options["resume"] or options["part"]:
