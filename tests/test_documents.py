@@ -68,7 +68,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))
-    for document in ("clusters.md", "models.md", "user-guide.md"):
+    for document in ("clusters.md", "models.md", "user-guide.md", "guides/buyer.md"):
         for name, text in NAMED.findall((ROOT / "docs" / document).read_text()):
             if name != "llmperf.toml":
                 (tmp_path / name).write_text(text)

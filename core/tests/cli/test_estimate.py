@@ -160,3 +160,61 @@ def test_a_plan_that_does_not_fit_together_is_shown_as_plan_shows_it(estimate):
     code, out, _ = estimate("--set", "micro_batch=3")
     assert code == 2
     assert "does not fit together:" in out
+
+
+PRICES = """
+[prices."Stub"]
+per_hour = 3.6
+currency = "USD"
+date = 2026-11-01
+source = "offer 7"
+
+[electricity]
+per_kwh = 0.15
+currency = "EUR"
+date = 2026-11-02
+source = "contract"
+"""
+
+
+@pytest.fixture
+def priced(tmp_path, monkeypatch):
+    """A file of prices; the working directory and the user's own configuration have none."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "prices.toml").write_text(PRICES)
+    return str(tmp_path / "prices.toml")
+
+
+def test_an_estimate_says_what_a_training_costs_and_how_sure_that_is(estimate, priced):
+    code, out, err = estimate("--prices", priced, "--train-tokens", "36M")
+    assert code == 0, err
+    assert re.search(r"price of a device +3.6 USD an hour: offer 7, 2026-11-01, from .*prices.toml", out)
+    assert re.search(r"cost per million tokens +[\d.,]+ USD", out)
+    assert re.search(r"tokens of a training +36M: as asked for", out)
+    assert re.search(r"cost of a training +[\d.,]+ USD", out)
+    assert re.search(r"cost of a training, expected +[\d.,]+ to [\d.,]+ USD: half of \d+ published rows", out)
+    assert "further off is likely" in out
+    assert re.search(r"electricity of a training +unknown: an estimate has no energy", out)
+    assert "every step as fast as estimated; no failures" in out
+
+
+def test_the_document_has_the_cost_of_whole_devices(estimate, priced):
+    _, out, err = estimate("--prices", priced, "--train-tokens", "36M", "--json")
+    document = json.loads(out)
+    jsonschema.Draft202012Validator(llmperf_schemas.load("estimate")).validate(document)
+    cost = document["cost"]
+    assert (cost["price"], cost["price_currency"], cost["price_date"]) == (3.6, "USD", "2026-11-01"), err
+    hours = 36e6 / (2 * document["tokens_per_second_per_device"]) / 3600  # two ranks share one device
+    assert cost["train_device_hours"] == pytest.approx(hours)
+    assert cost["train_cost"] == pytest.approx(3.6 * hours)
+    assert cost["train_seconds"] == pytest.approx(3600 * hours)
+    assert cost["expected_error"] == document["expected_error"]["throughput"]
+
+
+def test_without_prices_there_is_no_cost_and_a_device_without_one_has_none(estimate, priced, tmp_path):
+    assert json.loads(estimate("--json")[1])["cost"] is None
+    (tmp_path / "prices.toml").write_text(PRICES.replace("Stub", "Other X9"))
+    code, out, _ = estimate("--prices", priced)
+    assert code == 0
+    assert re.search(r"price of a device +unknown: .*prices.toml has no price of ", out)
+    assert not re.search(r"cost per million tokens +\d", out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from llmperf.accounting.layout import layout_text
 from llmperf.cli.plan_text import change_text
@@ -19,9 +19,9 @@ SMALLEST_SHARE = 0.01
 """Smaller parts of the memory are not listed."""
 
 
-def estimate_text(estimate: Estimate) -> str:
-    """The estimate, one fact per line."""
-    known = list(facts(estimate))
+def estimate_text(estimate: Estimate, cost: Iterable[tuple[str, str]] = ()) -> str:
+    """The estimate, one fact per line; `cost` are lines on what a training costs."""
+    known = [*facts(estimate), *cost, *(("note", note) for note in estimate.notes)]
     width = max(len(name) for name, _ in known)
     return "".join(f"{name:<{width}}  {value}\n" for name, value in known)
 
@@ -42,7 +42,6 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield from _host(estimate)
     if estimate.expected_error is not None:
         yield "expected error", _error(estimate.expected_error, with_throughput=estimate.time is not None)
-    yield from (("note", note) for note in estimate.notes)
 
 
 def _error(error: ExpectedError, *, with_throughput: bool) -> str:

@@ -168,3 +168,11 @@ class Tokens(click.types.StringParamType):
         if (count := token_count(str(value))) is None:
             self.fail(f"expected a number of tokens such as 300B, 1.4T or 2e12; found {value!r}.", param, ctx)
         return count
+
+
+train_tokens_option = click.option(
+    "--train-tokens",
+    metavar="COUNT",
+    type=Tokens(),
+    help="Tokens of the training whose time and cost are shown, such as 1T.",
+)

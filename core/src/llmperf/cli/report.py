@@ -10,7 +10,7 @@ import click
 
 from llmperf.cli.colour import painted, painted_severities, warn
 from llmperf.cli.completed_values import report_formats, run_folders
-from llmperf.cli.options import Tokens, prices_option
+from llmperf.cli.options import prices_option, train_tokens_option
 from llmperf.cli.output import language_option, page_width, wide_option
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ Examples:
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @language_option
 @prices_option
-@click.option("--train-tokens", metavar="COUNT", type=Tokens(),
-              help="Tokens of the training whose time and cost are shown, such as 1T.")  # fmt: skip
+@train_tokens_option
 @wide_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
 def command(

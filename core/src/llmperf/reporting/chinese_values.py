@@ -112,8 +112,8 @@ VALUES = {
     "{n} {currency} an hour: {source}, {date}, from {file}": "每小时 {n} {currency}：{source}，{date}，来自 {file}",
     "{n} {currency} a kWh: {source}, {date}, from {file}": "每 kWh {n} {currency}：{source}，{date}，来自 {file}",
     "unknown: {file} has no price of {device}": "未知：{file} 中没有 {device} 的价格",
-    "{n}: 20 for each parameter (Hoffmann et al. 2022)": "{n}：每个参数 20 个（Hoffmann 等，2022）",
-    "{n}: as asked for (--train-tokens)": "{n}：由 --train-tokens 指定",
+    "{tokens}: 20 for each parameter (Hoffmann et al. 2022)": "{tokens}：每个参数 20 个（Hoffmann 等，2022）",
+    "{tokens}: as asked for (--train-tokens)": "{tokens}：由 --train-tokens 指定",
     "unknown: 20 tokens a parameter holds for dense models trained from scratch; use"
     " --train-tokens": "未知：每参数 20 个 token 只适用于从头训练的稠密模型；请用 --train-tokens",
     "unknown: the model is not in the library; use --train-tokens": "未知：模型不在模型库中；请用 --train-tokens",

@@ -22,6 +22,7 @@ from llmperf.results.cost import (
     cost_of,
     product,
     token_count,
+    token_text,
 )
 from llmperf.results.groups import Group
 from llmperf.types import Model, Result, Row, Section, Sheet
@@ -145,14 +146,39 @@ def price_lines(devices: Iterable[str], prices: Prices) -> Iterator[str]:
     yield f"{ASSUMED}: {ASSUMES}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What was measured, printed or estimated of a training, from which its cost is extrapolated."""
+
+    device: str | None
+    """Model of the device."""
+    rates: Rates
+    model: Model | None
+    """None if its facts are unknown."""
+    adapters: bool
+    """Whether only adapters are trained."""
+
+
 def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:
     """The cost of one run, with what it assumes."""
     values = sheet_values(sheet)
-    device = values.get("device_model")
-    price = None if costing.prices is None else costing.prices.of(str(device or ""))
-    electricity = None if costing.prices is None else costing.prices.electricity
-    tokens, source = _tokens(sheet, values, costing.train_tokens)
+    device, name = values.get("device_model"), values.get("model")
+    document, shelf = sheet.source.document, library()
+    model = document.model if isinstance(document, Result) else None
+    if model is None and name in shelf.paths("models"):
+        model = shelf.model(str(name))
+    adapters = shown(sheet.cell("model")).endswith("LoRA")
     rates = rates_of(values)
+    device = None if device is None else str(device)
+    yield from training_rows(Training(device=device, rates=rates, model=model, adapters=adapters), costing)
+
+
+def training_rows(training: Training, costing: Costing) -> Iterator[Row]:
+    """The cost of a training at some rates, with what it assumes."""
+    price = None if costing.prices is None else costing.prices.of(training.device)
+    electricity = None if costing.prices is None else costing.prices.electricity
+    tokens, source = _tokens(training, costing.train_tokens)
+    rates = training.rates
     cost = cost_of(
         rates,
         tokens=tokens,
@@ -160,13 +186,13 @@ def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:
         per_kwh=None if electricity is None else electricity.per_kwh,
     )
     if costing.prices is not None:
-        yield _price_row(price, costing.prices, str(device or "an unknown device"))
+        yield _price_row(price, costing.prices, training.device or "an unknown device")
         yield _money("cost_per_million_tokens", "cost per million tokens", cost.per_million_tokens, price)
     parts = (
         Row(key="train_tokens", label="tokens of a training", value=tokens),
         Row(key="train_tokens_source", label="tokens of a training", value=source, own_words=True),
     )
-    amount = "unknown" if tokens is None else f"{tokens:.4g}"
+    amount = "unknown" if tokens is None else token_text(tokens)
     yield Row(
         key="train", label="tokens of a training", value=None, text=f"{amount}: {source}", parts=parts, own_words=True
     )
@@ -224,24 +250,16 @@ def rates_of(values: Mapping[str, Value]) -> Rates:
     )
 
 
-def _tokens(sheet: Sheet, values: Mapping[str, Value], asked: int | None) -> tuple[float | None, str]:
+def _tokens(training: Training, asked: int | None) -> tuple[float | None, str]:
     """Tokens of a whole training, and why so many, or why they are unknown."""
     if asked is not None:
         return asked, "as asked for (--train-tokens)"
-    model = _model(sheet, values)
-    if model is None:
+    if training.model is None:
         return None, "the model is not in the library; use --train-tokens"
-    if model.mixture is not None or shown(sheet.cell("model")).endswith("LoRA"):
+    if training.model.mixture is not None or training.adapters:
         return None, "20 tokens a parameter holds for dense models trained from scratch; use --train-tokens"
-    parameters = count_parameters(model).total
+    parameters = count_parameters(training.model).total
     return compute_optimal_tokens(parameters), f"{TOKENS_PER_PARAMETER} for each parameter (Hoffmann et al. 2022)"
-
-
-def _model(sheet: Sheet, values: Mapping[str, Value]) -> Model | None:
-    if isinstance(sheet.source.document, Result):
-        return sheet.source.document.model
-    shelf, name = library(), values.get("model")
-    return shelf.model(str(name)) if name in shelf.paths("models") else None
 
 
 def _number(values: Mapping[str, Value], key: str) -> float | None:

@@ -75,6 +75,12 @@ def token_count(text: str) -> int | None:
     return round(count) if 1 <= count <= MOST_TOKENS else None
 
 
+def token_text(count: float) -> str:
+    """`134.8B`: a number of tokens with four digits, as `token_count` reads it."""
+    unit, size = next(((unit, size) for unit, size in reversed(TOKEN_UNITS.items()) if count >= size), ("", 1))
+    return f"{count / size:.4g}{unit}"
+
+
 def compute_optimal_tokens(parameters: int) -> int:
     """Tokens for a dense model of so many parameters: 20 a parameter, after Hoffmann et al. 2022."""
     return TOKENS_PER_PARAMETER * parameters

@@ -180,6 +180,39 @@ class TracerUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedCost:
+    """What a training costs at the estimated throughput, extrapolated by the same rules as in reports."""
+
+    price: NonNegative | None
+    """Of one whole device for an hour, in `price_currency`; None without a price of the device."""
+    price_currency: str | None
+    """ISO 4217, such as `USD`."""
+    price_date: str | None
+    """ISO date on which the price held."""
+    price_source: str | None
+    """Where it is published, or who offered it."""
+    price_file: str | None
+    """The file of prices; None without one."""
+    cost_per_million_tokens: NonNegative | None
+    """In `price_currency`."""
+    train_tokens: NonNegative | None
+    """Of the whole training; None if unknown."""
+    train_tokens_source: str
+    """Why so many, or why they are unknown."""
+    train_device_hours: NonNegative | None
+    """Hours x devices."""
+    train_seconds: NonNegative | None
+    """On the estimated devices."""
+    train_cost: NonNegative | None
+    """Device hours x price, in `price_currency`."""
+    expected_error: NonNegative | None
+    """Of throughput: the figures above are as much lower or higher at the median error of published rows; None if that
+    is not known."""
+    cost_assumes: str
+    """What the figures take for granted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What a case needs and reaches on a device, without that device."""
 
@@ -235,3 +268,5 @@ class Estimate:
     """What was replaced so that the trainer runs without the device."""
     notes: tuple[str, ...] = ()
     """What a reader should know."""
+    cost: EstimatedCost | None = None
+    """With prices or tokens of a training; None without them, and where the memory does not suffice."""

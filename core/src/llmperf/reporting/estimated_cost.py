@@ -1,0 +1,85 @@
+"""What a training costs at an estimated throughput: the figures and words of reports, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+from llmperf.reporting import cells
+from llmperf.reporting.cells import leaves, printable, shown
+from llmperf.reporting.cost_rows import ASSUMES, Costing, Training, duration, training_rows
+from llmperf.reporting.price_matches import matched_prices
+from llmperf.results.cost import Rates
+from llmperf.types import Row
+from llmperf.types.estimate import Estimate, EstimatedCost
+
+NO_ENERGY = "unknown: an estimate has no energy, only measurements have"
+ESTIMATE_ASSUMES = ASSUMES.replace("the measured ones", "estimated")
+TOO_LITTLE_MEMORY = "unknown: the memory does not suffice, so nothing can be trained"
+FIGURES = ("cost_per_million_tokens", "train_seconds", "train_cost")
+"""Figures that are shown with the expected error, in the order of preference; the last known one stands for all."""
+
+
+def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, asked: str | None = None) -> list[Row]:
+    """The rows of a training's cost as reports have them, at the estimated throughput, with its expected error.
+
+    `device_share` is the part of a device that each rank has, `asked` the device as `--on` names it, which may be an
+    alias.
+    """
+    speed, layout = estimate.tokens_per_second_per_device, estimate.layout
+    rates = Rates(
+        tokens_per_second_per_device=None if speed is None else speed / device_share,
+        devices=layout.nodes * layout.devices_per_node * device_share,
+        joules_per_token=None,
+    )
+    if costing.prices is not None:
+        prices = matched_prices(costing.prices, [estimate.device_model], None)
+        if (price := prices.of(estimate.device_model) or prices.of(asked)) is not None:
+            prices = replace(prices, devices={estimate.device_model: price})
+        costing = replace(costing, prices=prices)
+    training = Training(
+        device=estimate.device_model,
+        rates=rates,
+        model=estimate.spec.model,
+        adapters=estimate.spec.contract.lora is not None,
+    )
+    rows = [
+        replace(row, text=NO_ENERGY) if row.key == "train_electricity_cost" else row
+        for row in training_rows(training, costing)
+    ]
+    known = {row.key: row for row in rows if row.value is not None}
+    figure = next((known[key] for key in reversed(FIGURES) if key in known), None)
+    rows[-1] = replace(rows[-1], value=ESTIMATE_ASSUMES)
+    return [*rows[:-1], *([] if figure is None else [_error_row(estimate, figure)]), rows[-1]]
+
+
+def _error_row(estimate: Estimate, figure: Row) -> Row:
+    """`7,570 to 8,380 USD: ...`: a figure at the expected error of the throughput."""
+    error, key, label = estimate.expected_error, "expected_error", f"{figure.label}, expected"
+    if error is None:
+        return Row(key=key, label=label, value=None, text="unknown: no published rows to compare estimates with")
+    value = float(figure.value or 0)
+    ends = [value * (1 - error.throughput), value * (1 + error.throughput)]
+    if figure.key == "train_seconds":
+        amounts = " to ".join(map(duration, ends))
+    else:
+        amounts = f"{cells.rounded(ends[0], cells.AMOUNT)} to {cells.money(ends[1], figure.unit)}"
+    rows = f"half of {error.throughput_rows} published rows were within {error.throughput:.0%}, half further off"
+    text = f"{amounts}: {rows}"
+    if error.outside:
+        text += f"; further off is likely, as no published row has {' or '.join(error.outside)}"
+    return Row(key=key, label=label, value=error.throughput, text=text)
+
+
+def cost_document(rows: list[Row]) -> EstimatedCost:
+    """The rows as the `cost` of the document of an estimate."""
+    values = {row.key: row.value for row in leaves(rows)}
+    return EstimatedCost(**{part.name: values.get(part.name) for part in fields(EstimatedCost)})  # type: ignore[arg-type]
+
+
+def cost_facts(estimate: Estimate, rows: list[Row]) -> Iterator[tuple[str, str]]:
+    """Name and value of each line."""
+    if estimate.fits is False:
+        yield "cost of a training", TOO_LITTLE_MEMORY
+        return
+    yield from ((row.label, printable(shown(row), 1000)) for row in rows)
