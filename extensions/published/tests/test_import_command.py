@@ -32,6 +32,28 @@ def test_text_that_is_not_understood_is_listed_with_its_line(tmp_path, capsys):
     assert message[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
 
 
+def test_what_is_not_about_results_is_only_counted_in_a_long_document(tmp_path, capsys):
+    around = "\n\n".join(f"## Chapter {number}\n\nwords" for number in range(30))
+    results = "## Results\n\n| GPU | Kernels | TGS |\n|---|---|---|\n| H100/H200 (1x8) | TE | 3000 |\n"
+    accuracies = "## Quality\n\n| Model | MMLU |\n|---|---|\n| llama2_7b | 44 |\n"
+    document = tmp_path / "long.md"
+    document.write_text(f"# Project\n\n{around}\n\n{results}\n{accuracies}", encoding="utf-8")
+    assert call(["import", str(document), "--out", str(tmp_path / "out")]) == 0
+    assert [line.removeprefix(f"{document}") for line in capsys.readouterr().err.splitlines()] == [
+        ":125: expected a column that is known; its cells are kept: Kernels",
+        ":127: expected the name of a device such as A100; which it was stays unknown: H100/H200 (1x8)",
+        f": 33 more that are not about results, listed under unread in {tmp_path}/out/long/published.json",
+    ]
+
+
+def test_a_document_of_inference_is_refused_with_its_heading(tmp_path, capsys):
+    document = tmp_path / "fast.md"
+    document.write_text("## Serving speed\n\n| GPU | tokens/s |\n|---|---|\n| H100 | 3000 |\n", encoding="utf-8")
+    assert call(["import", str(document), "--out", str(tmp_path / "out")]) == 2
+    found = "found none among its tables (line 3: inference, below 'Serving speed')"
+    assert f"expected a table of results, {found}" in capsys.readouterr().err
+
+
 def test_json_for_programs(tmp_path, capsys):
     assert call(["import", str(LORA), str(BAICHUAN), "--out", str(tmp_path), "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)

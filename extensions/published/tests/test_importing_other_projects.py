@@ -203,3 +203,98 @@ def test_degrees_read_from_a_cell_are_those_from_columns(degrees, sign):
 @given(st.lists(st.text("<>/theadrTH |&;=\"'0129\n", max_size=12), max_size=12))
 def test_no_header_of_html_is_too_odd(parts):
     read("<table><thead>" + "<tr><th colspan=3>".join(parts) + "</table>")
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "nodes", "each", "devices"),
+    [("8x A100", "A100", None, None, 8), ("8 NVIDIA H100 GPUs", "H100", None, None, 8),
+     ("H100-80GB * 8", "H100", None, None, 8), ("A800 80G x8卡", "A800", None, None, 8),
+     ("8*910B", "910B", None, None, 8), ("2x8 H100", "H100", 2, 8, None), ("2 x 8 x H100", "H100", 2, 8, None),
+     ("64 H800", "H800", None, None, 64), ("A100-SXM4-80GB", "A100 SXM4", None, None, None)],
+)  # fmt: skip
+def test_devices_are_counted_beside_their_name(text, device, nodes, each, devices):
+    where = only(table("GPU | tokens/s/GPU", f"{text} | 100")).hardware
+    assert (where.device, where.nodes, where.devices_per_node, where.devices) == (device, nodes, each, devices)
+
+
+def test_a_device_that_is_a_number_of_four_digits_is_no_count():
+    published = table("GPU | tokens/s/GPU", "1x 4090 | 100")
+    where = only(published).hardware
+    assert (where.device, where.nodes, where.devices_per_node) == (None, None, None)
+    assert "which it was stays unknown: 1x 4090" in reasons(published)
+
+
+def test_devices_beside_their_name_may_be_those_of_one_node_or_of_all():
+    published = table("GPU | Nodes | tokens/s/GPU", "8x A100 | 2 | 100")
+    where = only(published).hardware
+    assert (where.device, where.nodes, where.devices_per_node, where.devices) == ("A100", 2, None, None)
+    assert "expected nodes x devices such as (1x8): 8x A100" in reasons(published)
+
+
+@pytest.mark.parametrize("text", ["H100/H200 SXM", "NVIDIA A100 or A800", "V100/A100 (1x8)"])
+def test_a_cell_that_names_two_devices_names_none(text):
+    published = table("GPU | tokens/s/GPU", f"{text} | 100")
+    assert only(published).hardware.device is None
+    assert f"which it was stays unknown: {text}" in reasons(published)
+
+
+@pytest.mark.parametrize(
+    ("text", "tensor", "pipeline", "data", "stage"),
+    [("zero1(dp2)+tp2+pp4", 2, 4, 2, 1), ("ZeRO-3, TP8", 8, None, None, 3), ("zero2(dp8)", None, None, 8, 2),
+     ("zero3", None, None, None, 3)],
+)  # fmt: skip
+def test_degrees_beside_a_stage_of_zero(text, tensor, pipeline, data, stage):
+    layout = only(table("Parallelism | TGS", f"{text} | 100")).parallelism
+    found = (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel, layout.sharding_stage)
+    assert found == (tensor, pipeline, data, stage)
+
+
+HEADER = "GPU | Model | Tokens/s"
+TRAINING = "# Training results\n\n| GPU | Model | Tokens/s |\n|---|---|---|\n| A100 | llama2_7b | 3000 |\n\n"
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["## Inference performance", "## 推理性能", "## Serving\n\n### A100, one card", "## Chunked prefill",
+     "## Rendimiento de inferencia"],
+)  # fmt: skip
+def test_the_throughput_of_inference_is_not_read_as_that_of_training(heading):
+    published = table(HEADER, "A100 | llama2_7b | 42.5", above=f"{TRAINING}{heading}")
+    assert [row.line for row in published.rows] == [5]
+    assert f"expected a table of training results, found inference; its cells are kept: {HEADER}" in reasons(published)
+
+
+@pytest.mark.parametrize(
+    "heading", ["## Training and inference", "## Inference\n\n## Training speed", "## Fine-tuning"]
+)
+def test_a_heading_that_names_training_too_refuses_nothing(heading):
+    published = table(HEADER, "A100 | llama2_7b | 42.5", above=f"{TRAINING}{heading}")
+    assert len(published.rows) == 2
+
+
+def test_a_column_of_inference_is_no_throughput():
+    published = table("GPU | TGS | Inference (tokens/s)", "A100 | 3000 | 42.5")
+    assert only(published).metrics.tokens_per_second_per_device.value == 3000
+    assert only(published).metrics.other["Inference (tokens/s)"].value == 42.5
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [("Model | MMLU | Accuracy", "llama2_7b | 44.5 | 60 %"), ("GPU | Memory (GB) | Bandwidth", "H200 | 141 | 4.8")],
+)  # fmt: skip
+def test_accuracies_and_datasheets_are_no_results(header, cells):
+    published = table(header, cells, above=TRAINING + "## Performance")
+    assert [row.line for row in published.rows] == [5]
+    assert f"expected a table of general metrics or of results; its cells are kept: {header}" in reasons(published)
+
+
+def test_accumulated_batches_are_no_accuracies():
+    row = only(table("GPUs | Accumulated batch size | TGS", "8 | 8192 | 100"))
+    assert not row.metrics.evaluation
+    assert row.metrics.other["Accumulated batch size"].value == 8192
+
+
+def test_a_column_of_words_is_listed_once():
+    published = table("GPU | Kernels | TGS", "A100 | TE | 100", "A100 | FA3 | 110", "A100 | - | 120")
+    assert reasons(published).count("Kernels") == 1
+    assert "expected a column that is known; its cells are kept: Kernels" in reasons(published)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from llmperf_published.reading.files import Import, Imported
 
+MAX_OTHER_LINES = 20
+"""Unread lines of a document that are listed although they are not about its results."""
 EXAMPLES = """\b
 Examples:
   llmperf import README.md --out imported                 one document, to imported/FOLDER/published.json
@@ -88,14 +90,26 @@ def _table_row(document: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]
 
 
 def _print_unread(imported: Sequence[Imported]) -> None:
-    """List on standard error what was not understood, one line each, in the form `file:line: reason: text`."""
+    """List on standard error what was not understood, one line each, in the form `file:line: reason: text`.
+
+    If a long document has many such lines that are not about its results, they are only counted.
+    """
     from llmperf import printable
 
     for document in imported:
-        for unread in document.published.unread:
-            text = " ".join(unread.text[:121].split())
+        unread = document.published.unread
+        listed = [item for item in unread if document.published.is_about_results(item)]
+        if len(unread) - len(listed) <= MAX_OTHER_LINES:
+            listed = list(unread)
+        for item in listed:
+            text = " ".join(item.text[:121].split())
             text = text if len(text) <= 120 else text[:120] + "..."
-            click.echo(printable(f"{document.source}:{unread.line}: {unread.reason}: {text}"), err=True)
+            click.echo(printable(f"{document.source}:{item.line}: {item.reason}: {text}"), err=True)
+        if more := len(unread) - len(listed):
+            where = f"under unread in {document.target}"
+            click.echo(
+                printable(f"{document.source}: {more} more that are not about results, listed {where}"), err=True
+            )
 
 
 def _print_skipped(result: Import) -> None:

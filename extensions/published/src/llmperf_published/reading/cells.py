@@ -114,7 +114,8 @@ def memory(text: str, unit: str | None) -> PublishedMemory | None:
     """
     if withheld(text):
         return PublishedMemory(text=text, used=(), total=None, unit=unit)
-    used_text, bar, total_text = normal(text).partition("/")
+    words = re.sub(r"\s*[*†‡]+$", "", normal(text))  # marks of footnotes
+    used_text, bar, total_text = words.partition("/")
     parts = [_MEMORY_PART.fullmatch(part) for part in used_text.split("+")[: MAX_MEMORY_PARTS + 1]]
     total_match = _MEMORY_TOTAL.fullmatch(total_text)
     if len(parts) > MAX_MEMORY_PARTS or (bar and total_match is None):

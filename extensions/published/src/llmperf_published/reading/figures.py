@@ -89,6 +89,8 @@ def figures(columns: Sequence[Column], row: TableRow, contents: Contents, where:
                 result.problems.append((text, f"expected an amount of memory under {header!r}"))
         elif column.name not in NOT_FIGURES:
             value, problem = read_figure(column, text)
+            if value is None and column.name is None:
+                continue  # listed once for the table
             if value is None:
                 result.problems.append((text, problem))
             else:

@@ -18,6 +18,7 @@ from llmperf_published.reading.document import MAX_BYTES, import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.targets import Place, places
+from llmperf_published.reading.vocabulary import names_inference
 from llmperf_published.types.document import Published
 
 if TYPE_CHECKING:
@@ -118,8 +119,7 @@ def has_results(path: Path) -> bool:
 
 def _measures_training(published: Published) -> bool:
     """Whether a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
-    performance = (table for table in published.tables if table.kind == "performance")
-    return any(column.name in ("throughput", "mfu", "hfu") for table in performance for column in table.columns)
+    return any(table.kind == "performance" and table.measures_speed for table in published.tables)
 
 
 def _encoded(document: Imported) -> bytes:
@@ -139,7 +139,10 @@ def _tables_text(published: Published) -> str:
     if not published.tables:
         return "no table"
     tables = []
-    for table in published.tables[:MAX_NAMED]:
+    for table in sorted(published.tables, key=lambda table: not table.measures_speed)[:MAX_NAMED]:
+        if names_inference(table.heading):
+            tables.append(f"line {table.line}: inference, below {table.heading[:60]!r}")
+            continue
         unknown = [repr(plain(column.header)[:40]) for column in table.columns if column.name is None]
         more = f" and {len(unknown) - MAX_NAMED} more" * (len(unknown) > MAX_NAMED)
         columns = f": columns {', '.join(unknown[:MAX_NAMED])}{more} not understood" if unknown else ""

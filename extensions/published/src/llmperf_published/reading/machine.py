@@ -11,12 +11,18 @@ from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.plugin_names import device_at, vendors_named
 from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.settings import stated
+from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import COUNTS
 from llmperf_published.types.document import ConfigurationName, PublishedHardware
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
-_BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,5})(?![\d.])")
+_BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,3})(?![\d.]|[A-D](?![A-Za-z]))")
+"""`2x8`, but not `8x 4090` and `8x910B`."""
+_BEFORE = re.compile(
+    r"\s*(?:\d{1,5}\s*[x*]\s*\d{1,3}(?:\s*[x*]\s*|\s+)(?=[A-Z])|(\d{1,5})(?:\s*[x*]\s*|\s+))", re.IGNORECASE
+)
+_BEHIND = re.compile(r"\s*[x*]\s*(\d{1,5})\s*(?:$|[,;)]|(?:gpus?|cards?|devices?|卡)(?![a-z]))", re.IGNORECASE)
+"""The number of devices beside their name: `8x A100`, `8 NVIDIA H100 GPUs`, `H100-80GB * 8`."""
 _OF_NODES = r"(?:nodes?|machines?|hosts?|servers?|[机台])"
 _OF_DEVICES = r"(?:gpus?|cards?|devices?|npus?|xpus?|accelerators?|卡)"
 _SPELT_GRIDS = tuple(
@@ -37,7 +43,9 @@ _MEMORY_BESIDE = re.compile(r"[_\s-](\d{2,3})\s?GB?(?![A-Za-z])", re.IGNORECASE)
 """Memory after the name of a device: `h100_80gb`."""
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
 _CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四五六七八九十", 2)}}
-_COUNTED = re.compile(r"(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(?<![A-WYZa-wyz\d.])(\d{1,6})\s*(?:卡|gpus?|cards?|devices?|npus?|xpus?|accelerators?)", re.IGNORECASE
+)
 _SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
 _SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
 
@@ -59,23 +67,44 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     """The machine that a configuration cell describes; `device_model` is the accelerator of the environment."""
     words = normal(text or "")[:400]
     grid = _GRID.search(words) or _BARE_GRID.search(words)
-    device = device_at(words)
+    before = _BEFORE.match(words)
+    device = device_at(words) or (device_at(words, before.end()) if before else None)
     form = FORM_FACTOR.search(words, device.end()) if device else None
     ends = [match.end() for match in (device, form) if match]
     beside = next(filter(None, (_MEMORY_BESIDE.match(words, end) for end in ends)), None)
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
-    devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
+    devices = _counted(_COUNTED, _SINGLE_DEVICE, words) or _beside_device(words, device)
     nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
-    name = _device_name(device, words, nodes) if device else None
+    name = None if device is None or _names_several(device, words) else _device_name(device, words, nodes)
     return PublishedHardware(
         configuration=text,
-        device=f"{name} {form[0]}" if form else name,
+        device=f"{name} {form[0]}" if name and form else name,
         device_model=device_model,
         nodes=nodes or None,
         devices_per_node=each or None,
         devices=devices,
         device_memory=memory or None,
     )
+
+
+def _beside_device(words: str, device: re.Match[str] | None) -> int | None:
+    """The number of devices beside their name: 8 of `8x A100`, `8 NVIDIA H100` and `H100-80GB * 8`."""
+    before = _BEFORE.match(words)
+    if device is None:
+        return None
+    if before and before.end() <= device.start():
+        return int(before[1] or 0) or None
+    ends = [match.end() for pattern in (FORM_FACTOR, _MEMORY_BESIDE) if (match := pattern.search(words, device.end()))]
+    behind = next(filter(None, (_BEHIND.match(words, end) for end in [device.end(), *ends])), None)
+    return int(behind[1]) or None if behind else None
+
+
+def _names_several(device: re.Match[str], words: str) -> bool:
+    """Whether a cell leaves open which of several devices it was: `H100/H200 SXM`."""
+    bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])
+    other = device_at(words, device.end() + bar.end()) if bar else None
+    names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
+    return len(set(names)) > 1 and precision_in(names[1]) is None
 
 
 def in_place_of_a_device(text: str) -> str:
@@ -156,7 +185,8 @@ def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> Publis
     counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
     nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
     clear = each is not None or nodes in (None, 1)
-    devices = where.devices or counts["world_size"] or (counts["device_count"] if clear else None)
+    own = None if where.devices and not clear and _COUNTED.search(where.configuration or "") is None else where.devices
+    devices = own or counts["world_size"] or (counts["device_count"] if clear else None)
     if each is None and nodes and devices and devices % nodes == 0:
         each = devices // nodes
     elif nodes is None and each and counts["devices_per_node"] and devices and devices % each == 0:
@@ -191,7 +221,8 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     if not withheld(configuration) and not where.devices_per_node and not counted:
         problems.append((configuration, "expected nodes x devices such as (1x8)"))
     rest = in_place_of_a_device(configuration)
-    unread = any(char.isalnum() for char in rest) and not withheld(rest) and not vendors_named(rest)
+    several = where.device is None and device_at(configuration) is not None
+    unread = several or (any(char.isalnum() for char in rest) and not withheld(rest) and not vendors_named(rest))
     if where.device is None and unread:
         problems.append((configuration, "expected the name of a device such as A100; which it was stays unknown"))
     count = stated(by_name.get("device_count"))

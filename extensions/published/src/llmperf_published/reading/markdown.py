@@ -53,6 +53,8 @@ class Block:
     line: int
     """Number of its first line, from 1."""
     text: str = ""
+    level: int = 0
+    """Of a heading: the number of its `#`."""
     rows: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """Of a table: line number and raw cells of each row, headers first, without the delimiter row."""
 
@@ -136,7 +138,8 @@ def _add_line(result: list[Block], line: str, number: int, after_blank: bool) ->
     inner = line[marker.end() :] if (marker := _MARKER.match(line)) else line
     last = result[-1] if result else None
     if heading := _HEADING.match(inner):
-        result.append(Block("heading", number + 1, heading[2].rstrip(f"{whitespace}\u00a0\u3000#").strip()))
+        title = heading[2].rstrip(f"{whitespace}\u00a0\u3000#").strip()
+        result.append(Block("heading", number + 1, title, len(heading[1])))
     elif marker:
         result.append(Block("item", number + 1, inner.strip()))
     elif text.startswith(">"):

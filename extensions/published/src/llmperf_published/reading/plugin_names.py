@@ -61,9 +61,9 @@ def _devices() -> re.Pattern[str]:
     )
 
 
-def device_at(text: str) -> re.Match[str] | None:
-    """The device that a text begins with, with or without its vendor, as the group `device`; None if there is none."""
-    start, match = 0, _devices().match(text)
+def device_at(text: str, start: int = 0) -> re.Match[str] | None:
+    """The device that a text has at `start`, with or without its vendor, as the group `device`; None if it has none."""
+    match = _devices().match(text, start)
     while match is None:
         vendors = (pattern.match(text, start) for pattern in vendor_patterns().values())
         end = max((vendor.end() for vendor in vendors if vendor), default=start)

@@ -75,14 +75,17 @@ def rows(document: Document) -> Iterator[PublishedRow]:
 
 
 def _list_unknown_columns(table: Table, contents: Contents) -> None:
-    """Record the columns with numbers whose meaning is not known."""
+    """Record the columns whose meaning is not known, once for each table."""
     for index, column in enumerate(table.columns):
         if column.name is not None or column_meaning(column.header) is not None:
             continue
-        cells = (plain(row.cells[index]) for row in table.rows if table.is_aligned(row) and index < len(row.cells))
+        cells = [plain(row.cells[index]) for row in table.rows if table.is_aligned(row) and index < len(row.cells)]
         if any(value is not None and value.stated for value in map(figure, cells)):
             reason = "expected a column that is known; its numbers are kept among the other figures"
             contents.missing(table.line, plain(column.header), reason)
+        elif not all(map(withheld, cells)):
+            reason = "expected a column that is known; its cells are kept"
+            contents.missing(table.line, plain(column.header) or f"column {index + 1}, without a header", reason)
 
 
 def _group(row: TableRow) -> str | None:

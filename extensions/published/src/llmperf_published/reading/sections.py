@@ -18,6 +18,7 @@ from llmperf_published.reading.vocabulary import (
     heading_kind,
     is_bullet_heading,
     meaning,
+    names_inference,
 )
 from llmperf_published.types.document import (
     Column,
@@ -90,6 +91,14 @@ class _Place:
     heading: str = ""
     kind: HeadingKind | None = None
     entries: list[Entry] = field(default_factory=list)
+    inference: tuple[int, str] | None = None
+    """Level and text of the heading that says that everything below it is on inference."""
+
+    @property
+    def heading_of_tables(self) -> str:
+        """The heading, below that of inference where it is another one."""
+        above = self.inference[1] if self.inference else self.heading
+        return self.heading if above == self.heading else f"{above}: {self.heading}"
 
 
 def contents(blocks: Sequence[Block]) -> Contents:
@@ -99,7 +108,7 @@ def contents(blocks: Sequence[Block]) -> Contents:
         bullet = block.kind in ("item", "text") and is_bullet_heading(block.text)
         if block.kind == "heading" or bullet:
             _close(place, result)
-            place = _heading(block, result)
+            place = _heading(block, place, result)
         elif block.kind == "table":
             _enter_table(block, place, result)
         elif place.kind in get_args(SectionKind) and place.kind != "general" and block.kind in ("item", "text"):
@@ -114,7 +123,7 @@ def contents(blocks: Sequence[Block]) -> Contents:
     return result
 
 
-def _heading(block: Block, result: Contents) -> _Place:
+def _heading(block: Block, before: _Place, result: Contents) -> _Place:
     text = plain(block.text)
     kind = heading_kind(block.text)
     result.headings.append(Note(line=block.line, text=text))
@@ -122,7 +131,12 @@ def _heading(block: Block, result: Contents) -> _Place:
         result.title = text
     if kind is None:
         result.missing(block.line, text, "expected a known heading")
-    return _Place(line=block.line, heading=text, kind=kind)
+    inference = before.inference
+    if inference is not None and block.kind == "heading" and block.level <= inference[0]:
+        inference = None
+    if names_inference(block.text):
+        inference = inference or (block.level, text)
+    return _Place(line=block.line, heading=text, kind=kind, inference=inference)
 
 
 def _close(place: _Place, result: Contents) -> None:
@@ -186,8 +200,8 @@ def _enter_table(block: Block, place: _Place, result: Contents) -> None:
     columns = with_units(_columns(headers), [cells for _, cells in rows])
     table = Table(
         line=line,
-        heading=place.heading,
-        kind=_table_kind(columns, place.kind),
+        heading=place.heading_of_tables,
+        kind=_table_kind(columns, place.heading_of_tables),
         columns=columns,
         rows=tuple(TableRow(line=number, cells=cells) for number, cells in rows),
     )
@@ -204,8 +218,10 @@ def _enter_table(block: Block, place: _Place, result: Contents) -> None:
                 reason = f"expected one column of {repeated}; this one is not read as that"
                 result.missing(line, column.header, reason)
     elif table.kind == "other":
-        reason = "expected a table of general metrics or of results; its cells are kept"
-        result.missing(line, " | ".join(headers), reason)
+        expected = (
+            "training results, found inference" if names_inference(table.heading) else "general metrics or of results"
+        )
+        result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
     else:
         entries = tuple(_general_entries(table, result))
         result.sections.append(Section(line=place.line, heading=place.heading, kind="general", entries=entries))
@@ -225,11 +241,14 @@ def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _table_kind(columns: Sequence[Column], heading: HeadingKind | None) -> TableKind:
+def _table_kind(columns: Sequence[Column], above: str) -> TableKind:
     """The kind of a table by its columns, and by its heading where the columns leave it open."""
-    names = {column.name for column in columns if column.name}
+    names, heading = {column.name for column in columns if column.name}, heading_kind(above)
     if {"item", "value"} <= names or (heading == "general" and len(columns) in (2, 3)):
         return "general"
+    trained = (SPEEDS | {"loss"}) & names or ("memory" in names and {"fix_hp", "config_name"} & names)
+    if not trained or names_inference(above):
+        return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
     settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
     if figures and (figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"):
@@ -241,7 +260,7 @@ def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
     headers = [column.header for column in table.columns]
     columns = with_units(_columns(headers), [row.cells for row in table.rows])
-    return replace(table, columns=columns, kind=_table_kind(columns, heading_kind(table.heading)))
+    return replace(table, columns=columns, kind=_table_kind(columns, table.heading))
 
 
 def _general_entries(table: Table, result: Contents) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from llmperf_published.reading.markdown import normal, withheld
@@ -141,9 +141,11 @@ def degrees(text: str) -> dict[str, int] | None:
 
 def layout_in(text: str) -> PublishedLayout:
     """The degrees in a text: `TP4PP1DP2`, `sharding="stage2", sharding_degree=8`, `ZeRO-DP O3, DP_SIZE=8`."""
-    short = degrees(text)
+    words = normal(text)[:MAX_TEXT]
+    short = degrees(words) or degrees(_ZERO.sub(" ", words))  # `zero1(dp2)+tp2+pp4`
     if short is not None:
-        return layout_of(short)
+        layout, stage = layout_of(short), _stage(_ZERO.search(words))
+        return layout if stage is None else replace(layout, sharding_stage=stage)
     settings = assignments(text).settings
     named = {name: whole(settings[name]) for name in LAYOUT if name in settings}
     value = settings.get("sharding_stage")

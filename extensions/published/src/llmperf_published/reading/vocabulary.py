@@ -76,7 +76,8 @@ LABELS: dict[str, str] = {
     "device": "硬件设备简称 设备简称 device deviceshortname devicename hardwaredevice",
     "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total gpumemory gpumem "
     "peakmem peakmemory peakgpumemory peakdevicememory peakmemoryusage gpumemoryusage maxmemory maxmem memused "
-    "usedmemory 显存峰值 峰值显存",
+    "usedmemory maxcudamem maxcudamemory maxgpuram gpuram peakmemorypergpu peakmemory/gpu peakmem/gpu memory/gpu "
+    "memorypergpu 显存峰值 峰值显存",
     "throughput": "吞吐量 吞吐 token/p/s tokens/p/s token/s/p tokens/s/p tps throughput token/gpu/s tokens/gpu/s "
     "token/s/gpu tokens/s/gpu tokens/s/device token/device/s tokens/p/sec tgs tokens/s token/s tokens/sec "
     "tokens/sec/gpu tokens/second tokens/second/gpu tok/s tok/s/gpu tok/sec tps/gpu t/s t/s/gpu "
@@ -86,7 +87,7 @@ LABELS: dict[str, str] = {
     "hfu": "hfu hfu% hardwareflopsutilization hardwareflopsutilisation",
     "flops": "tflops tflop/s tflops/gpu tflop/s/gpu tflop/sec/gpu tflops/s/gpu tflop/sec/chip tflop/s/chip tflops/chip "
     "modeltflops modeltflop/s/gpu modeltflop/sec/gpu modeltflops/gpu modeltflops/s/gpu tflops/device tflop/s/device "
-    "tflops/卡 单卡tflops",
+    "tflops/sec/gpu modeltflops/sec/gpu tflops/卡 单卡tflops",
     "aligned": "是否精度对齐 精度对齐 aligned lossaligned accuracyaligned precisionaligned alignment",
     # tables
     "item": "指标名称 指标 item metric metricname name indicator",
@@ -97,13 +98,14 @@ LABELS: dict[str, str] = {
     "fix_hp": "fixhp 特殊超参 超参 hyperparameters changedhp",
     # settings
     "micro_batch": "localbatchsize lbs microbatchsize microbatch mbs perdevicebs perdevicebatchsize localbs "
-    "perdevicetrainbatchsize batchsizetraining microbs microbsz localbatch microbatch(lbs) trainmicrobatchsizepergpu",
+    "perdevicetrainbatchsize batchsizetraining microbs micbs microbsz localbatch microbatch(lbs) "
+    "trainmicrobatchsizepergpu",
     "seq_len": "seqlength seqlen mpe maxpositionembedding maxpositionembeddings sequencelength maxseqlen maxseqlength "
     "maxlength sequencelength(mpe) 序列长度",
     "gradient_accumulation": "gradientaccumulatesteps gas gradientaccumulationsteps gradientaccumulation accumulate "
     "accumulatesteps accumulationsteps gradaccum gradaccumsteps ga micronum gradientaccumulation(gas) 梯度累加步数 "
     "梯度累积步数",
-    "global_batch": "globalbatchsize gbs globalbs globalbsz globalbatch globalbatch(gbs)",
+    "global_batch": "globalbatchsize gbs globalbs globalbsz globalbatch globalbatch(gbs) globbs",
     "tensor_parallel": "tensorparallel tp tensorparalleldegree tensormodelparallelsize tensorparallelsize tpsize mp "
     "tpdegree tensormodelparalleldegree modelparallel modelparallelsize 张量并行",
     "pipeline_parallel": "pipelineparallel pp pipelineparalleldegree piplineparalleldegree pipelinemodelparallelsize "
@@ -145,9 +147,14 @@ COUNTS = ("nodes", "devices_per_node", "device_count", "world_size")
 """Columns of counts: nodes, accelerators per node, accelerators (per node or in all), accelerators in all."""
 
 _EVALUATION = re.compile(
-    r"\bacc|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
+    r"\bacc(?![a-z])|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
     r"|(?:训练|验证|测试)结果"
 )
+
+_INFERENCE = re.compile(
+    r"inf[eé]ren|(?<![a-z])(?:serving|decod(?:e|ing)|prefill|ttft|tpot|text generation)(?![a-z])|推理|推論|推论|解码"
+)
+_TRAINING = re.compile(r"train|fine-?tun|训练|微调")
 
 
 @cache
@@ -174,6 +181,8 @@ def meaning(label: str) -> str | None:
 def column_meaning(header: str) -> str | None:
     """The meaning of a column; `evaluation` for accuracies and other scores."""
     known = meaning(header)
+    if known == "throughput" and names_inference(header):
+        return None
     if known is None and throughput_words(header).named:
         return "throughput"
     if known is None and _EVALUATION.search(normal(plain(header[:400])).lower()):
@@ -190,6 +199,12 @@ def setting(name: str) -> str | None:
 def is_bullet_heading(text: str) -> bool:
     """Whether a bullet is a heading: one of the known words and nothing else."""
     return len(text) <= 80 and BULLET_HEADINGS.fullmatch(normal(plain(text)).lower().strip(" :.")) is not None
+
+
+def names_inference(text: str) -> bool:
+    """Whether a heading or header is on inference and not also on training: its throughput is that of no training."""
+    words = normal(plain(text[:400])).lower()
+    return _INFERENCE.search(words) is not None and _TRAINING.search(words) is None
 
 
 def heading_kind(text: str) -> HeadingKind | None:

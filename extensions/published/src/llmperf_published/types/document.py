@@ -135,6 +135,13 @@ class Published:
         )  # fmt: skip
         return next(found, None)
 
+    def is_about_results(self, unread: Unread) -> bool:
+        """Whether something unread is in a table of results or general metrics, or in a section that is understood."""
+        tables = (table for table in self.tables if table.kind != "other" or table.measures_speed)
+        places = [(table.line, max((row.line for row in table.rows), default=table.line)) for table in tables]
+        lines = {entry.line for section in self.sections for entry in section.entries}
+        return unread.line in lines or any(first <= unread.line <= last for first, last in places)
+
     def cells(self, row: PublishedRow) -> Mapping[str, str]:
         """The cells of a row by what their columns mean; columns of unknown meaning are left out.
 

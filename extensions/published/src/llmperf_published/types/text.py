@@ -121,3 +121,8 @@ class Table:
     def is_aligned(self, row: TableRow) -> bool:
         """Whether the cells of a row are those of the headers above them; in a shorter row, any cell may be missing."""
         return len(row.cells) >= len(self.columns)
+
+    @property
+    def measures_speed(self) -> bool:
+        """Whether a column is one of throughput or MFU."""
+        return any(column.name in ("throughput", "mfu", "hfu") for column in self.columns)
