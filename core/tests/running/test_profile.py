@@ -26,7 +26,7 @@ def profiled(stub_plan, tmp_path):
             plugins=plugins or load_for("stub", "stub"),
             machine=SimpleNamespace(launcher=None),
         )
-        task = task or ProfileTask(steps=2, warmup_steps=1, rank=0)
+        task = task or ProfileTask(steps=(2, 3), rank=0)
         return profile_run(planned, tmp_path / "runs", task, lambda line: None)
 
     return done
@@ -65,7 +65,7 @@ RATES = DeviceRates(
 def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profiled, monkeypatch):
     times = [SimpleNamespace(kind="matmul", seconds=0.45), SimpleNamespace(kind="norm", seconds=0.1)]
     monkeypatch.setattr("llmperf.running.profile.operation_times", lambda *_: times)
-    document = profiled(ProfileTask(steps=1, warmup_steps=0, rank=0, trace=False), rates=RATES)
+    document = profiled(ProfileTask(steps=(1,), rank=0, trace=False), rates=RATES)
     assert (document.rates, document.profile.trace) == ("assumed", None)
     assert [(each.kind, each.seconds, each.estimated_seconds) for each in document.kinds] == [
         ("matmul", 0.5, 0.45),
@@ -81,7 +81,7 @@ def test_a_rank_that_fails_under_the_profiler_is_named(profiled):
 
 def test_a_rank_that_does_not_exist_is_refused(profiled):
     with pytest.raises(UserError, match="--rank: expected at most 1, found 2"):
-        profiled(ProfileTask(steps=1, warmup_steps=0, rank=2))
+        profiled(ProfileTask(steps=(1,), rank=2))
 
 
 def test_a_framework_without_profiler_is_refused(profiled):

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import click
 import pytest
+from llmperf.cli.options import Steps
 from llmperf.errors import UserError
 from llmperf.planning.states import Planned, Request
 from llmperf.plugins.loading import Plugins, load_for
+from llmperf.results.series import recorded_curves
+from llmperf.runfolder import filenames
+from llmperf.runfolder.filenames import trace_files
+from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
-from llmperf.running.measure import startable
+from llmperf.running.measure import startable, traced_steps
+from llmperf.types.records import ProfileRecord
 from llmperf.validation.run_folder import recorded_findings
 
 
@@ -18,8 +25,8 @@ from llmperf.validation.run_folder import recorded_findings
 def traced(stub_plan, tmp_path):
     """A function that runs the stub framework on two ranks, with two further steps under its profiler."""
 
-    def done(**options):
-        plan = replace(stub_plan(ranks=2, steps=6, **options), trace_steps=2)
+    def done(chosen=(8, 9), **options):
+        plan = replace(stub_plan(ranks=2, steps=6, **options), traced_steps=chosen)
         run = tmp_path / "run"
         return run, run_plan(plan, run, load_for("stub", "stub"), None, lambda line: None)
 
@@ -49,9 +56,60 @@ def test_further_steps_that_fail_cost_no_result(traced):
 def test_a_framework_without_profiler_is_refused(stub_plan):
     planned = Planned(
         resolved=SimpleNamespace(
-            request=Request(case="stub", trace_steps=3), machine=SimpleNamespace(here=True), plugins=Plugins()
+            request=Request(case="stub", traced_steps=3), machine=SimpleNamespace(here=True), plugins=Plugins()
         ),
         plan=stub_plan(),
     )
     with pytest.raises(UserError, match="--trace: framework stub has no profiler here"):
         startable(planned)
+
+
+def test_chosen_steps_have_a_trace_for_each_range(traced):
+    run, result = traced(chosen=(8, 10, 11))
+    assert result.status == "complete"
+    assert [file.name for file in trace_files(run, 0)] == [
+        "rank-00000-step-10-11.json.gz",
+        "rank-00000-step-8-8.json.gz",
+    ]
+    records = read_records(filenames.records_path(run, 0))
+    profiles = [record.profile for record in records if isinstance(record, ProfileRecord)]
+    assert [(profile.first_step, profile.steps) for profile in profiles] == [(8, 1), (10, 2)]
+    assert profiles[1].trace == "traces/rank-00000-step-10-11.json.gz"
+    assert result.metrics.measured_steps == 4
+    assert any("3 further steps were trained under a profiler: no figure" in note for note in result.notes)
+    traced_seconds = recorded_curves(run).traced_seconds
+    assert sum(traced_seconds.values()) == pytest.approx(1.0)
+
+
+def test_steps_that_would_disturb_the_measurement_are_refused(stub_plan):
+    plan = stub_plan(steps=6)
+    asked = Request(case="stub", traced_steps=(5, 6, 9))
+    with pytest.raises(UserError, match="expected steps from 7, after the measured ones, found step 5") as error:
+        traced_steps(asked, plan)
+    assert str(error.value).endswith("llmperf profile stub --steps 5-6,9 traces them without a result")
+    with pytest.raises(UserError, match="--steps 5-5 traces"):
+        traced_steps(Request(case="stub", traced_steps=(5,)), plan)
+    assert traced_steps(Request(case="stub", traced_steps=3), plan) == (8, 9, 10)
+    assert traced_steps(Request(case="stub", traced_steps=(7,)), plan) == (7,)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("3", 3), ("0", 0), ("12-14", (12, 13, 14)), ("12,15", (12, 15)), ("15-15, 12-13", (12, 13, 15))],
+)
+def test_steps_are_a_number_or_numbers(text, steps):
+    assert Steps().convert(text, None, None) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1-51", "expected at most 50 steps, found 51."),
+        ("60", "expected at most 50 steps, found 60; write 60-60 for step 60."),
+        ("1-999999999", "found 999999999"),
+        *((text, "such as 12-14 or 12,15") for text in ("", "-3", "14-12", "1-2-3", "0-1", "a", "1,", "²", "9" * 5000)),
+    ],
+)
+def test_other_texts_are_no_steps(text, message):
+    with pytest.raises(click.BadParameter, match=message):
+        Steps().convert(text, None, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import warn
-from llmperf.cli.options import Folder
+from llmperf.cli.options import Folder, Steps
 from llmperf.cli.output import print_json, print_table
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -21,6 +21,7 @@ Examples:
   llmperf profile
   llmperf profile default --devices 1 --steps 5
   llmperf profile default --set micro_batch=1 --json
+  llmperf profile default --steps 12-14
 """
 OPERATIONS = 12
 """Rows of the table of single operations; `profile.json` has all."""
@@ -28,17 +29,19 @@ OPERATIONS = 12
 
 @click.command("profile", epilog=EXAMPLES)
 @request_options
-@click.option("--steps", metavar="N", type=click.IntRange(1, 50), default=3, show_default=True,
-              help="Profiled steps.")  # fmt: skip
+@click.option("--steps", metavar="N|STEPS", type=Steps(), default="3", show_default=True,
+              help="Profiled steps: so many after --warmup, or those with numbers such as 12-14.")  # fmt: skip
 @click.option("--warmup", metavar="N", type=click.IntRange(0, 100), default=2, show_default=True,
-              help="Steps before them.")  # fmt: skip
+              help="Steps before the profiled ones, if --steps is their number.")  # fmt: skip
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True,
               help="The rank that is profiled.")  # fmt: skip
 @click.option("--trace/--no-trace", default=True, help="Write a Chrome trace to the run folder.")
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @click.pass_context
-def command(ctx: click.Context, /, steps: int, warmup: int, rank: int, trace: bool, out: Path, **options: Any) -> None:
+def command(
+    ctx: click.Context, /, steps: int | tuple[int, ...], warmup: int, rank: int, trace: bool, out: Path, **options: Any
+) -> None:
     """Show where the time of a step of CASE goes, by the framework's profiler, and against the estimate.
 
     The profiler slows the steps down: a profile is never a result.
@@ -48,12 +51,17 @@ def command(ctx: click.Context, /, steps: int, warmup: int, rank: int, trace: bo
     from llmperf.running.measure import startable
     from llmperf.running.profile import profile_run
 
+    if steps == 0:
+        raise click.BadParameter("expected at least 1 step, found 0.", param_hint="'--steps'")
+    numbers = tuple(range(warmup + 1, warmup + 1 + steps)) if isinstance(steps, int) else steps
     outcome = plan_run(request(options))
     try:
         say_what_was_left_out(outcome)
-        task = ProfileTask(steps=steps, warmup_steps=warmup, rank=rank, trace=trace)
+        task = ProfileTask(steps=numbers, rank=rank, trace=trace)
         planned = startable(outcome)
-        click.echo(f"{warmup} + {steps} steps with rank {rank} under the profiler, in a folder of {out}", err=True)
+        unprofiled = numbers[-1] - len(numbers)
+        text = f"{unprofiled} + {len(numbers)} steps with rank {rank} under the profiler, in a folder of {out}"
+        click.echo(text, err=True)
         profile = profile_run(planned, out, task, lambda line: warn(printable(line, " ")))
     finally:
         outcome.machine.close()
@@ -65,6 +73,7 @@ def command(ctx: click.Context, /, steps: int, warmup: int, rank: int, trace: bo
 
 def _print(document: Profile) -> None:
     from llmperf.reporting.text_table import Column
+    from llmperf.runfolder.filenames import trace_files
 
     profile = document.profile
     step = profile.step_seconds
@@ -106,8 +115,8 @@ def _print(document: Profile) -> None:
     for line in profile.notes:
         click.echo(f"\nnote: {printable(line, ' ')}")
     click.echo(f"\nrun folder: {printable(document.folder, ' ')}")
-    if profile.trace is not None:
-        click.echo(f"Chrome trace: {printable(str(Path(document.folder) / profile.trace), ' ')}")
+    for trace in trace_files(Path(document.folder), profile.rank):
+        click.echo(f"Chrome trace: {printable(str(trace), ' ')}")
 
 
 def _ms(seconds: float) -> str:

@@ -13,7 +13,7 @@ import click
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.idle_line import ready_by
-from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Text
+from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Steps, Text
 from llmperf.cli.output import print_json, print_table, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -46,8 +46,8 @@ Examples:
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
-@click.option("--trace", "trace_steps", metavar="N", type=click.IntRange(0, 50), default=0,
-              help="Train N steps after the measured ones, and keep a Chrome trace of them.")  # fmt: skip
+@click.option("--trace", "traced_steps", metavar="N|STEPS", type=Steps(), default=0,
+              help="Keep a Chrome trace of N steps after the measured ones, or of steps such as 40-42.")  # fmt: skip
 @click.option("--log", "logs", metavar="NAME=VALUE", type=Text(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
 @click.option("--screening/--no-screening", default=True, envvar="LLMPERF_SCREENING",
@@ -79,7 +79,7 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     if not dry_run:
         _check_folder(out)
-    asked, tasks = replace(request(options), logs=options["logs"], trace_steps=options["trace_steps"]), 1
+    asked, tasks = replace(request(options), logs=options["logs"], traced_steps=options["traced_steps"]), 1
     if asked.logs and not dry_run:
         from llmperf.running.loggers import check_logs
 
@@ -160,7 +160,7 @@ def _run(
     from llmperf.cli.progress_line import begin_run
     from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.terminal import result_card
-    from llmperf.runfolder.filenames import trace_path
+    from llmperf.runfolder.filenames import trace_files
     from llmperf.running.measure import measure, startable
 
     results: list[tuple[Path, Result]] = []
@@ -174,8 +174,8 @@ def _run(
         if repeat == 1:
             print_text(painted_severities(result_card(result, painted)))
             click.echo(f"\nrun folder: {folder}")
-            if trace_path(folder, 0).is_file():
-                click.echo(f"Chrome trace: {trace_path(folder, 0)}")
+            for trace in trace_files(folder, 0):
+                click.echo(f"Chrome trace: {trace}")
         else:
             click.echo(repeat_line(result, len(results) + 1, repeat), err=True)
 

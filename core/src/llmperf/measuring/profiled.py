@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,14 +23,16 @@ TASK = "profile.json"
 """Name of the task among the files of a run folder."""
 
 
+SIGN_OF_LIFE_SECONDS = 1.0
+"""How often, at most, further steps record that they continue."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileTask:
     """What the ranks do, for `llmperf profile` in place of a run, for `run --trace` after it."""
 
-    steps: Positive
-    """Profiled steps."""
-    warmup_steps: Count
-    """Steps before them."""
+    steps: tuple[Positive, ...]
+    """Numbers of the profiled steps, in order; those between are trained without the profiler."""
     rank: Count
     """The rank that is profiled."""
     trace: bool = True
@@ -44,34 +48,71 @@ def profile_steps(
     trainer: Trainer,
     recorder: Recorder,
     task: ProfileTask,
+    trained: int = 0,
+    alive: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train without measuring; the profile of this rank is recorded if it is the one that is profiled."""
-    for _ in range(task.warmup_steps):
-        trainer.train_step()
-    device.synchronize()
-    if rank != task.rank:
-        for _ in range(task.steps):
+    """Train without measuring, after `trained` steps; this rank's profiles are recorded if it is the profiled one.
+
+    Steps that follow each other have one profile and one Chrome trace.
+    """
+    ranges = consecutive(task.steps)
+    for first, last in ranges:
+        for _ in range(trained + 1, first):
             trainer.train_step()
+            device.synchronize()
+            alive()
+        trained = last
         device.synchronize()
-        return
-    trace = filenames.trace_path(run, rank) if task.trace else None
-    if trace is not None:
-        trace.parent.mkdir(exist_ok=True)
-    profile = plugins.ask(HOOK, plan=plan, device=device, step=trainer.train_step, steps=task.steps, trace=trace)
-    profile = of_kind(plugins.owner(HOOK), HOOK, profile, StepProfile)
-    kept = None if trace is None or not trace.is_file() else trace.relative_to(run).as_posix()
-    recorder.write(ProfileRecord(rank=rank, profile=replace(profile, trace=kept)))
+        steps = last + 1 - first
+        if rank != task.rank:
+            for _ in range(steps):
+                trainer.train_step()
+            device.synchronize()
+            continue
+        trace = filenames.trace_path(run, rank, None if len(ranges) == 1 else (first, last)) if task.trace else None
+        if trace is not None:
+            trace.parent.mkdir(exist_ok=True)
+        profile = plugins.ask(HOOK, plan=plan, device=device, step=trainer.train_step, steps=steps, trace=trace)
+        profile = of_kind(plugins.owner(HOOK), HOOK, profile, StepProfile)
+        kept = None if trace is None or not trace.is_file() else trace.relative_to(run).as_posix()
+        recorder.write(ProfileRecord(rank=rank, profile=replace(profile, trace=kept, first_step=first)))
+
+
+def consecutive(steps: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last number of each range of steps that follow each other."""
+    ranges: list[tuple[int, int]] = []
+    for step in steps:
+        if ranges and ranges[-1][1] + 1 == step:
+            ranges[-1] = ranges[-1][0], step
+        else:
+            ranges.append((step, step))
+    return ranges
 
 
 def trace_further_steps(
-    run: Path, rank: int, plan: Plan, plugins: Plugins, device: Device, trainer: Trainer, recorder: Recorder
+    run: Path,
+    rank: int,
+    plan: Plan,
+    plugins: Plugins,
+    device: Device,
+    trainer: Trainer,
+    recorder: Recorder,
+    enter: Callable[[], object],
 ) -> None:
-    """The profile of the steps after those of a run, which has recorded all of its figures: an error costs no result.
+    """The profiles of steps after those of a run, which has recorded all of its figures: an error costs no result.
 
-    All ranks train the steps; one untraced step comes first, in which the profiler's own start is not yet at work.
+    All ranks train the steps. `enter` records the phase again, which shows that the rank has not hung.
     """
-    task = ProfileTask(steps=plan.trace_steps, warmup_steps=1, rank=0)
+    recorded = time.monotonic()
+
+    def alive() -> None:
+        nonlocal recorded
+        if time.monotonic() - recorded > SIGN_OF_LIFE_SECONDS:
+            enter()
+            recorded = time.monotonic()
+
+    task = ProfileTask(steps=plan.traced_steps, rank=0)
     try:
-        profile_steps(run, rank, plan, plugins, device, trainer, recorder, task)
+        profile_steps(run, rank, plan, plugins, device, trainer, recorder, task, plan.steps, alive)
     except Exception as error:  # such as data that are used up, on all ranks alike
         print(f"llmperf: no trace: {described(error)}", file=sys.stderr)

@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -115,8 +116,9 @@ class Worker:
                         startup_modules=startup_modules(),
                     )
                 )
-                if plan.trace_steps:
-                    trace_further_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder)
+                if plan.traced_steps:
+                    alive = partial(self._enter, "evaluating")
+                    trace_further_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder, alive)
         self._enter("done")
 
     def _enter(self, phase: Phase, moment: Moment | None = None) -> None:

@@ -62,8 +62,8 @@ class Request:
     """Vendor, dtype and reason of each peak that an earlier run of several did not get: it is not asked for again."""
     logs: tuple[str, ...] = ()
     """Where each run is logged: `NAME=VALUE` of `--log`."""
-    trace_steps: int = 0
-    """Steps after the measured ones of which rank 0 keeps a trace."""
+    traced_steps: int | tuple[int, ...] = 0
+    """Of which steps after the measured ones rank 0 keeps a trace: of so many, or of those with these numbers."""
     challenge: str | None = None
     """Nonce of a challenge, which determines the seed."""
     given: tuple[Case, Model] | None = None

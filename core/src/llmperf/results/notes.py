@@ -74,7 +74,7 @@ def _uncounted_experts(records: RunRecords) -> Iterator[str]:
 
 def _traced(records: RunRecords) -> Iterator[str]:
     """Steps of which a trace was kept."""
-    if records.ranks and (steps := records.plan.trace_steps):
+    if records.ranks and (steps := len(records.plan.traced_steps)):
         after = f"after the measured steps and the evaluation, {steps} further steps were trained under a profiler"
         known = any(profile.rank == 0 for profile in records.profiles)
         yield f"{after}: no figure includes them" if known else f"{after}, which gave no trace: see the log of rank 0"

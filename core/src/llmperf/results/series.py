@@ -18,6 +18,7 @@ from llmperf.runfolder.contents import RunRecords, by_step, read_run, samples_of
 from llmperf.runfolder.merging import merged
 from llmperf.runfolder.reader import RecordFile
 from llmperf.types.devices import DeviceSample
+from llmperf.types.profile import StepProfile
 from llmperf.types.records import MemorySample, ProfileRecord, StepRecord
 from llmperf.types.result import Result
 from llmperf.types.sheet import Curve, Curves
@@ -92,18 +93,20 @@ def _step_seconds(records: RunRecords, points: int) -> Curve:
 
 
 def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -> tuple[Curve, dict[str, float]]:
-    """When rank 0, on node 0, ended each step, and where the time of its traced step went."""
-    traced: dict[str, float] = {}
+    """When rank 0, on node 0, ended each step, and where the time of its traced steps went."""
+    profiles: list[StepProfile] = []
 
     def ends() -> Iterator[tuple[float, list[float]]]:
         for block in RecordFile(filenames.records_path(records.run, 0)).blocks():
             for record in block:
                 if isinstance(record, ProfileRecord):
-                    traced.update({str(kind): seconds for kind, seconds in kind_seconds(record.profile).items()})
+                    profiles.append(record.profile)
                 elif isinstance(record, StepRecord) and 0 in starts:
                     yield float(record.step), [record.monotonic - starts[0]]
 
-    return _shared(ends(), records.steps.recorded, 1, points), traced
+    curve = _shared(ends(), records.steps.recorded, 1, points)
+    traced = kind_seconds(StepProfile.mean(profiles)) if profiles else {}
+    return curve, {str(kind): seconds for kind, seconds in traced.items()}
 
 
 def _some_samples(records: RunRecords, starts: dict[int, float]) -> list[tuple[float, MemorySample]]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
+from llmperf.measuring.profiled import consecutive
 from llmperf.planning.build import now, run_id
 from llmperf.planning.peak import with_peak
-from llmperf.planning.states import Outcome, Planned
+from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
+    from llmperf.types.plan import Plan
     from llmperf.types.result import Finding, Result
 
 
@@ -30,10 +32,31 @@ def startable(outcome: Outcome) -> Planned:
     if not outcome.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
     request, plan = outcome.resolved.request, outcome.plan
-    if request.trace_steps and (plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")):
+    if request.traced_steps and (
+        plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")
+    ):
         name = plan.spec.tuning.framework
         raise UserError(f"--trace: framework {name} has no profiler here; expected a framework that has one")
+    traced_steps(request, plan)
     return outcome
+
+
+def traced_steps(request: Request, plan: Plan) -> tuple[int, ...]:
+    """Numbers of the steps of which a trace is kept; UserError if a profiler would disturb what is measured.
+
+    Without numbers, one untraced step comes first, in which the profiler's own start is not yet at work. Warm-up steps
+    are refused too: a profiler may leave threads, buffers and hooks in the process that is measured afterwards.
+    """
+    chosen = request.traced_steps
+    if isinstance(chosen, int):
+        return tuple(range(plan.steps + 2, plan.steps + 2 + chosen))
+    if chosen[0] <= plan.steps:
+        expected = f"expected steps from {plan.steps + 1}, after the measured ones, found step {chosen[0]}"
+        ranges = ",".join(f"{first}-{last}" if first < last else str(first) for first, last in consecutive(chosen))
+        ranges = f"{ranges}-{ranges}" if ranges.isdecimal() else ranges
+        other = f"llmperf profile {plan.spec.case} --steps {ranges} traces them without a result"
+        raise UserError(f"--trace: {expected}, and a profiler would disturb the measurement; {other}")
+    return chosen
 
 
 def measure(
@@ -76,7 +99,7 @@ def measure_in(
     from llmperf.validation.run_folder import recorded_findings
 
     request = planned.resolved.request
-    plan = replace(planned.plan, run_id=folder.name, created=now(), trace_steps=request.trace_steps)
+    plan = replace(planned.plan, run_id=folder.name, created=now(), traced_steps=traced_steps(request, planned.plan))
     logs = request.logs
     observers, result = Observers(planned.plugins, warn, opened_logs(planned.plugins, logs)), None
     with printing_aside():  # observers may print, from threads of their own

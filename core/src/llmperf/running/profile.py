@@ -82,12 +82,13 @@ def profile_run(planned: Planned, out: Path, task: ProfileTask, warn: Callable[[
         tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
         where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
         raise RunFailed(f"{where}{failure.message}{tail}")
-    known = [record for record in read_records(records_path(run, task.rank)) if isinstance(record, ProfileRecord)]
+    read = read_records(records_path(run, task.rank))
+    known = [record.profile for record in read if isinstance(record, ProfileRecord)]
     if not known:
         raise RunFailed(f"{run}: rank {task.rank} recorded no profile")
-    profile = known[-1].profile
-    if (wrong := wrong_profile(profile)) is not None:
+    for wrong in filter(None, map(wrong_profile, known)):
         raise PluginError(f"{name}: {HOOK}: {wrong}")
+    profile = StepProfile.mean(known)
     estimated: dict[OperationKind, float] = {}
     rates = None if plan.rates is None else for_rank(plan.rates, plan)
     if rates is not None:

@@ -177,9 +177,9 @@ class Plan:
     """Why this plan cannot run; empty if it can."""
     purpose: Purpose = "run"
     """What the ranks do."""
-    trace_steps: Count = 0
-    """Steps that are trained after the measured ones and the evaluation, of which rank 0 keeps a trace; no figure of
-    the result includes them."""
+    traced_steps: tuple[Positive, ...] = ()
+    """Numbers of the steps of which rank 0 keeps a trace, in order. They are above `contract.steps`, trained after the
+    measured ones and the evaluation: no figure of the result includes them."""
     last_step: Positive | None = None
     """The step after which the ranks of a `rerun` stop, while learning rates remain those of a run of
     `contract.steps`; None: all steps are trained."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmperf.types.tracing import OperationKind
@@ -47,6 +48,8 @@ class StepProfile:
     """In which neither operations nor communication went on: the device waits for the host, or the host computes."""
     trace: str | None = None
     """Name of the Chrome trace in the run folder; None without one."""
+    first_step: Positive | None = None
+    """Number of the first profiled step, by the core; None if unknown."""
     notes: tuple[str, ...] = ()
     """What a reader should know."""
 
@@ -57,3 +60,35 @@ class StepProfile:
         for operation in self.operations:
             sums[operation.kind] = sums.get(operation.kind, 0.0) + operation.seconds
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    @staticmethod
+    def mean(profiles: Sequence[StepProfile]) -> StepProfile:
+        """Profiles of several ranges of steps of one rank as one; what is no mean of a step is the first's."""
+        if len(profiles) == 1:
+            return profiles[0]
+        steps = sum(profile.steps for profile in profiles)
+
+        def mean(name: str) -> float:
+            return sum(float(getattr(profile, name)) * profile.steps for profile in profiles) / steps
+
+        sums: dict[tuple[str, OperationKind], tuple[float, float]] = {}
+        for profile in profiles:
+            share = profile.steps / steps
+            for operation in profile.operations:
+                key = operation.name, operation.kind
+                seconds, calls = sums.get(key, (0.0, 0.0))
+                sums[key] = seconds + share * operation.seconds, calls + share * operation.calls
+        operations = [
+            ProfiledOperation(name=name, kind=kind, seconds=seconds, calls=calls)
+            for (name, kind), (seconds, calls) in sums.items()
+        ]
+        return replace(
+            profiles[0],
+            steps=steps,
+            step_seconds=mean("step_seconds"),
+            operations=tuple(sorted(operations, key=lambda operation: -operation.seconds)),
+            communication_seconds=mean("communication_seconds"),
+            overlapped_seconds=mean("overlapped_seconds"),
+            idle_seconds=mean("idle_seconds"),
+            notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
+        )
