@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,30 @@ def test_compare_explains_runs_with_traces(sides, capsys):
     found = json.loads(capsys.readouterr().out)["explanations"]["B"]
     assert found["operations"][0]["name"] == "aten.add"
     assert sum(part["difference_seconds"] for part in found["operations"]) == pytest.approx(found["difference_seconds"])
+
+
+def test_operations_of_kept_chrome_traces_have_a_table_of_their_own(sides, capsys):
+    for name, length in (("fast", 1000), ("slow", 3000)):
+        sides(name, replace(profile(), trace="traces/rank-00000.json.gz"))
+        trace = filenames.trace_path(Path(name), 0)
+        trace.parent.mkdir()
+        events = [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": length}] * 2
+        trace.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    assert call(["compare", "fast", "slow", "--explain"]) == 0
+    text = capsys.readouterr().out
+    assert "from the profiles in the records of rank 0, which the hashes of the result cover" in " ".join(text.split())
+    assert "fast/traces/rank-00000.json.gz: kernels on the device, means of 2 steps" in " ".join(text.split())
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("gemm")]
+    assert row == ["gemm", "1.00", "3.00", "+2.00", "1", "1"]
+    assert call(["compare", "fast", "slow", "--explain", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["explanations"]["B"]["source"] == "the profiles in the records of rank 0"
+    assert document["chrome_traces"]["B"]["operations"][0]["difference_seconds"] == pytest.approx(0.002)
+    filenames.trace_path(Path("slow"), 0).write_bytes(b"{")
+    assert call(["compare", "fast", "slow", "--explain"]) == 0
+    out, err = capsys.readouterr()
+    assert "gemm" not in out
+    assert "the figures of the records alone are shown" in err
 
 
 def test_a_side_without_a_trace_is_named(sides, capsys):

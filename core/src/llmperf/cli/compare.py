@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import warn
+from llmperf.cli.compare_traces import Joined, print_operations, show_trace_files, trace_sides, traces_of
+from llmperf.cli.compare_traces import document as trace_document
 from llmperf.cli.completed_values import baselines, run_folders
 from llmperf.cli.options import Share
 from llmperf.cli.output import (
@@ -66,7 +68,7 @@ def command(
     figures measure different things, and the output says in what they differ. Failed runs and copies are left out and
     counted. A run can be on one side only. There is a warning for a side that mixes kinds of run, for very uneven
     steps, and for ranks with different parts of a device. With --explain, a line on standard error names each side
-    without a trace, which changes nothing else.
+    without a trace, which changes nothing else. Two files of Chrome traces can be compared too, with --explain.
 
     Exits with 0, 1 when two sides measured different contracts, no published row fits or --fail-below is not reached,
     2 when something cannot be read. A side without a complete run is an error: 2, or with --format json, junit,
@@ -77,6 +79,10 @@ def command(
 
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")
+    named = {} if baseline is None else {BASELINE: Path(baseline)}
+    if (traces := trace_sides(named | {_name(place): path for place, path in enumerate(paths)}, explain)) is not None:
+        show_trace_files(traces, wanted, language)
+        ctx.exit(0)
     reference = {} if baseline is None else _reference(Path(baseline))
     read = reference | {_name(place): _results(path) for place, path in enumerate(paths)}
     folders = {BASELINE: Path(baseline)} if reference and baseline else {}
@@ -91,11 +97,12 @@ def command(
     comparisons = _compared(sides)
     with_figures = {} if baseline is None or reference else _with_figures(sides, baseline)
     explanations = _explained(read, folders, comparisons, wanted) if explain else {}
+    operations = traces_of(explanations)
     if wanted == "json":
-        _print_json(folders, sides, comparisons, with_figures, explanations)
+        _print_json(folders, sides, comparisons, with_figures, explanations, operations)
     elif wanted in ("terminal", "markdown"):
         print_page(comparison_page(sides, comparisons, with_figures, language), wanted, language)
-        _print_explanations(explanations, next(iter(sides)), wanted, language)
+        _print_explanations(explanations, operations, next(iter(sides)), wanted, language)
     else:
         from llmperf.reporting.speed_findings import document
 
@@ -192,13 +199,20 @@ def _explained(
 
 
 def _print_explanations(
-    explanations: Mapping[str, TraceDifference], reference: str, wanted: str, language: str
+    explanations: Mapping[str, TraceDifference],
+    operations: Mapping[str, Joined],
+    reference: str,
+    wanted: str,
+    language: str,
 ) -> None:
     from llmperf.reporting.trace_difference import explanation_page
 
     for name, found in explanations.items():
         click.echo()
         print_page(explanation_page(name, reference, found), wanted, language)
+        if name in operations:
+            click.echo()
+            print_operations(name, reference, operations[name], wanted, language)
 
 
 def _print_json(
@@ -207,6 +221,7 @@ def _print_json(
     comparisons: Mapping[str, AgainstReference],
     with_figures: Mapping[str, Sequence[BaselineComparison]],
     explanations: Mapping[str, TraceDifference],
+    operations: Mapping[str, Joined],
 ) -> None:
     document: dict[str, object] = {
         "reference": next(iter(sides)),
@@ -220,6 +235,8 @@ def _print_json(
         }
     if explanations:
         document["explanations"] = {name: found.document() for name, found in explanations.items()}
+    if operations:
+        document["chrome_traces"] = {name: trace_document(pair) for name, pair in operations.items()}
     print_json(document)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from llmperf.reporting.cells import UNKNOWN, printable
 from llmperf.reporting.page import Line, Page
 from llmperf.reporting.text_table import Column
-from llmperf.results.trace_difference import PartDifference, TraceDifference, TracedRun, summed
+from llmperf.results.trace_difference import SOURCE, PartDifference, TraceDifference, TracedRun, summed
+from llmperf.results.trace_operations import OperationDifference, TracedOperations, joined
+from llmperf.results.trace_operations import summed as summed_operations
 
 MOST_OPERATIONS = 12
 """Rows of single operations; JSON has all."""
@@ -16,8 +18,12 @@ MOST_NAME = 60
 NAMED_SHARE = 0.05
 """Kinds that account for less of the difference are in the table alone."""
 HOW = (
-    "each side by one run, that with the median traced step; a profiler slows steps down: compare the differences, not"
-    " the times"
+    f"from {SOURCE}, which the hashes of the result cover; each side by one run, that with the median traced step; a"
+    " profiler slows steps down: compare the differences, not the times"
+)
+HOW_TRACES = (
+    "from the Chrome traces, which no hash of a result covers; times of operations that went on at the same time are"
+    " added up, so that the sum is not the time of a step; of calls on the host, each without those that it makes"
 )
 
 
@@ -44,6 +50,44 @@ def explanation_page(name: str, reference: str, found: TraceDifference) -> Page:
         warnings=tuple(_warnings(found)),
         notes=(Line(text=HOW, tone="context"),),
     )
+
+
+def operations_page(name: str, reference: str, run: TracedOperations, theirs: TracedOperations) -> Page:
+    """The operations of two sides by name, in their Chrome traces."""
+    parts = joined(run, theirs)
+    shown, others = parts[:MOST_OPERATIONS], parts[MOST_OPERATIONS:]
+    rows = [summed_operations("all operations", parts), *shown]
+    if others:
+        rows.append(summed_operations(f"{len(others)} others", others))
+    titles = (f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", f"{reference}, calls", f"{name}, calls")
+    sides = ((reference, theirs), (name, run))
+    notes = [Line(text=f"{side}: {note}", tone="warning") for side, traces in sides for note in traces.notes]
+    if run.clock != theirs.clock:
+        text = f"{reference}'s times are those of the {theirs.clock}, {name}'s those of the {run.clock}"
+        notes.append(Line(text=text, tone="warning"))
+    return Page(
+        title=f"Operations of {name} and {reference} in their Chrome traces",
+        about=tuple(Line(text=f"{side}: {_trace_files(traces)}") for side, traces in sides),
+        columns=(
+            Column(title="operation", importance=1, wraps=18),
+            *(Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 2)),
+        ),
+        rows=tuple(map(_operation_row, rows)),
+        warnings=tuple(notes),
+        notes=(Line(text=HOW_TRACES, tone="context"),),
+    )
+
+
+def _trace_files(traces: TracedOperations) -> str:
+    files = ", ".join(printable(str(file)) for file in traces.files)
+    steps = "of the whole trace" if traces.steps is None else f"means of {traces.steps} steps"
+    on = "kernels on the device" if traces.clock == "device" else "calls on the host"
+    return f"{files}: {on}, {steps}"
+
+
+def _operation_row(part: OperationDifference) -> tuple[str, ...]:
+    times = _ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference)
+    return printable(part.name, MOST_NAME), *times, f"{part.reference_calls:,.5g}", f"{part.calls:,.5g}"
 
 
 def _traced(run: TracedRun) -> str:

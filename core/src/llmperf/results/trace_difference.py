@@ -25,6 +25,8 @@ IDLE = "neither operations nor communication"
 REMAINDER = "operations at the same time, and what the profiler did not see"
 
 
+SOURCE = "the profiles in the records of rank 0"
+"""Where the figures are from."""
 LONGEST_SECONDS = 1e9
 SHORTEST_SECONDS = 1e-9
 """Differences below are not divided by."""
@@ -38,6 +40,10 @@ class TracedRun:
     profile: StepProfile
     measured_seconds: float | None
     """Median of the measured steps, without a profiler; None if unknown."""
+    folder: Path | None = None
+    """The run folder."""
+    ranges: tuple[StepProfile, ...] = ()
+    """Of each range of steps, with its Chrome trace; `profile` is their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,7 @@ class TraceDifference:
             for name, run in (("traced", self.run), ("reference", self.reference))
         }
         return {
+            "source": SOURCE,
             **sides,
             "difference_seconds": self.step.difference,
             "kinds": [self._values(part) for part in self.kinds],
@@ -122,10 +129,15 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
     listed = result.files.get(f"{filenames.RECORDS}/{records.name}")
     if listed is not None and listed != sha256(records):
         raise UserError(f"{records}: expected the records of {path}, found others (another hash): no explanation")
-    _check(profiles[-1], str(records))
+    for profile in profiles:
+        _check(profile, str(records))
     steps = result.metrics.step_seconds
     return TracedRun(
-        run_id=result.run_id, profile=profiles[-1], measured_seconds=None if steps is None else steps.median
+        run_id=result.run_id,
+        profile=StepProfile.mean(profiles),
+        measured_seconds=None if steps is None else steps.median,
+        folder=path.parent,
+        ranges=tuple(profiles),
     )
 
 

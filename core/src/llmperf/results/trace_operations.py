@@ -1,0 +1,142 @@
+"""Two sides by their Chrome traces: seconds and calls of each operation in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from llmperf.errors import UserError
+from llmperf.results.chrome_traces import Clock, read_trace
+from llmperf.results.trace_difference import TracedRun
+from llmperf.runfolder import filenames
+from llmperf.types.profile import StepProfile
+
+SOURCE = "Chrome traces"
+"""Where the figures are from."""
+OTHER = "not what the profile in the records is made from: other times, or only some of the ranges of steps"
+AGREEMENT = 0.1
+"""Share by which the times of a trace may differ from those of the profile that was made with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedOperations:
+    """The operations of a step by name, in the Chrome traces of one side."""
+
+    files: tuple[Path, ...]
+    clock: Clock
+    """Whether times are those of what ran on the device, or of calls on the host without those that they make."""
+    steps: int | None
+    """Steps in the traces; None if neither records nor marks say: figures are of the whole trace."""
+    operations: Mapping[str, tuple[float, float]]
+    """Seconds and calls in a step."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know."""
+
+    @property
+    def seconds(self) -> float:
+        """The sum of all operations, also of those that went on at the same time."""
+        return sum(seconds for seconds, _ in self.operations.values())
+
+    def document(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        files = [str(file) for file in self.files]
+        return {"files": files, "steps": self.steps, "clock": self.clock, "seconds": self.seconds, "notes": self.notes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationDifference:
+    """Operations of one name on two sides; 0 for a side that has none."""
+
+    name: str
+    seconds: float
+    reference_seconds: float
+    calls: float
+    reference_calls: float
+
+    @property
+    def difference(self) -> float:
+        """Seconds that the side takes longer than the reference."""
+        return self.seconds - self.reference_seconds
+
+    def document(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        seconds = {"seconds": self.seconds, "reference_seconds": self.reference_seconds}
+        calls = {"calls": self.calls, "reference_calls": self.reference_calls}
+        return {"name": self.name, **seconds, "difference_seconds": self.difference, **calls}
+
+
+def of_run(run: TracedRun) -> TracedOperations | None:
+    """The Chrome traces in a run folder that its records name; None if it has none any more.
+
+    UserError for a trace that cannot be read.
+    """
+    if run.folder is None:
+        return None
+    steps = {profile.trace: profile.steps for profile in run.ranges}
+    files = [file for file in filenames.trace_files(run.folder, 0) if file.relative_to(run.folder).as_posix() in steps]
+    if not files:
+        return None
+    found = _of(files, [steps[file.relative_to(run.folder).as_posix()] for file in files])
+    if len(files) == len(run.ranges) and not _differs(found, run.profile):
+        return found
+    return replace(found, notes=(*found.notes, OTHER))
+
+
+def of_file(path: Path) -> TracedOperations:
+    """The operations in one Chrome trace; UserError if it cannot be read."""
+    return _of([path], [None])
+
+
+def joined(run: TracedOperations, reference: TracedOperations) -> tuple[OperationDifference, ...]:
+    """All operations of both sides by name, the largest difference first."""
+    none = (0.0, 0.0)
+    parts = []
+    for name in dict.fromkeys([*run.operations, *reference.operations]):
+        (ours, calls), (theirs, their_calls) = run.operations.get(name, none), reference.operations.get(name, none)
+        parts.append(
+            OperationDifference(
+                name=name, seconds=ours, reference_seconds=theirs, calls=calls, reference_calls=their_calls
+            )
+        )
+    return tuple(sorted(parts, key=lambda part: (-abs(part.difference), part.name)))
+
+
+def summed(name: str, parts: Sequence[OperationDifference]) -> OperationDifference:
+    """Several operations as one."""
+    return OperationDifference(
+        name=name,
+        seconds=sum(part.seconds for part in parts),
+        reference_seconds=sum(part.reference_seconds for part in parts),
+        calls=sum(part.calls for part in parts),
+        reference_calls=sum(part.reference_calls for part in parts),
+    )
+
+
+def _of(files: Sequence[Path], known_steps: Sequence[int | None]) -> TracedOperations:
+    """Several traces of one side as one. Steps are those of the records, else those that the profiler marked."""
+    traces = [read_trace(file) for file in files]
+    if len({trace.clock for trace in traces}) > 1:
+        raise UserError(f"{files[0].parent}: expected traces of one clock, found some of the device, some of the host")
+    steps = [known or trace.marked_steps for known, trace in zip(known_steps, traces, strict=True)]
+    whole = sum(steps) if all(steps) else 0
+    sums: dict[str, tuple[float, float]] = {}
+    for trace in traces:
+        for name, seconds in trace.seconds.items():
+            before = sums.get(name, (0.0, 0.0))
+            sums[name] = before[0] + seconds / (whole or 1), before[1] + trace.calls[name] / (whole or 1)
+    malformed = sum(trace.malformed for trace in traces)
+    notes = [f"{malformed} events without a name or finite times are left out"] if malformed else []
+    if not whole:
+        notes.append("the number of steps is unknown: the figures are of the whole trace")
+    return TracedOperations(
+        files=tuple(files), clock=traces[0].clock, steps=whole or None, operations=sums, notes=tuple(notes)
+    )
+
+
+def _differs(found: TracedOperations, profile: StepProfile) -> bool:
+    """Whether calls on the host take another time than in the profile; times of devices are those of other names."""
+    known = {operation.name: operation.seconds for operation in profile.operations}
+    theirs = sum(known.values())
+    ours = sum(seconds for name, (seconds, _) in found.operations.items() if name in known)
+    return found.clock == profile.clock == "host" and abs(ours - theirs) > AGREEMENT * theirs
