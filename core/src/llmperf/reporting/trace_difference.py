@@ -72,7 +72,14 @@ def operations_page(name: str, reference: str, run: TracedOperations, theirs: Tr
             Column(title="operation", importance=1, wraps=18),
             *(Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 2)),
         ),
-        rows=tuple(map(_operation_row, rows)),
+        rows=tuple(
+            (
+                printable(part.name, MOST_NAME),
+                *(_ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference)),
+                *(f"{part.reference_calls:,.5g}", f"{part.calls:,.5g}"),
+            )
+            for part in rows
+        ),
         warnings=tuple(notes),
         notes=(Line(text=HOW_TRACES, tone="context"),),
     )
@@ -83,11 +90,6 @@ def _trace_files(traces: TracedOperations) -> str:
     steps = "of the whole trace" if traces.steps is None else f"means of {traces.steps} steps"
     on = "kernels on the device" if traces.clock == "device" else "calls on the host"
     return f"{files}: {on}, {steps}"
-
-
-def _operation_row(part: OperationDifference) -> tuple[str, ...]:
-    times = _ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference)
-    return printable(part.name, MOST_NAME), *times, f"{part.reference_calls:,.5g}", f"{part.calls:,.5g}"
 
 
 def _traced(run: TracedRun) -> str:
