@@ -9,7 +9,7 @@ from llmperf.reporting.cells import UNKNOWN, printable
 from llmperf.reporting.page import Line, Page
 from llmperf.reporting.text_table import Column
 from llmperf.results.trace_difference import SOURCE, PartDifference, TraceDifference, TracedRun, summed
-from llmperf.results.trace_operations import OperationDifference, TracedOperations, joined
+from llmperf.results.trace_operations import TracedOperations, joined
 from llmperf.results.trace_operations import summed as summed_operations
 
 MOST_OPERATIONS = 12
