@@ -11,13 +11,12 @@ import llmperf.reporting
 import pytest
 from llmperf.cli.main import call
 from llmperf.reporting.chinese import LABELS, SENTENCES
-from llmperf.reporting.chinese_findings import BECAUSE, MESSAGES
 from llmperf.reporting.chinese_values import VALUES
-from llmperf.reporting.finding_texts import finding_text
+from llmperf.reporting.finding_texts import finding_text, message_templates
 from llmperf.reporting.words import sentence, value_text, word
 from llmperf.types import Finding, Row
 
-TEMPLATES = LABELS | SENTENCES | VALUES | MESSAGES | BECAUSE
+TEMPLATES = LABELS | SENTENCES | VALUES | message_templates()
 
 FOLDER = Path(llmperf.reporting.__file__).parent
 

@@ -11,7 +11,9 @@ from llmperf.reporting.chinese import LABELS, SENTENCES
 from llmperf.reporting.chinese_values import OWN, VALUES
 from llmperf.types import Row
 
-NUMBER = r"[0-9][0-9.,e+-]*"
+NUMBER = r"-?[0-9][0-9.,e+-]*"
+CJK = "\u2e80"
+"""The first of the characters between which Chinese text has no spaces."""
 MAX_TEXT = 400
 """Characters of a finished text that is translated."""
 
@@ -237,10 +239,18 @@ class TranslatedTemplates:
     """English templates with their translations; texts that fit one of them are translated."""
 
     def __init__(self, templates: Mapping[str, str], parts: Mapping[str, Callable[[str], str]] | None = None) -> None:
-        """`parts` translates parts of a text by their name; the others stay as they are."""
-        longest_first = sorted(templates, key=lambda english: -len(re.sub(r"{\w+}", "", english)))
+        """`parts` translates parts of a text by their name; the others stay as they are.
+
+        Of several templates that fit, those that end a `{message}` come first, then those that begin with their own
+        text, then the longest.
+        """
+
+        def place(english: str) -> tuple[int, int]:
+            first = 0 if english.startswith("{message}") else 1 + english.startswith("{")
+            return first, -len(re.sub(r"{\w+}", "", english))
+
         self._exact = {english: chinese for english, chinese in templates.items() if "{" not in english}
-        self._patterns = [(_pattern(text), templates[text]) for text in longest_first if "{" in text]
+        self._patterns = [(_pattern(text), templates[text]) for text in sorted(templates, key=place) if "{" in text]
         self._parts = parts or {}
 
     def translated(self, english: str) -> str | None:
@@ -249,9 +259,20 @@ class TranslatedTemplates:
             return self._exact[english]
         for pattern, chinese in self._patterns:
             if (match := pattern.fullmatch(english)) is not None:
-                parts = match.groupdict().items()
-                return chinese.format(**{name: self._parts.get(name, str)(part) for name, part in parts})
+                parts = {name: self._parts.get(name, str)(part) for name, part in match.groupdict().items()}
+                return _filled(chinese, parts)
         return None
+
+
+def _filled(chinese: str, parts: Mapping[str, str]) -> str:
+    """A template with its parts; spaces separate a part from Chinese text only where the part is not Chinese."""
+
+    def part(match: re.Match[str]) -> str:
+        before, name, after = match.groups()
+        text = parts[name]
+        return f"{'' if text[:1] >= CJK else before}{text}{'' if text[-1:] >= CJK else after}"
+
+    return re.sub(r"( ?){(\w+)}( ?)", part, chinese)
 
 
 def _pattern(template: str) -> re.Pattern[str]:
