@@ -86,13 +86,16 @@ def test_long_lines_go_on_below_the_beginning_of_their_value():
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
 @pytest.mark.parametrize(
-    "words", [["report"], ["report", PUBLISHED], ["summary"], ["summary", "--baseline", PUBLISHED]]
+    "words",
+    [["report"], ["report", PUBLISHED], ["summary"], ["summary", PUBLISHED], ["summary", "--baseline", PUBLISHED]],
 )
 def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
     lines = on_a_terminal(*words, ".", cwd=runs, columns=columns, NO_COLOR="1").splitlines()
     assert max(map(wcwidth.wcswidth, lines)) <= columns
     assert lines[0].split()[0] == ("model" if words[0] == "report" else "device")
     assert any("llama2_7b" in line for line in lines)
+    if words[0] == "summary":
+        assert any("imported: agrees" in line for line in lines) == (words[1:] == [PUBLISHED])  # however narrow
 
 
 def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_terminal):

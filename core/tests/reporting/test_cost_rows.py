@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -220,11 +221,63 @@ def test_a_table_of_runs_has_the_cost_of_the_training_that_was_asked_for(run, tm
     assert "USD" not in text
 
 
-def test_a_summary_names_the_imported_documents_that_it_leaves_out(run, tmp_path, capsys):
+def test_a_summary_of_imported_documents_alone_says_where_their_cost_is(tmp_path, capsys, monkeypatch):
     published = Path(__file__).parents[3] / "published" / "baichuan2_13b_zero_h800"
-    assert call(["summary", str(run.parent), str(published)]) == 0
-    assert "1 imported document is not in this summary of runs; ranked beside them: llmperf report" in (
-        capsys.readouterr().err
-    )
+    (tmp_path / "prices.toml").write_text(PRICES)
     assert call(["summary", str(published), "--prices", str(tmp_path / "prices.toml")]) == 0
-    assert "a summary of imported rows has no cost; with it: llmperf report" in capsys.readouterr().err
+    assert "a summary of imported rows alone has no cost; with it: llmperf report" in capsys.readouterr().err
+
+
+def on_nodes(run, *speeds):
+    """Further runs of the same contract, on 1, 2, 4 nodes and so on."""
+    document = json.loads((run / "result.json").read_text())
+    for number, speed in enumerate(speeds):
+        other = json.loads(json.dumps(document)) | {"run_id": f"y{number}", "files": {}}
+        other["hardware"]["nodes"] = other["parallelism"]["nodes"] = 2**number
+        other["parallelism"] |= {"devices_per_node": 8, "data_parallel": 8 * 2**number}
+        other["metrics"]["tokens_per_second_per_device"] = speed
+        run.with_name(f"y{number}").mkdir()
+        (run.with_name(f"y{number}") / "result.json").write_text(json.dumps(other))
+
+
+def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, capsys):
+    on_nodes(run, 1000.0)
+    (run / "result.json").unlink()
+    words = ["summary", str(run.parent), "--prices", str(tmp_path / "prices.toml"), "--train-tokens", "3.6B"]
+    assert call(words) == 0
+    out = capsys.readouterr().out
+    header, line = out.splitlines()[0], next(line for line in out.splitlines() if "H100" in line)
+    for title in ("cost per million tokens", "training, device hours", "training, days", "cost of a training"):
+        assert title in header
+    assert re.search(r"1 USD +1,?000 +5.208 +3,600 USD$", line)
+    assert "tokens of a training: 3.6B: as asked for (--train-tokens)" in out
+    assert call([*words, "--json"]) == 0
+    (kind,) = json.loads(capsys.readouterr().out)
+    assert (kind["train_tokens"], kind["train_device_hours"]) == (3_600_000_000, pytest.approx(1000))
+    assert (kind["train_seconds"], kind["train_cost"]) == (pytest.approx(450_000), pytest.approx(3600))
+
+
+def test_without_prices_a_summary_has_the_time_of_a_training_and_no_money(run, capsys):
+    assert call(["summary", str(run.parent), "--train-tokens", "3.6B"]) == 0
+    out = capsys.readouterr().out
+    assert "training, days" in out
+    assert "cost per million tokens" not in out
+
+
+@pytest.mark.parametrize("command", ["report", "summary"])
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_tables_have_the_scaling_efficiency_without_prices_and_say_what_it_assumes(run, capsys, command, form):
+    on_nodes(run, 1000.0, 900.0)
+    (run / "result.json").unlink()
+    assert call([command, str(run.parent), "--format", form]) == 0
+    out = capsys.readouterr().out
+    assert "scaling efficiency" in out
+    assert "90.0 %" in out
+    assert "of the fastest setting on the fewest devices, of one contract" in out
+    assert "strong scaling" in out
+
+
+def test_runs_on_as_many_devices_have_no_scaling_efficiency(run, capsys):
+    for command in ("report", "summary"):
+        assert call([command, str(run.parent)]) == 0
+        assert "scaling" not in capsys.readouterr().out

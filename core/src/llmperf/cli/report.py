@@ -77,6 +77,7 @@ def _report(
 ) -> None:
     from llmperf.files.json_files import write_bytes
     from llmperf.plugins.faults import blaming, of_kind
+    from llmperf.reporting.scaling_rows import with_scaling
     from llmperf.reporting.terminal import TerminalReporter
     from llmperf.submissions.opened import report_sheets
 
@@ -87,6 +88,7 @@ def _report(
         from llmperf.reporting.cost_rows import with_cost
 
         sheets = with_cost(sheets, costing, warn)
+    sheets = with_scaling(sheets)
     owner, reporter = _named(plugins, wanted)
     if isinstance(reporter, TerminalReporter) and output is None:
         text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))

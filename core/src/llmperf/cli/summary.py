@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import click
 
 from llmperf.cli.colour import warn
 from llmperf.cli.completed_values import baselines, run_folders
-from llmperf.cli.options import Share, prices_option
+from llmperf.cli.options import Share, prices_option, train_tokens_option
 from llmperf.cli.output import (
     answer_format_options,
     distinct_results,
@@ -27,17 +28,16 @@ from llmperf.cli.output import (
 
 if TYPE_CHECKING:
     from llmperf.errors import UserError
-    from llmperf.reporting.runs_by_kind import ComparedKind
-    from llmperf.results.baselines import AnyComparison
-    from llmperf.results.groups import Group
+    from llmperf.reporting.cost_rows import Costing
+    from llmperf.reporting.ranked_kinds import ComparedKind, Ranked
     from llmperf.types import Result, Section
-    from llmperf.types.prices import Prices
 
 EXAMPLES = """\b
 Examples:
   llmperf summary runs/                                       best, median and spread of each kind of run
   llmperf summary runs/ --baseline reference/ --fail-below 0.95   for CI: exit 1 if any got slower than that
   llmperf summary imported/                                   imported documents by model, vendor and device
+  llmperf summary runs/ published                             published rows beside runs of the same contract
   llmperf summary runs/ --baseline published                  against the published rows that fit, and which those are
 """
 
@@ -51,6 +51,7 @@ Examples:
 @click.option("--fail-below", metavar="SHARE", type=Share(),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
 @prices_option
+@train_tokens_option
 @language_option
 @wide_option
 @answer_format_options
@@ -61,6 +62,7 @@ def command(
     baseline: str | None,
     fail_below: float | None,
     prices: Path | None,
+    train_tokens: int | None,
     language: str,
     wide: bool,
     wanted: str,
@@ -72,8 +74,11 @@ def command(
     A kind has the same case, changes, device, part of it that a rank had, framework and layout. Its baseline is the
     same kind; where the baseline has none, the fastest on the same case, contract, device and part of it. A published
     row has to be on the same case, model, device, precision, sequence length and number of devices; of several, the
-    one that differs least. With prices there is the cost at the median. Imported documents alone are shown by model,
-    vendor and device, with how many rows were checked. --fail-below looks at the ratio of medians alone; the output
+    one that differs least. With prices, or the tokens of a training, there is the cost at the median.
+
+    Imported rows are ranked beside runs whose contract agrees with all that they state, and marked as imported; they
+    have no spread and do not count for --fail-below. Imported documents alone are shown by model, vendor and device,
+    with how many rows were checked. --fail-below looks at the ratio of medians alone; the output
     says whether it may be chance. A run that is among those of the baseline too is refused.
 
     Files in a folder that cannot be read are left out with a warning. Exits with 0, 1 if --fail-below is given and a
@@ -83,41 +88,49 @@ def command(
     from llmperf.reporting.cost_rows import costing_for
     from llmperf.reporting.kind_texts import group_text
     from llmperf.reporting.price_matches import matched_prices
-    from llmperf.reporting.reading import results_and_others, summaries
-    from llmperf.reporting.runs_by_kind import fastest_first, summary_page
+    from llmperf.reporting.ranked_kinds import ImportedRow, device_of, ranked_kinds
+    from llmperf.reporting.reading import results_and_others, sheets_of, summaries
+    from llmperf.reporting.runs_by_kind import fastest_first, scaling_of, summary_page
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to compare the runs with")
     unread: dict[Path, list[str]] = {}
     read = [results_and_others(path, partial(_left_out, unread.setdefault(path, []))) for path in paths]
     runs = [run for results, _ in read for run in results]
-    others, named = sum(count for _, count in read), " ".join(map(str, paths))
+    others = [document for _, documents in read for document in documents]
+    named = " ".join(map(str, paths))
     if not runs:
         if baseline is not None:
             raise UserError("--baseline: expected runs to compare with it, found imported documents")
         if wanted not in ("terminal", "json"):
             raise UserError(f"--format {wanted}: expected runs, found imported documents: --format terminal or json")
         _print_summaries(list(summaries(paths)), language, wide, wanted == "json")
-        if prices is not None:
-            warn(f"--prices: a summary of imported rows has no cost; with it: llmperf report {named} --prices {prices}")
+        asked = {"--prices": prices, "--train-tokens": train_tokens}
+        if options := " ".join(f"{name} {value}" for name, value in asked.items() if value is not None):
+            warn(f"a summary of imported rows alone has no cost; with it: llmperf report {named} {options}")
         return
     distinct = distinct_results(runs)
     files = {id(result): path for path, result in distinct}
-    if others:
-        documents = "1 imported document is" if others == 1 else f"{others} imported documents are"
-        warn(f"{documents} not in this summary of runs; ranked beside them: llmperf report {named}")
+    imported = sheets_of(others, partial(_left_out, []))
     kinds = fastest_first(_with_baseline([result for _, result in distinct], baseline))
-    costing = costing_for(prices, None, warn)
-    known = None if costing is None else costing.prices
-    if known is not None:
-        known = matched_prices(known, [group.kind.device for group, _ in kinds], warn)
+    ranking = ranked_kinds(kinds, imported)
+    costing = costing_for(prices, train_tokens, warn)
+    if costing is not None and costing.prices is not None:
+        costing = replace(costing, prices=matched_prices(costing.prices, map(device_of, ranking), warn))
     if wanted == "json":
-        print_json([_document(group, comparison, known) for group, comparison in kinds])
+        scaled = scaling_of(ranking)
+        print_json([_document(member, costing, scaled.get(place)) for place, member in enumerate(ranking)])
     elif wanted in ("terminal", "markdown"):
         encoding = sys.stdout.encoding if wanted == "terminal" else "utf-8"
-        print_page(summary_page(kinds, baseline is not None, language, encoding, known), wanted, language, wide)
+        print_page(summary_page(ranking, baseline is not None, language, encoding, costing), wanted, language, wide)
     else:
-        from llmperf.reporting.speed_findings import Checked, document, kind_findings, unread_findings
+        from llmperf.reporting.speed_findings import (
+            Checked,
+            document,
+            imported_finding,
+            kind_findings,
+            unread_findings,
+        )
 
         checked = [
             Checked(
@@ -126,6 +139,15 @@ def command(
                 findings=tuple(kind_findings(group, comparison, fail_below)),
             )
             for group, comparison in kinds
+        ]
+        checked += [
+            Checked(
+                name=f"imported, not measured: {row.sheet.name}",
+                path=row.sheet.source.path,
+                findings=(imported_finding(row),),
+            )
+            for row in ranking
+            if isinstance(row, ImportedRow)
         ]
         checked += [
             Checked(name=f"{path}: files left out", path=path, findings=tuple(unread_findings(lines)))
@@ -174,15 +196,34 @@ def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[Compare
     return [(group, compared_with_figures(group, kind, figures)) for group in groups]
 
 
-def _document(group: Group, comparison: AnyComparison | None, prices: Prices | None) -> dict[str, object]:
-    from llmperf.reporting.cost_rows import kind_cost
+def _document(member: Ranked, costing: Costing | None, scaling: float | None) -> Mapping[str, object]:
+    from llmperf.reporting.cells import leaves
+    from llmperf.reporting.cost_rows import cost_rows, kind_cost
+    from llmperf.reporting.ranked_kinds import ImportedRow, device_of
     from llmperf.results.disturbances import disturbed
 
+    document: dict[str, object] = {} if scaling is None else {"scaling_efficiency": scaling}
+    if costing is not None:
+        rows = cost_rows(member.sheet, costing) if isinstance(member, ImportedRow) else kind_cost(member[0], costing)
+        known = {row.key: row.value for row in leaves(rows)}
+        wanted = ["cost_per_million_tokens"] * (costing.prices is not None)
+        wanted += ["train_tokens", "train_device_hours", "train_seconds", "train_cost"] * bool(costing.train_tokens)
+        document |= {key: known.get(key) for key in wanted}
+        if costing.prices is not None:
+            document["price"] = costing.prices.of(device_of(member))
+    if isinstance(member, ImportedRow):
+        return {**member.document(), **document}
+    group, comparison = member
     runs = [result.run_id for result in group.results]
     uneven = [result.run_id for result in group.results if disturbed(result)]
-    document = {"kind": group.kind, "runs": runs, "spread": group.spread, "disturbed": uneven}
-    if prices is not None:
-        document |= {"cost_per_million_tokens": kind_cost(group, prices), "price": prices.of(group.kind.device)}
+    document = {
+        "measured": True,
+        "kind": group.kind,
+        "runs": runs,
+        "spread": group.spread,
+        "disturbed": uneven,
+        **document,
+    }
     document["of_baseline"] = None if comparison is None else comparison.share
     return document if comparison is None else document | comparison.document()
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.ranking import Standing as Standing
     from llmperf.reporting.ranking import standings as standings
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
+    from llmperf.reporting.scaling_rows import with_scaling as with_scaling
     from llmperf.reporting.speed_sentences import speed_line as speed_line
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.words import value_text as value_text
@@ -60,6 +61,7 @@ _NAMES = {
     "price_matches": "same_device",
     "result_sheets": "result_sheet",
     "ranking": "Entry Interval Standing standings",
+    "scaling_rows": "with_scaling",
     "speed_sentences": "speed_line",
     "terminal": "closing_lines",
     "words": "value_text word",

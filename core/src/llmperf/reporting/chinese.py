@@ -35,6 +35,16 @@ SENTENCES = {
     "Summary": "汇总",
     "{all} kind of run": "{all} 类运行",
     "{all} kinds of run": "{all} 类运行",
+    ", {all} imported row": "，{all} 行导入数据",
+    ", {all} imported rows": "，{all} 行导入数据",
+    "{model}, imported: {precision}, {seq_len} tokens x {batch}": "{model}（导入）：{precision}，{seq_len} x {batch}",
+    "imported: figures that a document prints, without runs and spread; `agrees` says only that they agree with each"
+    " other": "导入：文档所印数据，无运行与离散程度；“一致”只表示这些数据彼此相符",
+    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
+    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ": (
+        "扩展效率：单卡 tokens/s 与最少设备数上最快设置之比，测量约定、设备与框架相同（强扩展：全局批不变）；并行布局与"
+        "micro batch 可以不同"
+    ),
     "all kinds": "所有类别",
     "all: {kind}": "均为：{kind}",
     "{kind}": "{kind}",

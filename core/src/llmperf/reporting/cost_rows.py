@@ -13,7 +13,6 @@ from llmperf.errors import UserError
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
 from llmperf.reporting.exports import sheet_values
-from llmperf.reporting.scaling_rows import scaling_rows
 from llmperf.results.cost import (
     TOKENS_PER_PARAMETER,
     Cost,
@@ -96,24 +95,21 @@ def with_cost(sheets: Iterable[Sheet], costing: Costing, warn: Callable[[str], N
     if costing.prices is not None:
         devices = (str(known.get("device_model") or "") for known in values)
         costing = replace(costing, prices=matched_prices(costing.prices, devices, warn))
-    rates = [rates_of(known) for known in values]
-    scaled = scaling_rows(sheets, rates)
-    return [_with_cost(sheet, costing, scaled.get(place)) for place, sheet in enumerate(sheets)]
+    costs = [tuple(cost_rows(sheet, costing)) for sheet in sheets]
+    return [
+        replace(sheet, overview=(*sheet.overview, *in_table(rows, costing)), sections=partial(_sections, sheet, rows))
+        for sheet, rows in zip(sheets, costs, strict=True)
+    ]
 
 
-def _with_cost(sheet: Sheet, costing: Costing, scaling: Row | None) -> Sheet:
-    rows = (*cost_rows(sheet, costing), *([] if scaling is None else [scaling]))
+def in_table(rows: Iterable[Row], costing: Costing) -> Iterator[Row]:
+    """Those rows of a cost that a table of many has: money with prices, and of a training that was asked for."""
     named = {row.key: row for row in rows}
-    overview = sheet.overview
     if costing.prices is not None and costing.prices.devices:
-        overview = (*overview, named["cost_per_million_tokens"])
+        yield named["cost_per_million_tokens"]
     if costing.train_tokens is not None:
-        training = [named[key] for key in COSTS_OF_TRAINING if key in named]
-        overview = (
-            *overview,
-            *(replace(row, text=None, rounding=DAYS) if row.unit == "s" else row for row in training),
-        )
-    return replace(sheet, overview=overview, sections=partial(_sections, sheet, rows))
+        for row in (named[key] for key in COSTS_OF_TRAINING if key in named):
+            yield replace(row, text=None, rounding=DAYS) if row.unit == "s" else row
 
 
 def _sections(sheet: Sheet, rows: tuple[Row, ...]) -> Iterator[Section]:
@@ -123,26 +119,33 @@ def _sections(sheet: Sheet, rows: tuple[Row, ...]) -> Iterator[Section]:
         yield Section(key="cost", title="Cost of a training", rows=rows, card=card)
 
 
-def kind_cost(group: Group, prices: Prices) -> float | None:
-    """Cost per million tokens of repeats of one run, at their median throughput; None without a price or a figure."""
-    price, spread = prices.of(group.kind.device), group.spread
-    if price is None or spread is None or not group.kind.device_share:
-        return None
-    speed = spread.median / group.kind.device_share
-    rates = Rates(tokens_per_second_per_device=speed, devices=None, joules_per_token=None)
-    return cost_of(rates, tokens=None, per_device_hour=price.per_hour).per_million_tokens
+def kind_rates(group: Group) -> Rates:
+    """The rates of repeats of one run, at their median throughput."""
+    kind, spread = group.kind, group.spread
+    return Rates(
+        tokens_per_second_per_device=spread.median / kind.device_share if spread and kind.device_share else None,
+        devices=kind.layout.nodes * kind.layout.devices_per_node * kind.device_share,
+        joules_per_token=None,
+    )
 
 
-def kind_cost_text(group: Group, prices: Prices) -> str:
-    """`0.125 USD`; a dash where unknown."""
-    price, cost = prices.of(group.kind.device), kind_cost(group, prices)
-    return cells.UNKNOWN if price is None or cost is None else cells.money(cost, price.currency)
+def kind_cost(group: Group, costing: Costing) -> Iterator[Row]:
+    """The cost of repeats of one run, at their median throughput."""
+    kind, first = group.kind, group.results[0]
+    adapters = first.contract.lora is not None
+    training = Training(device=kind.device, rates=kind_rates(group), model=first.model, adapters=adapters)
+    yield from training_rows(training, costing)
 
 
-def price_lines(devices: Iterable[str], prices: Prices) -> Iterator[str]:
+def price_lines(devices: Iterable[str], costing: Costing) -> Iterator[str]:
     """The price of each device model, with its date and source, or that there is none; what costs assume."""
-    for device in dict.fromkeys(devices):
-        yield f"{device}: {shown(_price_row(prices.of(device), prices, device))}"
+    prices, tokens = costing.prices, costing.train_tokens
+    if prices is not None:
+        yield from (
+            f"{device}: {shown(_price_row(prices.of(device), prices, device))}" for device in dict.fromkeys(devices)
+        )
+    if tokens is not None:
+        yield f"tokens of a training: {token_text(tokens)}: as asked for (--train-tokens)"
     yield f"{ASSUMED}: {ASSUMES}"
 
 

@@ -39,11 +39,15 @@ COST_COLUMNS = {
 }
 """Of sheets whose devices have prices, and where the tokens of a training were asked for."""
 
+SCALING_COLUMN = Column(title="scaling efficiency", importance=6, wraps=10, right=True)
+"""Of runs on different numbers of devices under one contract."""
+
 
 def columns_of(sheets: Sequence[Sheet]) -> dict[str, Column]:
     """The columns of a table of these sheets."""
     known = {row.key for sheet in sheets for row in sheet.overview}
-    return COLUMNS | {key: column for key, column in COST_COLUMNS.items() if key in known}
+    added = COST_COLUMNS | {"scaling_efficiency": SCALING_COLUMN}
+    return COLUMNS | {key: column for key, column in added.items() if key in known}
 
 
 def model_text(name: str, lora: bool) -> str:

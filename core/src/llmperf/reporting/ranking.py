@@ -31,6 +31,7 @@ FIGURES = {
     "train_device_hours": ("train_device_hours",),
     "train_seconds": ("train_seconds",),
     "train_cost": ("train_cost",),
+    "scaling_efficiency": ("scaling_efficiency",),
 }
 """Each figure of an entry, and the keys of the rows of `Sheet.overview` that give it; the first that is known does."""
 WHOLE_DEVICE = "tokens_per_second_per_whole_device"

@@ -11,7 +11,7 @@ from llmperf.types import Baseline, DocumentKind, Result, Section, Sheet
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 from llmperf.validation.check import Validator
 from llmperf.validation.finding_files import package_of
-from llmperf.validation.reading_documents import found_documents
+from llmperf.validation.reading_documents import ReadDocument, found_documents
 
 
 def read_sheets(
@@ -23,8 +23,16 @@ def read_sheets(
     a file that cannot be read; files in a folder that cannot be read are passed to `left_out`, if given.
     """
     forget_catalogues()  # packages may have been installed since this process looked last
-    documents = found_documents(paths, _has_sheets, left_out)
+    documents = found_documents(list(map(_shipped, paths)), _has_sheets, left_out)
     named = {pair for read in documents if read.kind.plugins for pair in read.kind.plugins(read.document)}
+    sheets = sheets_of(documents, left_out)
+    if not sheets:
+        raise UserError(f"{paths[0]}: expected results or published rows, found documents without rows")
+    return sheets, open_catalogue(named).plugins
+
+
+def sheets_of(documents: Sequence[ReadDocument], left_out: Callable[[UserError], None] | None) -> list[Sheet]:
+    """The sheets of documents, with the findings that are made here; those without rows are passed to `left_out`."""
     validator = Validator()
     sheets: list[Sheet] = []
     for kind in {read.kind.name: read.kind for read in documents}.values():
@@ -34,9 +42,7 @@ def read_sheets(
             if not rows and left_out is not None:
                 left_out(UserError(f"{read.path}: no rows to report"))
             sheets += rows
-    if not sheets:
-        raise UserError(f"{paths[0]}: expected results or published rows, found documents without rows")
-    return sheets, open_catalogue(named).plugins
+    return sheets
 
 
 def no_plugins() -> Plugins:
@@ -58,11 +64,16 @@ def read_results(path: Path, left_out: Callable[[UserError], None] | None = None
 
 def results_and_others(
     path: Path, left_out: Callable[[UserError], None] | None = None
-) -> tuple[tuple[tuple[Path, Result], ...], int]:
-    """As `read_results`, and how many documents of other kinds are at the path."""
-    documents = found_documents([path], _has_sheets, left_out)
+) -> tuple[tuple[tuple[Path, Result], ...], list[ReadDocument]]:
+    """As `read_results`, and the documents of other kinds at the path."""
+    documents = found_documents([_shipped(path)], _has_sheets, left_out)
     results = tuple((read.path, read.document) for read in documents if read.kind.name == "result")
-    return results, len(documents) - len(results)
+    return results, [read for read in documents if read.kind.name != "result"]
+
+
+def _shipped(path: Path) -> Path:
+    """The path, or the documents that the kind of this name ships where there is no such file or folder."""
+    return path if path.exists() else document_path(str(path))
 
 
 def read_baselines(name: str) -> tuple[str, list[Baseline]]:
@@ -97,6 +108,7 @@ def document_path(name: str, shipped_first: bool = False) -> Path:
 
 def summaries(paths: Sequence[Path]) -> Iterator[Section]:
     """A summary for each kind of document at some paths that has one, without files that cannot be read."""
+    paths = list(map(_shipped, paths))
     documents = found_documents(paths, lambda kind: kind.summary is not None or kind.sheets is not None, lambda _: None)
     for kind in {read.kind.name: read.kind for read in documents}.values():
         if kind.summary is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from llmperf.reporting import cells
-from llmperf.reporting.cost_rows import kind_cost_text, price_lines
+from llmperf.reporting.cells import shown
+from llmperf.reporting.cost_rows import Costing, cost_rows, in_table, kind_cost, kind_rates, price_lines, rates_of
+from llmperf.reporting.exports import sheet_values
 from llmperf.reporting.kind_texts import (
     baseline_lines,
     disturbed_lines,
@@ -15,19 +17,29 @@ from llmperf.reporting.kind_texts import (
     phase_text,
     short_text,
 )
-from llmperf.reporting.overview import in_order
+from llmperf.reporting.overview import COMPUTED_MFU, COST_COLUMNS, SCALING_COLUMN, has_computed_mfu, in_order
 from llmperf.reporting.page import MAX_LINE, Line, Page
+from llmperf.reporting.ranked_kinds import (
+    ComparedKind,
+    ImportedRow,
+    Ranked,
+    device_of,
+    imported_cells,
+    imported_heading,
+    provenance_cells,
+    sheet_of,
+)
 from llmperf.reporting.result_sheets import result_sheet
+from llmperf.reporting.scaling_rows import ASSUMES as SCALING
+from llmperf.reporting.scaling_rows import scaling_rows
 from llmperf.reporting.sparkline import sparkline
 from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import sentence, word
 from llmperf.results.baselines import AnyComparison, BaselineComparison, RunComparison
 from llmperf.results.comparison import Comparison
+from llmperf.results.cost import Rates
 from llmperf.results.groups import Group, throughputs
-from llmperf.types.prices import Prices
-
-ComparedKind = tuple[Group, AnyComparison | None]
-"""Runs of one kind, and how they compare with their baseline."""
+from llmperf.types import Row
 
 COLUMNS = (
     Column(title="device", importance=2, wraps=22),
@@ -40,14 +52,21 @@ COLUMNS = (
     Column(title="by run", importance=6),
     Column(title="best", importance=10, right=True),
 )
-COST_COLUMN = Column(title="cost per million tokens", importance=5, wraps=10, right=True)
-"""Of runs whose devices have prices."""
+PROVENANCE_COLUMNS = (
+    Column(title="MFU (nominal)", importance=4, right=True),
+    Column(title="provenance", importance=1),
+)
+"""Further columns where imported rows are beside runs."""
 BASELINE_COLUMNS = (
     Column(title="of baseline", importance=5, right=True),
     Column(title="verdict", importance=5, wraps=22),
     Column(title="baseline", importance=11, wraps=16),
 )
 """Further columns of runs that are compared with a baseline."""
+IMPORTED = (
+    "imported: figures that a document prints, without runs and spread; `agrees` says only that they agree with each"
+    " other"
+)
 MAX_WARNED = 3
 """Kinds of run with a warning of their own; of more, there is one for all."""
 HOW = (
@@ -66,42 +85,109 @@ def fastest_first(kinds: Sequence[ComparedKind]) -> list[ComparedKind]:
 
 
 def summary_page(
-    kinds: Sequence[ComparedKind],
+    ranking: Sequence[Ranked],
     with_baseline: bool,
     language: str = "en",
     encoding: str | None = "utf-8",
-    prices: Prices | None = None,
+    costing: Costing | None = None,
 ) -> Page:
-    """Kinds of runs in the order of `fastest_first`, those of one model and contract under one heading.
+    """Kinds of runs, and imported rows beside them, in the order of `ranked_kinds`; one heading for each contract.
 
-    `encoding` is that of the output, which may have no characters for small charts. With `prices` there is a column for
-    the cost.
+    `encoding` is that of the output, which may have no characters for small charts. With `costing` there are columns
+    for the cost, and where there are figures one for the scaling efficiency.
     """
-    costs: list[tuple[str, ...]] = [()] * len(kinds)
-    if prices is not None:
-        costs = [(kind_cost_text(group, prices),) for group, _ in kinds]
-    priced = () if prices is None else price_lines((group.kind.device for group, _ in kinds), prices)
-    groups = [(key, len(list(members))) for key, members in groupby(kinds, lambda kind: _contract(kind[0], language))]
+    kinds = [member for member in ranking if not isinstance(member, ImportedRow)]
+    imported = [member for member in ranking if isinstance(member, ImportedRow)]
+    costs = [{} if costing is None else costs_of(member, costing) for member in ranking]
+    scaled = scaling_of(ranking)
+    added = {key: column for key, column in COST_COLUMNS.items() if any(key in cost for cost in costs)}
+    rows = [
+        (
+            *(
+                imported_cells(member, language)
+                if isinstance(member, ImportedRow)
+                else _kind_row(member[0], language, encoding)
+            ),
+            *(provenance_cells(member, language) if imported else ()),
+            *(shown(cost[key]) if key in cost else cells.UNKNOWN for key in added),
+            *([cells.percent(scaled.get(place))] if scaled else []),
+            *(_baseline(None if isinstance(member, ImportedRow) else member[1], language) if with_baseline else ()),
+        )
+        for place, (member, cost) in enumerate(zip(ranking, costs, strict=True))
+    ]
     figures = [comparison for _, comparison in kinds if isinstance(comparison, BaselineComparison)]
     count = sentence("{all} kind of run" if len(kinds) == 1 else "{all} kinds of run", language, all=len(kinds))
+    if imported:
+        number = len({id(row.sheet) for row in imported})
+        count += sentence(", {all} imported row" if number == 1 else ", {all} imported rows", language, all=number)
+    devices = list(map(device_of, ranking))
+    context = [word(HOW, language)]
+    context += [word(IMPORTED, language)] if imported else []
+    context += [word(COMPUTED_MFU, language)] if any(has_computed_mfu(row.sheet) for row in imported) else []
+    context += [word(SCALING, language)] if scaled else []
+    context += [] if costing is None else [cells.printable(line, MAX_LINE) for line in price_lines(devices, costing)]
     return Page(
         title=f"{word('Summary', language)}, {count}",
-        columns=(*COLUMNS, *[COST_COLUMN] * (prices is not None), *BASELINE_COLUMNS * with_baseline),
-        rows=tuple(
-            _kind_row(group, language, encoding) + cost + _baseline(comparison, language) * with_baseline
-            for (group, comparison), cost in zip(kinds, costs, strict=True)
+        columns=(
+            *COLUMNS,
+            *(PROVENANCE_COLUMNS if imported else ()),
+            *added.values(),
+            *([SCALING_COLUMN] if scaled else []),
+            *(BASELINE_COLUMNS if with_baseline else ()),
         ),
-        groups=tuple((heading, number) for (heading, _), number in groups),
+        rows=tuple(rows),
+        groups=tuple(
+            (heading, len(list(members)))
+            for (heading, _), members in groupby(_headings(ranking, language), lambda each: each)
+        ),
         warnings=tuple(_warnings(kinds, language)),
         notes=(
             *(Line(text=line) for line in baseline_lines(figures, language)),
-            Line(text=word(HOW, language), tone="context"),
-            *(Line(text=cells.printable(line, MAX_LINE), tone="context") for line in priced),
+            *(Line(text=text, tone="context") for text in context),
         ),
     )
 
 
-def _contract(group: Group, language: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _headings(ranking: Sequence[Ranked], language: str) -> list[tuple[str, Hashable]]:
+    """The heading of each row, and what tells its contract from others; an imported row has that of the runs beside."""
+    of_runs: dict[Hashable, str] = {}
+    for member in ranking:
+        if not isinstance(member, ImportedRow):
+            heading, contract = _contract(member[0], language)
+            of_runs.setdefault(contract, heading)
+    headings: list[tuple[str, Hashable]] = []
+    for member in ranking:
+        if not isinstance(member, ImportedRow):
+            headings.append(_contract(member[0], language))
+            continue
+        contract = tuple(sorted(member.standing.contract.items()))
+        if not member.standing.measured:
+            headings.append((imported_heading(member, language), (member.standing.model, contract)))
+        elif headings and headings[-1][1] == contract:
+            headings.append(headings[-1])
+        else:
+            headings.append((of_runs.get(contract, imported_heading(member, language)), contract))
+    return headings
+
+
+def costs_of(member: Ranked, costing: Costing) -> Mapping[str, Row]:
+    """The rows of a cost that the table has, by key: at the median throughput of a kind, or that of an imported row."""
+    rows = cost_rows(member.sheet, costing) if isinstance(member, ImportedRow) else kind_cost(member[0], costing)
+    return {row.key: row for row in in_table(rows, costing)}
+
+
+def scaling_of(ranking: Sequence[Ranked]) -> dict[int, float]:
+    """Scaling efficiencies by place: of kinds at their median throughput, and of imported rows."""
+
+    def rates(place: int) -> Rates:
+        member = ranking[place]
+        return rates_of(sheet_values(member.sheet)) if isinstance(member, ImportedRow) else kind_rates(member[0])
+
+    rows = scaling_rows(list(map(sheet_of, ranking)), rates)
+    return {place: float(row.value or 0) for place, row in rows.items()}
+
+
+def _contract(group: Group, language: str) -> tuple[str, Hashable]:
     """The heading of a contract, and what tells it from others."""
     first, kind = group.results[0], group.kind
     contract = first.contract

@@ -2,47 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from llmperf.reporting import cells
+from llmperf.reporting.cells import shown
+from llmperf.reporting.cost_rows import rates_of
+from llmperf.reporting.exports import sheet_values
 from llmperf.results.cost import Rates
-from llmperf.types import Row, Sheet
+from llmperf.types import Row, Section, Sheet
+
+EFFICIENCY = "scaling_efficiency"
+ASSUMES = (
+    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
+    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
+)
 
 
-def scaling_rows(sheets: Sequence[Sheet], rates: Sequence[Rates]) -> dict[int, Row]:
+def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
+    """The sheets; those with a scaling efficiency have it in a table of many and in a section of their own."""
+    rows = scaling_rows(sheets, lambda place: rates_of(sheet_values(sheets[place])))
+    scaled = list(sheets)
+    for place, row in rows.items():
+        sheet, in_table = sheets[place], replace(row, text=None, rounding=cells.PERCENT)
+        scaled[place] = replace(sheet, overview=(*sheet.overview, in_table), sections=partial(_sections, sheet, row))
+    return scaled
+
+
+def _sections(sheet: Sheet, row: Row) -> Iterator[Section]:
+    """The sections of a sheet and its scaling, both on the card and in the document."""
+    yield from sheet.sections()
+    for card in (True, False):
+        yield Section(key="scaling", title="Scaling", rows=(row,), card=card)
+
+
+def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> dict[int, Row]:
     """The scaling efficiency of each sheet, by its place: throughput of a device / the same on the fewest devices.
 
     Only of sheets with the same contract, device model and framework, on more devices than some other: strong scaling,
     as the global batch is part of the contract. On the fewest devices, the setting with the highest median counts.
+    `rates_at` gives the rates of the sheet at a place; it is asked only where numbers of devices differ.
     """
     groups: dict[Hashable, list[int]] = {}
     for place, sheet in enumerate(sheets):
-        if rates[place].tokens_per_second_per_device and rates[place].devices:
-            parts = tuple(sorted(sheet.contract.items()))
-            key = (sheet.cell("model").text, parts, _device(sheet), sheet.cell("layout").value, sheet.measured)
-            groups.setdefault(key, []).append(place)
+        parts = tuple(sorted(sheet.contract.items()))
+        device = sheet.cell("device")
+        model = next((part.value for part in device.parts), device.text)
+        key = (sheet.cell("model").text, parts, model, sheet.cell("layout").value, sheet.measured)
+        groups.setdefault(key, []).append(place)
     rows: dict[int, Row] = {}
-    for members in groups.values():
-        fewest = min(rates[place].devices or 0 for place in members)
-        base = _fastest([place for place in members if rates[place].devices == fewest], sheets, rates)
+    for group in groups.values():
+        if len({shown(sheets[place].cell("device")) for place in group}) < 2:
+            continue
+        rates = {place: rates_at(place) for place in group}
+        members = [place for place in group if rates[place].tokens_per_second_per_device and rates[place].devices]
+        fewest = min((rates[place].devices or 0 for place in members), default=0)
+        at_fewest = [place for place in members if rates[place].devices == fewest]
+        base = _fastest({place: rates[place].tokens_per_second_per_device or 0 for place in at_fewest}, sheets)
         for place in members:
             devices, speed = rates[place].devices or 0, rates[place].tokens_per_second_per_device or 0
             if devices > fewest:
                 against = f"{devices:g} devices against {fewest:g}, under one contract (strong scaling)"
                 text = f"{cells.percent(speed / base)}: tokens/s of a device, {against}"
-                rows[place] = Row(key="scaling_efficiency", label="scaling efficiency", value=speed / base, text=text)
+                rows[place] = Row(key=EFFICIENCY, label="scaling efficiency", value=speed / base, text=text,
+                                  own_words=True)  # fmt: skip
     return rows
 
 
-def _device(sheet: Sheet) -> object:
-    return next((part.value for part in sheet.cell("device").parts), sheet.cell("device").text)
-
-
-def _fastest(places: Sequence[int], sheets: Sequence[Sheet], rates: Sequence[Rates]) -> float:
+def _fastest(speeds: dict[int, float], sheets: Sequence[Sheet]) -> float:
     """The highest median over repeats."""
     kinds: dict[Hashable, list[float]] = {}
-    for place in places:
-        speed, repeats = rates[place].tokens_per_second_per_device or 0, sheets[place].repeats
+    for place, speed in speeds.items():
+        repeats = sheets[place].repeats
         kinds.setdefault(place if repeats is None else repeats, []).append(speed)
-    return max(map(median, kinds.values()))
+    return max(map(median, kinds.values()), default=0.0)

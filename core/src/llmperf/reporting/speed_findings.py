@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf.reporting import findings
+from llmperf.reporting.cells import printable
 from llmperf.reporting.kind_texts import disturbed_lines, short_text
+from llmperf.reporting.overview import overview_cells
 from llmperf.reporting.page import Line
+from llmperf.reporting.ranked_kinds import ImportedRow
 from llmperf.reporting.speed_sentences import speed_line
 from llmperf.results.baselines import AnyComparison, BaselineComparison
 from llmperf.results.comparison import Comparison
@@ -27,6 +30,7 @@ CODES = {
     "no-baseline": "There is nothing to compare the throughput with.",
     "no-throughput": "No run is complete.",
     "unreadable": "A file among the runs cannot be read.",
+    "imported": "A row of a document, which was not measured.",
     "disturbed": "Something else slowed the runs down.",
 }
 """Each code, and what it means."""
@@ -95,6 +99,14 @@ def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: fl
     elif fail_below is not None:
         yield finding("no-baseline", alone, f"{name}: no baseline fits")
     yield from line_findings(disturbed_lines(name, group.results))
+
+
+def imported_finding(row: ImportedRow) -> Finding:
+    """What an imported row says, and that it was not measured."""
+    keys = ("tokens_per_second_per_device", "mfu_nominal", "status")
+    speed, mfu, verdict = overview_cells(row.sheet, keys)
+    text = f"{row.standing.model} on {row.entry.device}: {speed} token/p/s, MFU {mfu}; {verdict}; not measured"
+    return finding("imported", "note", printable(text))
 
 
 def document(checked: Sequence[Checked], wanted: str, command: str) -> str:

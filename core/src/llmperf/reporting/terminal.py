@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from llmperf.reporting.cells import printable
 from llmperf.reporting.finding_texts import finding_text
 from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
+from llmperf.reporting.scaling_rows import ASSUMES
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import value_text, word
 from llmperf.types import Result, Sheet
@@ -40,6 +41,7 @@ class TerminalReporter:
         table = laid_out(columns, rows, self.width, self.paint)
         lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
         lines += [word(COMPUTED_MFU, language)] if any(map(has_computed_mfu, sheets)) else []
+        lines += [word(ASSUMES, language)] if "scaling_efficiency" in chosen else []
         lines += [word(line, language) for line in closing_lines(sheets)]
         if self.width is not None:
             lines = ["\n".join(wrapped_cell(line, self.width)) for line in lines]

@@ -187,6 +187,7 @@ _CHINESE = {
     "energy of a training, kWh": "训练能耗（kWh）",
     "electricity of a training": "训练电费",
     "scaling efficiency": "扩展效率",
+    "Scaling": "扩展性",
     "training, device hours": "训练卡时",
     "training, days": "训练天数",
     "assumed for the cost": "成本估算的假设",

@@ -63,6 +63,7 @@ METRICS = (
     Metric(key="train_cost", title="cost of a training", rounding=AMOUNT, less_is_better=True),
     Metric(key="train_seconds", title="training, days", rounding=DAYS, less_is_better=True),
     Metric(key="train_device_hours", title="training, device hours", rounding=AMOUNT, less_is_better=True),
+    Metric(key="scaling_efficiency", title="scaling efficiency", rounding=PERCENT, whole=1.0),
 )
 BEYOND = "longer than its bar"
 """Of a figure of an entry with errors above all others, for which the others are not made short."""

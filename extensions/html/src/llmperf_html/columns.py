@@ -35,7 +35,7 @@ class PageColumn:
     less_is_better: bool = False
     """Whether the first click puts the least value on top."""
     cost: bool = False
-    """Whether it follows from prices or the tokens of a training; shown only for sheets whose overview has it."""
+    """Whether it follows from prices, the tokens of a training or other runs; only for sheets whose overview has it."""
 
 
 COLUMNS = (
@@ -71,6 +71,7 @@ COLUMNS = (
     PageColumn(
         field="train_days", key="train_seconds", title="training, days", rounding=DAYS, less_is_better=True, cost=True
     ),
+    PageColumn(field="scaling", key="scaling_efficiency", title="scaling efficiency", rounding=PERCENT, cost=True),
     PageColumn(field="loss", key="final_loss", title="loss", rounding=LOSS),
     PageColumn(field="memory", key="device_memory_used_bytes", title="memory of a device, GiB", rounding=GIB),
     PageColumn(field="layout", key="layout", title="layout"),

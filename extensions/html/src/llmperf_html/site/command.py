@@ -52,7 +52,7 @@ def command(
     """
     from llmperf import opened_sheets
     from llmperf.errors import UserError
-    from llmperf.reporting import costing_for, used_prices, with_cost
+    from llmperf.reporting import costing_for, used_prices, with_cost, with_scaling
 
     from llmperf_html.site.assets import assets
     from llmperf_html.site.content import Content
@@ -67,9 +67,8 @@ def command(
     check_target(output, paths)
     costing = costing_for(prices, train_tokens, _warn)
     sheets = opened_sheets(paths, _warn, signers=signers)
-    content = Content(
-        sheets, sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
-    )
+    shown = sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
+    content = Content(sheets, with_scaling(shown))
     known = None if costing is None or costing.prices is None else used_prices(costing.prices)
     frame = Frame(title=title or word("llmperf results", language), language=language, prices=known)
     files = dict(pages(frame, content)) | assets()
