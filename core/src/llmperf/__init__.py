@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import family_problem as family_problem
     from llmperf.planning.plugin_checks import fused_op_problems as fused_op_problems
     from llmperf.planning.plugin_checks import needed_features as needed_features
+    from llmperf.planning.plugin_checks import option_choices as option_choices
     from llmperf.planning.plugin_checks import option_problems as option_problems
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.plugins.facts import device_aliases as device_aliases
@@ -75,6 +76,7 @@ _HOMES = {
     "family_problem": "llmperf.planning.plugin_checks",
     "fused_op_problems": "llmperf.planning.plugin_checks",
     "needed_features": "llmperf.planning.plugin_checks",
+    "option_choices": "llmperf.planning.plugin_checks",
     "option_problems": "llmperf.planning.plugin_checks",
     "whole_number": "llmperf.planning.plugin_checks",
     "load_plan": "llmperf.runfolder.create",

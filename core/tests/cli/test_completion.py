@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from llmperf.cli.completion import Bash, Zsh
+from llmperf.cli.completion import Bash, Fish, Zsh
 from llmperf.cli.main import cli
 
 
@@ -40,6 +40,16 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("llmperf plan --set precision=fp8_b", ["fp8_blockwise"]),
         ("llmperf plan --set seq_len=", []),
         ("llmperf plan --set no_such_path=", []),
+        ("llmperf run --set framewo", ["framework=", "framework."]),
+        ("llmperf run --set framework.offl", ["framework.offload="]),
+        ("llmperf run --set framework.offload=o", ["optimizer"]),
+        ("llmperf run --set framework.overlap_comm=", ["false", "true"]),
+        ("llmperf run --set framework.sub_group_size=", []),
+        ("llmperf run --set framework.no_such_option=", []),
+        ("llmperf run --framework pytorch --set framework.", ["framework.prefetch="]),
+        ("llmperf run --set framework=pytorch --set framework.", ["framework.prefetch="]),
+        ("llmperf run --set framework=nobody --set framework.", []),
+        ("llmperf run llama2_7b_lora --set framework.mmlu_split=", ["test", "val"]),
         ("llmperf plan --launcher loc", ["local"]),
         ("llmperf report --format mark", ["markdown"]),
         ("llmperf report runs --lang ", ["en", "zh"]),
@@ -56,7 +66,7 @@ def test_values_are_offered(line, expected, monkeypatch):
 def test_a_path_of_set_has_its_short_name_where_that_is_unambiguous(monkeypatch):
     names = offered("llmperf run --set ", monkeypatch)
     assert {"lr=", "seq_len=", "tensor_parallel="} <= set(names)
-    assert all(name.endswith("=") for name in names)
+    assert {name for name in names if not name.endswith("=")} == {"framework."}
     assert len(names) == len(set(names))
 
 
@@ -109,3 +119,20 @@ def test_kinds_of_documents_that_ship_are_baselines(monkeypatch):
 
 def test_zsh_adds_no_space_after_the_path_of_a_setting():
     assert 'compadd -U -S ""' in Zsh(cli, {}, "llmperf", "_LLMPERF_COMPLETE").source()
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_offers_whole_values(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("runs/a,b it's").mkdir(parents=True)
+    Path("runs/a,b it's/plan.json").write_text("{}")
+    Path("complete.fish").write_text(Fish(cli, {}, "llmperf", "_LLMPERF_COMPLETE").source())
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for line, expected in (
+        ("llmperf run --set framework.offload=opt", "framework.offload=optimizer"),
+        ("llmperf validate runs/a", "runs/a,b it's"),
+        ('llmperf validate "runs/a,b i', "runs/a,b it's"),
+    ):
+        program = f"source complete.fish; complete -C '{line}'"
+        done = subprocess.run(["fish", "-c", program], capture_output=True, text=True, timeout=30)
+        assert expected in done.stdout.splitlines(), done.stderr

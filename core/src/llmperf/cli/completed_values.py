@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,13 +149,44 @@ def _shipped_kinds() -> list[str]:
 
 def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for --set: paths with `=`, then the values of a path that has a choice of them."""
+    from llmperf.cases.settings import FREE
+
     path, equals, value = incomplete.partition("=")
-    if not equals:
-        return [f"{name}=" for name in _path_names(path) if name.startswith(path)]
     try:
+        if path.startswith(FREE):
+            options = _framework_options(ctx)
+            if not equals:
+                return [f"{FREE}{name}=" for name in options if f"{FREE}{name}".startswith(path)]
+            written = [_written(choice) for choice in options.get(path.removeprefix(FREE), ())]
+            return [f"{path}={choice}" for choice in written if choice.startswith(value)]
+        if not equals:
+            return [name for name in (*(f"{name}=" for name in _path_names(path)), FREE) if name.startswith(path)]
         return [f"{path}={choice}" for choice in _values_of(path) if choice.startswith(value)]
     except LlmperfError:
         return []
+
+
+def _framework_options(ctx: click.Context) -> Mapping[str, tuple[object, ...]]:
+    """The options of the framework that is chosen by --framework, by --set, or by the case."""
+    from llmperf.cases.library import whole_library
+    from llmperf.plugins.discovery import find
+    from llmperf.plugins.facts import joined_facts
+    from llmperf.plugins.loading import Plugins
+
+    given = [setting.partition("=") for setting in ctx.params.get("settings") or ()]
+    chosen = [value for path, _, value in given if path in ("framework", "tuning.framework")]
+    name = ctx.params.get("framework") or next(reversed(chosen), None)
+    if name is None:
+        words = [
+            *ctx.args,
+            ctx.params.get("case") or "default",
+        ]  # `--set` has no value yet: click leaves CASE
+        name = whole_library().case(str(words[0])).tuning.framework
+    return joined_facts(Plugins([find("framework", name)])).framework_options
+
+
+def _written(choice: object) -> str:
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def _path_names(typed: str) -> Iterator[str]:
@@ -173,12 +204,10 @@ def _path_names(typed: str) -> Iterator[str]:
 
 def _values_of(given: str) -> Iterable[str]:
     from llmperf.cases.library import whole_library
-    from llmperf.cases.settings import FREE, full_path, known_paths
+    from llmperf.cases.settings import full_path, known_paths
     from llmperf.plugins.discovery import names
 
     path = full_path(given, "--set")
-    if path.startswith(FREE):
-        return ()
     if path == "contract.model":
         return whole_library().paths("models")
     if path == "contract.dataset":

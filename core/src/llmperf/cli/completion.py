@@ -8,6 +8,7 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
     ZshComplete,
     add_completion_class,
     get_completion_class,
@@ -32,7 +33,7 @@ BASH = """\
         elif [[ $type == file ]]; then
             compopt -o default
         elif [[ $type == plain ]]; then
-            [[ $value == *[=:] ]] && compopt -o nospace
+            [[ $value == *[=:] || $value == framework. ]] && compopt -o nospace
             [[ $value == *[[:space:]]* ]] && printf -v value '%%q' "$value"
             COMPREPLY+=("$value")
         fi
@@ -46,8 +47,10 @@ WORD_BREAKS = "=:"
 """Where bash divides words: only the rest of a word is replaced."""
 
 ZSH_ADDS = 'completions+=("$key")'
-ZSH_ADDS_PATHS = 'if [[ "$key" == *[=:] ]]; then compadd -U -S "" -- "$key"; else completions+=("$key"); fi'
-"""A path of --set goes on after its `=`, a model of --on after its `:`, without a space."""
+ZSH_ADDS_PATHS = (
+    'if [[ "$key" == (*[=:]|framework.) ]]; then compadd -U -S "" -- "$key"; else completions+=("$key"); fi'
+)
+"""A path of --set goes on after its `=` or `framework.`, a model of --on after its `:`, without a space."""
 
 
 class Bash(BashComplete):
@@ -75,7 +78,13 @@ class Zsh(ZshComplete):
     source_template = ZshComplete.source_template.replace(ZSH_ADDS, ZSH_ADDS_PATHS)
 
 
-for shell in (Bash, Zsh):
+class Fish(FishComplete):
+    """Fish, with values that contain a comma."""
+
+    source_template = FishComplete.source_template.replace('(string split ","', '(string split -m 1 ","')
+
+
+for shell in (Bash, Zsh, Fish):
     add_completion_class(shell)
 
 

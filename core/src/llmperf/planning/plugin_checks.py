@@ -48,6 +48,11 @@ def option_problems(
             yield Problem(code=code, where=where, message=f"expected {expected}, found {value!r}")
 
 
+def option_choices(known: Mapping[str, Sequence[object] | OptionCheck]) -> dict[str, tuple[object, ...]]:
+    """`Facts.framework_options` of the options that `option_problems` takes: no values where a function checks them."""
+    return {name: () if callable(valid) else tuple(valid) for name, valid in known.items()}
+
+
 def _expected(valid: Sequence[object] | OptionCheck, value: object) -> str | None:
     if callable(valid):
         return valid(value)

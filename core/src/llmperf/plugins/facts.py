@@ -34,6 +34,7 @@ def joined_facts(plugins: Plugins) -> Facts:
         packages=_distinct(facts.packages for facts in answers),
         device_aliases=aliases,
         host_checks=tuple(check for facts in answers for check in facts.host_checks),
+        framework_options={name: values for facts in answers for name, values in facts.framework_options.items()},
     )
 
 
@@ -82,6 +83,11 @@ def _check(facts: object, where: str) -> None:
     if not isinstance(facts.device_aliases, Mapping):
         raise PluginError(f"{where}: device_aliases: expected a mapping of names to texts")
     texts |= {f"device_aliases.{name}": patterns for name, patterns in facts.device_aliases.items()}
+    options = facts.framework_options
+    if not isinstance(options, Mapping) or not all(
+        isinstance(name, str) and isinstance(values, tuple) for name, values in options.items()
+    ):
+        raise PluginError(f"{where}: framework_options: expected a mapping of names to tuples of values")
     for name, values in texts.items():
         if not isinstance(values, tuple) or not all(isinstance(value, str) and value for value in values):
             raise PluginError(f"{where}: {name}: expected a tuple of texts that are not empty, found {values!r:.80}")

@@ -215,3 +215,7 @@ class Facts:
     """Other names that documents use, by vendor or by exact device model: regular expressions, case ignored."""
     host_checks: tuple[HostCheck, ...] = ()
     """Checks for what the plugin needs and no requirement of its distribution can name."""
+    framework_options: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    """The options `framework.*` of a framework, each with its values, empty for other than a few: shells offer them.
+
+    `llmperf.option_choices` makes it of what `llmperf.option_problems` takes."""

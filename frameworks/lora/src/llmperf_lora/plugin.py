@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch and peft, and of DeepSpeed where it is installed."""
+    from dataclasses import replace
+
+    from llmperf_lora.options import CHECKS
+
     packages = ("peft", "transformers", "accelerate", "datasets")
     try:
-        from llmperf_zero.facts import deepspeed_facts
+        from llmperf_zero.facts import deepspeed_facts as facts
     except ImportError:
-        from llmperf_pytorch.facts import torch_facts
-
-        return torch_facts(*packages)
-    return deepspeed_facts(*packages)
+        from llmperf_pytorch.facts import torch_facts as facts
+    return replace(facts(*packages), framework_options=llmperf.option_choices(CHECKS))
 
 
 @llmperf.hookimpl

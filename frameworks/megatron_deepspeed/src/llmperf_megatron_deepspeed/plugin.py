@@ -40,9 +40,15 @@ def llmperf_resources() -> Iterable[Path]:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch, DeepSpeed and Megatron."""
+    from dataclasses import replace
+
     from llmperf_zero.facts import deepspeed_facts
 
-    return deepspeed_facts("megatron", "apex", "flash_attn")
+    from llmperf_megatron_deepspeed.builtin.limits import OPTIONS
+    from llmperf_megatron_deepspeed.checkout.home import OPTION
+
+    options = llmperf.option_choices({**OPTIONS, OPTION: ()})
+    return replace(deepspeed_facts("megatron", "apex", "flash_attn"), framework_options=options)
 
 
 @llmperf.hookimpl

@@ -17,12 +17,14 @@ def llmperf_facts() -> Facts:
     from llmperf.types import Facts, HostCheck
 
     from llmperf_paddle.installed import build_problem
+    from llmperf_paddle.options import OPTIONS
 
     return Facts(
         environment_prefixes=("FLAGS_", "GLOO_", "XCCL_"),
         waiting_frames=("paddle/distributed/", "paddle/base/dygraph/tensor_patch_methods.py in backward"),
         packages=("paddle",),
         host_checks=(HostCheck(subject="Paddle", problem=build_problem, required=True),),
+        framework_options=llmperf.option_choices(OPTIONS),
     )
 
 

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch."""
-    from llmperf_pytorch.facts import torch_facts
+    from dataclasses import replace
 
-    return torch_facts()
+    from llmperf_pytorch.facts import torch_facts
+    from llmperf_pytorch.layouts.plan import OPTIONS
+
+    return replace(torch_facts(), framework_options=llmperf.option_choices(OPTIONS))
 
 
 @llmperf.hookimpl

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch and DeepSpeed."""
-    from llmperf_zero.facts import deepspeed_facts
+    from dataclasses import replace
 
-    return deepspeed_facts()
+    from llmperf_zero.facts import deepspeed_facts
+    from llmperf_zero.options import OPTIONS
+
+    return replace(deepspeed_facts(), framework_options=llmperf.option_choices(OPTIONS))
 
 
 @llmperf.hookimpl
