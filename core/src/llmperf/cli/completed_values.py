@@ -157,7 +157,8 @@ def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
             options = _framework_options(ctx)
             if not equals:
                 return [f"{FREE}{name}=" for name in options if f"{FREE}{name}".startswith(path)]
-            written = [_written(choice) for choice in options.get(path.removeprefix(FREE), ())]
+            choices = options.get(path.removeprefix(FREE), ())
+            written = [str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices]
             return [f"{path}={choice}" for choice in written if choice.startswith(value)]
         if not equals:
             return [name for name in (*(f"{name}=" for name in _path_names(path)), FREE) if name.startswith(path)]
@@ -183,10 +184,6 @@ def _framework_options(ctx: click.Context) -> Mapping[str, tuple[object, ...]]:
         ]  # `--set` has no value yet: click leaves CASE
         name = whole_library().case(str(words[0])).tuning.framework
     return joined_facts(Plugins([find("framework", name)])).framework_options
-
-
-def _written(choice: object) -> str:
-    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def _path_names(typed: str) -> Iterator[str]:
