@@ -17,7 +17,7 @@ from pathlib import Path
 
 import llmperf_schemas
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
 from llmperf.reporting.finding_texts import QUOTED, finding_message
@@ -46,8 +46,9 @@ from llmperf.types import (
     WorkerPlan,
 )
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")  # how long an example takes depends on what else the machine does
+# How long an example takes, to draw and to run, depends on what else the machine does.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
@@ -378,5 +379,5 @@ def _on_a_terminal(*words, cwd, columns=100, **environment):
             break
         written += chunk
     os.close(ours)
-    running.wait(30)
+    running.wait(100)
     return written.decode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,10 +22,8 @@ RUNS = [
 @pytest.mark.parametrize(("case", "ranks", "framework"), RUNS)
 def test_a_published_case_on_a_small_model(tmp_path, case, ranks, framework):
     command = ["run", case, "--set", "model=llama_tiny", "--devices", str(ranks), "--json"]
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "llmperf", *command], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began < 90
     result = json.loads(done.stdout)["result"]
     assert (result["status"], result["variant"], result["case"]) == ("complete", True, case)
     assert result["tuning"]["framework"] == framework

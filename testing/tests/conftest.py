@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from llmperf_testing.checks import training
+from llmperf_testing.checks import training, watched
 from llmperf_testing.running import subject_of
 
 FOLDER = Path(__file__).parent / "broken_plugins"
@@ -30,7 +30,9 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     before = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *([before] if before else [])]))
-    monkeypatch.setattr(training, "LEAVING_SECONDS", 0.6)
+    # a busy machine may hold a rank up for longer than most faults last
+    monkeypatch.setattr(training, "LEAVING_SECONDS", 4.0)
+    monkeypatch.setattr(watched, "WINDOW_SECONDS", 0.3)
     (tmp_path / "jax.py").touch()  # a tensor library
     (tmp_path / "data" / "overlays").mkdir(parents=True)
 

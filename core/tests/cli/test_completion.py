@@ -99,7 +99,7 @@ def test_bash_replaces_the_value_only(line, expected, tmp_path, monkeypatch):
         f"source {script}; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
         f'_llmperf_completion {Path(sys.executable).with_name("llmperf")}; echo "${{COMPREPLY[*]}}"'
     )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, env=dict(os.environ))
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=100, env=dict(os.environ))
     assert done.stdout == f"{expected}\n", done.stderr
 
 

@@ -215,7 +215,8 @@ def test_the_rest_of_a_command_goes_on(site, forged, words_of, tmp_path, place, 
         name_framework(forged)
     if where.command == "run":
         install_good(tmp_path / "site")
-        env["LLMPERF_PLUGIN_SECONDS"] = "20"
+    if " in 1 s" not in blamed:
+        env["LLMPERF_PLUGIN_SECONDS"] = "20"  # a busy machine may take longer than a second
     words, wanted = words_of(where.command)
     wanted = "" if (place, behaviour) == REFUSED else wanted
     begin = time.monotonic()
@@ -231,7 +232,7 @@ def test_the_rest_of_a_command_goes_on(site, forged, words_of, tmp_path, place, 
     assert "noise" not in done.stdout
     code = NOT_FOUND if (place, behaviour) == REFUSED else expected_code(where, behaviour)
     assert done.returncode == code, shown
-    assert time.monotonic() - begin < 60
+    assert time.monotonic() - begin < 140
     if "--json" in words:
         json.loads(done.stdout)
     if where.command == "run" and wanted:

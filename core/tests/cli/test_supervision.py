@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+LIMIT_SECONDS = 100
+"""For what takes a second on a machine that has nothing else to do."""
 BROKEN = Path(__file__).parents[3] / "testing" / "tests" / "broken_plugins"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are supervised on Linux only")
@@ -70,13 +72,13 @@ def test_the_files_before_and_after_a_plugin_ends_the_process_are_shown_once(sit
 @pytest.mark.parametrize(
     "statement",
     [
-        pytest.param("threading.Thread(target=time.sleep, args=[60]).start()", id="thread"),
+        pytest.param("threading.Thread(target=time.sleep, args=[600]).start()", id="thread"),
         *(
             pytest.param(statement, id=name, marks=pytest.mark.slow)
             for name, statement in {
-                "exit handler": "__import__('atexit').register(time.sleep, 60)",
+                "exit handler": "__import__('atexit').register(time.sleep, 600)",
                 "exit handler that leaves": "__import__('atexit').register(os._exit, 0)",
-                "executor": "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(time.sleep, 60)",
+                "executor": "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(time.sleep, 600)",
                 "ignored children": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
             }.items()
         ),
@@ -87,7 +89,7 @@ def test_what_a_plugin_leaves_behind_changes_neither_the_end_nor_the_exit_code(s
     done = llmperf("validate", forged, env=site("extension", "IMPORT", statement))
     assert done.returncode == 1, done.stderr
     assert "1 file: 1 error" in done.stderr
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 140
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def running() -> list[list[str]]:
 def asked(site, forged, tmp_path):
     """A function that starts `validate` on an archive with a rule that writes its process id and sleeps."""
 
-    def begin(sleep: str = "time.sleep(60)", seconds: str = "60", **options) -> tuple[subprocess.Popen[str], int]:
+    def begin(sleep: str = "time.sleep(600)", seconds: str = "600", **options) -> tuple[subprocess.Popen[str], int]:
         mark = tmp_path / "asked"
         statement = f"__import__('pathlib').Path({str(mark)!r}).write_text(str(os.getpid())); {sleep}"
         env = site("extension", "RULE", statement)
@@ -122,7 +124,7 @@ def asked(site, forged, tmp_path):
         command = [sys.executable, "-m", "llmperf", "validate", str(archive_of(forged))]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen(command, env=env, start_new_session=True, **streams, **options)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_SECONDS
         while not (mark.exists() and mark.read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -144,7 +146,7 @@ def asked(site, forged, tmp_path):
 def test_a_signal_ends_a_command_and_its_temporary_folder(asked, tmp_path, number, code, said, whole_group):
     process, _ = asked()
     (os.killpg if whole_group else os.kill)(process.pid, number)
-    _, shown = process.communicate(timeout=20)
+    _, shown = process.communicate(timeout=LIMIT_SECONDS)
     assert (process.returncode, shown.lstrip()) == (code, said)
     assert list((tmp_path / "tmp").iterdir()) == []
 
@@ -153,7 +155,7 @@ def test_a_signal_ends_a_command_and_its_temporary_folder(asked, tmp_path, numbe
 def test_a_plugin_that_swallows_a_signal_is_ended_all_the_same(asked):
     process, child = asked("exec('while True:\\n try: time.sleep(9)\\n except BaseException: pass')")
     process.send_signal(signal.SIGTERM)
-    _, shown = process.communicate(timeout=20)
+    _, shown = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 143
     assert shown == "llmperf: extension 'bad' (llmperf-bad): rule BAD1: gave no answer to SIGTERM in 5 s\n"
     assert not Path(f"/proc/{child}").exists()
@@ -164,19 +166,27 @@ def test_a_killed_command_leaves_no_process(asked):
     assert child != process.pid
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while alive(child):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
+def alive(process: int) -> bool:
+    """Whether a process has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.mark.slow
 def test_time_spent_suspended_is_not_the_plugins(asked):
-    process, _ = asked("time.sleep(1.5)", seconds="3")
+    process, _ = asked("time.sleep(1)", seconds="6")
     os.killpg(process.pid, signal.SIGSTOP)
-    time.sleep(5)
+    time.sleep(8)
     os.killpg(process.pid, signal.SIGCONT)
-    _, shown = process.communicate(timeout=20)
+    _, shown = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 1, shown
 
 
@@ -188,7 +198,7 @@ def test_a_supervisor_that_was_paused_goes_on(asked):
         time.sleep(0.7)
         process.send_signal(signal.SIGCONT)
         time.sleep(0.1)
-    _, shown = process.communicate(timeout=20)
+    _, shown = process.communicate(timeout=LIMIT_SECONDS)
     assert "Traceback" not in shown
     assert process.returncode == 1
 
@@ -199,7 +209,7 @@ def test_a_signal_ends_a_command_that_is_stopped(asked):
     os.kill(child, signal.SIGSTOP)
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 143
 
 
@@ -211,13 +221,16 @@ def test_a_command_goes_on_once_where_a_plugin_forks(site):
 
 
 @pytest.mark.slow
-def test_a_command_that_was_stopped_is_continued(asked):
-    process, child = asked("time.sleep(1)")
+def test_a_command_that_was_stopped_is_continued(asked, tmp_path):
+    go = tmp_path / "go"
+    wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)"
+    process, child = asked(f"exec({wait!r})")
     os.kill(child, signal.SIGSTOP)
+    go.touch()
     time.sleep(1.5)
     assert process.poll() is None
     process.send_signal(signal.SIGCONT)  # passed on
-    process.communicate(timeout=20)
+    process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 1
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from llmperf.measuring import host_load, sampler
 from llmperf.measuring.host_load import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
+from llmperf.measuring.processes import send
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder.busy import busy_parts, busy_text
 from llmperf.runfolder.host_readings import HostLoad, HostReading
@@ -24,7 +25,7 @@ from llmperf.types.records import HostSample
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
 
 NAME = "open('/proc/self/comm', 'w').write('stranger-that-burns')\n"
-BURN = NAME + "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+BURN = NAME + "import time\nend = time.monotonic() + 300\nwhile time.monotonic() < end: pass"
 DETACHED = f"""import subprocess, sys
 print(subprocess.Popen([sys.executable, '-c', {BURN!r}], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"""
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -37,7 +38,7 @@ def stranger():
     """A process that computes and is no descendant of this one: its parent has ended."""
     pid = int(subprocess.run([sys.executable, "-c", DETACHED], capture_output=True, text=True, check=True).stdout)
     yield pid
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
 
 
 def cpu_seconds(pid):
@@ -60,6 +61,7 @@ def test_busy_time_is_that_of_the_cores_that_a_run_may_use():
 
 
 def test_own_children_count_as_own_while_they_run_and_after(stranger):
+    reaped = sum(os.times()[2:4])
     child = subprocess.Popen([sys.executable, "-c", BURN])
     try:
         before, ticks_before = own()
@@ -68,7 +70,7 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
         had, others = cpu_seconds(child.pid), cpu_seconds(stranger)
         while cpu_seconds(child.pid) < had + 0.3 or cpu_seconds(stranger) < others + 0.3:
             time.sleep(0.05)
-        spent = cpu_seconds(child.pid) - had
+        spent = cpu_seconds(child.pid) - had  # at least: it computes until it is killed
     finally:
         child.kill()
         child.wait()
@@ -76,8 +78,8 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
     assert child.pid not in after
     seconds = (ticks_after - ticks_before) / TICKS
     assert spent <= seconds + 2 / TICKS
-    mine = sum(os.times()[:2])
-    assert seconds <= spent + mine  # of the stranger's time there is none in it
+    mine = sum(os.times()[:2]) + sum(os.times()[2:4]) - reaped
+    assert seconds <= mine + 2 / TICKS  # of the stranger's time there is none in it
 
 
 def test_programs_on_cores_of_others_do_not_count():
@@ -113,11 +115,14 @@ def test_the_share_of_others_is_what_the_run_has_not_had(samples, share):
     assert load.share == share
 
 
-def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(stub_plan, tmp_path, stranger):
+def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(
+    stub_plan, tmp_path, stranger, monkeypatch
+):
     """As `llmperf run` does it: one line before the start, two figures and a finding afterwards."""
     from llmperf.validation.catalogue import Catalogue
     from llmperf.validation.check import findings
 
+    monkeypatch.setattr(host_load, "MAX_PROGRAMS", 1000)  # whatever else computes here
     told, plugins = [], load_for("stub", "stub")
     plan = stub_plan(steps=30, step_seconds=0.05)
     had, began = cpu_seconds(stranger), time.monotonic()
@@ -172,7 +177,7 @@ def test_a_first_reading_that_hangs_or_raises_does_not_keep_a_run_from_starting(
         begin = time.monotonic()
         before = sampler.Sampler(tmp_path / "m.jsonl", query, (0,)).look(0.0)
         assert before.other_processes is None
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 25
 
 
 def test_a_reading_of_the_host_is_cheap(tmp_path):

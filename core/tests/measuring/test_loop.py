@@ -4,26 +4,50 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from llmperf.errors import PluginError
+from llmperf.measuring import loop
 from llmperf.measuring.loop import MAX_STEPS_AHEAD, MeasuredLoop, NonfiniteLoss
+from llmperf.runfolder import recorder
 from llmperf.runfolder.reader import read_records
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types import StepOutput
 
 
+class Clock:
+    """The time of the host and of its device. It passes while the host sleeps: code takes none."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(AsyncDevice, "clock", Clock())
+    clock = AsyncDevice.clock
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(recorder, "time", SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now))
+    return clock
+
+
 class AsyncDevice:
     """A queue whose work takes time; an event is reached when all work before it is done."""
 
+    clock = None
+
     def __init__(self):
-        self.busy_until = time.perf_counter()
+        self.busy_until = self.clock.now
         self.waited = 0
         self.ahead = 0
 
     def submit(self, seconds):
-        self.busy_until = max(self.busy_until, time.perf_counter()) + seconds
-        self.ahead = max(self.ahead, round((self.busy_until - time.perf_counter()) / seconds))
+        self.busy_until = max(self.busy_until, self.clock.now) + seconds
+        self.ahead = max(self.ahead, round((self.busy_until - self.clock.now) / seconds))
         return self.busy_until
 
     def event(self):
@@ -31,7 +55,7 @@ class AsyncDevice:
 
     def synchronize(self):
         self.waited += 1
-        time.sleep(max(0.0, self.busy_until - time.perf_counter()))
+        self.clock.sleep(max(0.0, self.busy_until - self.clock.now))
 
 
 class Event:
@@ -39,7 +63,7 @@ class Event:
         self.at = at
 
     def ready(self):
-        return time.perf_counter() >= self.at
+        return AsyncDevice.clock.now >= self.at
 
     def seconds_since(self, earlier):
         return self.at - earlier.at
@@ -52,7 +76,7 @@ class Later:
         self.at, self.value = at, value
 
     def ready(self):
-        return time.perf_counter() >= self.at
+        return AsyncDevice.clock.now >= self.at
 
     def __float__(self):
         assert self.ready(), "the loop blocked on a loss"
@@ -70,8 +94,8 @@ class AsyncTrainer:
 
 
 def run_loop(tmp_path, trainer, device, steps, warmup):
-    with Recorder(tmp_path / "r.jsonl") as recorder:
-        window = MeasuredLoop(trainer, device, recorder, 3).run(steps, warmup, lambda phase, moment: None)
+    with Recorder(tmp_path / "r.jsonl") as records:
+        window = MeasuredLoop(trainer, device, records, 3).run(steps, warmup, lambda phase, moment: None)
     return window, read_records(tmp_path / "r.jsonl")
 
 
@@ -81,10 +105,10 @@ def test_step_times_come_from_the_device_and_losses_when_they_have_arrived(tmp_p
     assert [one.step for one in records] == list(range(1, 31))
     assert [one.loss for one in records] == [float(n) for n in range(30)]
     assert [one.measured for one in records] == [False] * 5 + [True] * 25
-    assert all(one.step_seconds == pytest.approx(0.004, abs=0.003) for one in records[6:])
+    assert all(one.step_seconds == pytest.approx(0.004) for one in records[6:])
     assert {one.rank for one in records} == {3}
     assert (window.steps, window.tokens) == (25, 250)
-    assert window.seconds == pytest.approx(25 * 0.004, rel=0.3)
+    assert window.seconds == pytest.approx(25 * 0.004)
 
 
 def test_the_host_waits_for_the_device_at_the_two_edges_only(tmp_path):
@@ -120,7 +144,7 @@ def test_tokens_of_skipped_steps_do_not_count_and_their_time_does(tmp_path):
     assert [one.skipped for one in records[6:10]] == [True, False, False, True]
     assert (records[0].skipped, records[1].skipped) == (True, None)
     assert all(one.tokens == 10 for one in records)
-    assert window.seconds == pytest.approx(15 * 0.004, rel=0.5)
+    assert window.seconds == pytest.approx(15 * 0.004)
     assert device.waited == 2
 
 
@@ -204,9 +228,10 @@ def test_the_loop_costs_less_than_a_hundredth_of_a_step_of_ten_milliseconds(tmp_
     instant, steps = Instant(), 3000
     costs = []
     for attempt in range(3):
-        with Recorder(tmp_path / f"{attempt}.jsonl") as recorder:
-            window = MeasuredLoop(instant, instant, recorder, 0).run(steps, 0, lambda phase, moment: None)
-        costs.append(window.seconds / steps)
+        with Recorder(tmp_path / f"{attempt}.jsonl") as records:
+            begin = time.process_time()
+            MeasuredLoop(instant, instant, records, 0).run(steps, 0, lambda phase, moment: None)
+            costs.append((time.process_time() - begin) / steps)
     assert min(costs) < 100e-6
 
 

@@ -65,7 +65,7 @@ def test_a_launcher_that_fails_is_one_line(stub_site, install, capsys, tmp_path,
 
 @pytest.mark.slow
 def test_a_launcher_that_hangs_is_ended(stub_site, install, tmp_path):
-    install("llmperf-odd", "odd", SOURCE.format(**{**GOOD, "nodes": "import time; time.sleep(60)"}), role="extension")
+    install("llmperf-odd", "odd", SOURCE.format(**{**GOOD, "nodes": "import time; time.sleep(600)"}), role="extension")
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "llmperf", "plan", *RUN],
         env={**os.environ, "LLMPERF_PLUGIN_SECONDS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},

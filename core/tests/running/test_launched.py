@@ -43,7 +43,7 @@ class Watching:
 
 
 def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
-    plan = stub_plan(steps=25, warmup_steps=3, ranks=2)
+    plan = stub_plan(steps=25, warmup_steps=3, ranks=2, sampled=True)
     seen = []
     watching = Watching(seen.append)
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watching, sample_seconds=0.05)
@@ -123,7 +123,7 @@ def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_pat
     assert json_files.load(tmp_path / "run" / filenames.RESULT, Result).status == "complete"
 
 
-@pytest.mark.parametrize("seconds", [3.0, -3600.0])
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
 def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_path, monkeypatch, seconds):
     """On the ranks' side and on the controller's."""
     real, off = time.time, [0.0]
@@ -132,14 +132,14 @@ def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_pat
     def watch(progress):
         off[0] = seconds if progress.step >= 5 else off[0]
 
-    options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05}
+    options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05, "sampled": True}
     plan = replace(stub_plan(steps=20, **options), created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), Watching(watch), sample_seconds=0.05)
     assert (result.status, off) == ("complete", [seconds])
     records = [json.loads(line) for line in filenames.records_path(tmp_path / "run", 0).read_text().splitlines()]
     steps = [one["at"] for one in records if one["kind"] == "step"]
-    assert max(abs(after - before) for before, after in pairwise(steps)) > 2
-    assert 18 * 0.05 <= result.metrics.window_seconds < 3
+    assert max(abs(after - before) for before, after in pairwise(steps)) > 3000
+    assert 18 * 0.05 <= result.metrics.window_seconds < 300
     assert result.metrics.power_watts == 50.0
     found = {one.code for file in validate_path(tmp_path / "run") for one in file.findings}
     assert not found & {"LP207", "LP642", "LP643", "LP646", "LP647"}
@@ -167,7 +167,7 @@ def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, faul
 @pytest.mark.slow
 def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
     plan = stub_plan(steps=8, evaluation_seconds=8.0, in_step=False)
-    plan = replace(plan, startup_seconds=5.0, stall_seconds=5.0)
+    plan = replace(plan, startup_seconds=5.0, stall_seconds=5.0, expected_step_seconds=6.0)  # before step 1: 60 s
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     assert (result.status, result.failure) == ("complete", None)
     assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}

@@ -65,12 +65,14 @@ PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluat
 
 
 def test_a_run_is_complete_and_counted_by_the_core(run_script):
+    began = time.monotonic()
     plan, result, run = run_script()
+    seconds = time.monotonic() - began
     assert (result.status, result.failure) == ("complete", None)
     assert run_folder_findings(result, run) == []
     assert result.metrics.measured_steps == 6
     assert result.metrics.measured_tokens == 6 * plan.batch.tokens_per_step
-    assert 6 * 0.02 * 0.9 <= result.metrics.window_seconds < 3
+    assert 6 * 0.02 <= result.metrics.window_seconds < seconds
     assert result.metrics.step_seconds.median == 0.02
     assert [round(point.loss, 4) for point in result.loss_curve[:3]] == [10.0, 5.0, 3.3333]
     assert [one.peak_bytes for one in result.metrics.rank_memory] == [2000, 2001]
@@ -87,14 +89,14 @@ def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
     _, result, run = run_script(warmup_steps=0)
     assert result.status == "complete"
     assert result.metrics.measured_steps == 8
-    assert result.metrics.window_seconds >= 8 * 0.02 * 0.9
+    assert result.metrics.window_seconds >= 8 * 0.02
     assert "warming up" not in phases_of(run, 1)
 
 
 def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     _, result, _ = run_script("lies")
     assert result.status == "complete"
-    assert result.metrics.window_seconds < 5
+    assert result.metrics.window_seconds < 50
     assert any("step times sum to 54 s" in note for note in result.notes)
     assert "LP206" in [one.code for one in findings("result", result, Catalogue(load_for("stub", "stub")))]
 
@@ -155,7 +157,7 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
 def test_a_script_that_leaves_its_peers_is_named(run_script, fault, when):
     began = time.monotonic()
     plan, result, _ = run_script(fault, stall_seconds=600.0, startup_seconds=600.0)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 250
     assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 0)
     script = "framework 'stub' (llmperf-stub): the script of rank 0"
     assert result.failure.message == f"{script} ended with status 0 while {when}"
@@ -209,7 +211,7 @@ def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
 
 @pytest.mark.parametrize("fault", ["hangs", "deaf"])
 def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault):
-    plan, result, run = run_script(fault, stall_seconds=1.0)
+    plan, result, run = run_script(fault, stall_seconds=4.0)
     assert result.failure.reason == "hung"
     assert left_of(plan) == []
     shown = "in meet" in filenames.log_path(run, 1).read_text()

@@ -361,7 +361,9 @@ def test_a_tar_archive_is_read_too(submission, tmp_path):
     assert codes(tmp_path / "s.tar.gz") == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), suffix=st.sampled_from([".zip", ".tar.gz"]))
 def test_damaged_archives_are_said_in_a_line(submission, tmp_path, place, value, suffix):
     data = bytearray(submission.read_bytes())

@@ -157,7 +157,7 @@ def test_npy_of_anything_else(tmp_path, array):
 
 
 @given(st.binary(max_size=300), st.booleans())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_npy_file_brings_anything_but_tokens_or_one_line(tmp_path, content, magic):
     (tmp_path / "t.npy").write_bytes((b"\x93NUMPY\x01\x00" if magic else b"") + content)
     with pytest.raises(UserError) as error:
@@ -199,7 +199,7 @@ def test_megatron_by_either_name_or_stem(tmp_path, code, dtype):
 
 
 @given(cut=st.integers(0, 70), flip=st.tuples(st.integers(0, 69), st.integers(1, 255)) | st.none())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_damaged_megatron_index_never_reads_out_of_bounds(tmp_path, cut, flip):
     index = megatron(tmp_path / "c", [[1, 2, 3], [4]]).with_suffix(".idx")
     content = bytearray(index.read_bytes())

@@ -178,7 +178,7 @@ def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
     path.write_text(json.dumps(document))
     begin = time.monotonic()
     (file,) = validate_path(path)
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 100
     assert file.failed
     assert len(file.findings) < 100
 

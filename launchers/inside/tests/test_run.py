@@ -51,7 +51,7 @@ def lost(out, timeout, tmp_path, *ranks, **variables):
     (tmp_path / "llmperf.toml").write_text(f"[launchers.inside]\ntimeout_seconds = {timeout}\n")
     port = free_ports()
     processes = [start([*RUN, "--out", out], member(rank, port, **variables), cwd=tmp_path) for rank in ranks]
-    return [(process.communicate(timeout=60)[0], process.returncode) for process in processes]
+    return [(process.communicate(timeout=200)[0], process.returncode) for process in processes]
 
 
 def test_a_node_without_the_secret_says_what_to_set(tmp_path):
@@ -68,12 +68,12 @@ def test_node_0_says_how_many_nodes_came(tmp_path):
 
 
 def test_numbers_that_differ_between_nodes_end_both(tmp_path):
-    (tmp_path / "llmperf.toml").write_text("[launchers.inside]\ntimeout_seconds = 30\n")
+    (tmp_path / "llmperf.toml").write_text("[launchers.inside]\ntimeout_seconds = 100\n")
     port = free_ports()
     command = [*RUN, "--out", "runs"]
     processes = [start(command, member(rank, port, size), cwd=tmp_path) for rank, size in ((0, 2), (1, 3))]
     for process in processes:
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=200)[0]
         assert "has 1 of 3 processes, node 0 has 1 of 2; start equally many on each node" in output
         assert process.returncode == 2
 
@@ -116,6 +116,6 @@ def test_the_end_of_node_0_ends_the_other_node(tmp_path):
         time.sleep(0.2)
     os.killpg(processes[0].pid, signal.SIGKILL)
     processes[0].wait()
-    output = processes[1].communicate(timeout=60)[0]
+    output = processes[1].communicate(timeout=200)[0]
     assert processes[1].returncode == 1
     assert "the connection with node 0 has ended" in output

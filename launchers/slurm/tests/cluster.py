@@ -20,7 +20,7 @@ SUBNET = "10.77.13"
 NODES = ("node1", "node2")
 CONTROL = "login"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "ip", "unshare")
-UP_SECONDS = 30.0
+UP_SECONDS = 120.0
 NULL_DEVICE = os.makedev(1, 3)
 """In place of a GPU's device file."""
 

@@ -26,7 +26,7 @@ ENDLESS = (
     *("--set", "steps=100000", "--set", "framework.step_seconds=0.05"),
 )
 """A run that starts quickly and lasts until something ends it."""
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 120.0
 
 
 def test_lines_of_steps_are_whole_and_gpus_are_those_of_the_job(idle_cluster):
@@ -125,7 +125,7 @@ def test_the_time_limit_ends_the_run_in_order(idle_cluster, stub_site, project):
 
 def assert_nothing_left(cluster):
     """No process of a run is on any node."""
-    limit = time.monotonic() + 25  # a node ends by itself what it has started, 20 s after its connection was lost
+    limit = time.monotonic() + 100  # a node ends by itself what it has started, 20 s after its connection was lost
     while left := [line for node in ("node1", "node2") for line in cluster.command_lines(node) if "llmperf" in line]:
         assert time.monotonic() < limit, left
         time.sleep(0.5)
@@ -177,7 +177,7 @@ class Followed:
         print(f"{seconds:.1f} s after the event")
         return seconds
 
-    def wait_for_text(self, pattern, seconds=60.0):
+    def wait_for_text(self, pattern, seconds=100.0):
         self._wait_until(lambda: re.search(pattern, self.text), pattern, seconds)
 
     def wait_for_steps(self):
@@ -191,7 +191,7 @@ class Followed:
 
     def result(self):
         """The result of the only run folder."""
-        self._wait_until(lambda: list(self.folder.glob("runs/*/result.json")), "a result", 30.0)
+        self._wait_until(lambda: list(self.folder.glob("runs/*/result.json")), "a result", 100.0)
         (path,) = self.folder.glob("runs/*/result.json")
         return json.loads(path.read_text())
 

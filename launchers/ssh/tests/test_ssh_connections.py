@@ -61,8 +61,8 @@ def test_lines_pass_both_ways_and_the_end_of_input_reaches_the_command(hosts, se
     process.stdin.write(b"a line\n")
     assert process.stdout.readline() == b"a line\n"
     process.stdin.close()
-    assert process.wait(10) == 0
-    deadline = time.monotonic() + 10
+    assert process.wait(60) == 0
+    deadline = time.monotonic() + 60
     while hosts.nodes[0].find("cat") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not hosts.nodes[0].find("cat")
@@ -104,7 +104,7 @@ def test_a_changed_host_key_is_named(hosts, servers, tmp_path):
 def test_a_host_that_does_not_answer_is_named_in_time(hosts, servers):
     started = time.monotonic()
     _, reason = run(hosts, "10.77.0.99", "true", config=str(servers.config), connect_timeout_seconds=1)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # without the option, it takes minutes
     assert reason is not None
     assert "the host does not answer" in reason
 

@@ -26,7 +26,7 @@ from types import TracebackType
 
 NETWORK = "10.77.0"
 TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount")
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 TMP_BYTES = 2 * 2**30
 INIT = """
 set -e

@@ -11,7 +11,7 @@ from pathlib import Path
 from llmperf_testing.hosts import Host, Hosts
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 PORT = 22
 CONFIG = """Port {port}
 ListenAddress {address}

@@ -227,11 +227,13 @@ TRAINING = {
         first("llmperf_build_trainer(plan, device)", "from llmperf import tokens; tokens.batches.known_entropy = print")
     ),
     "steps-fill-the-window": fault(
-        first("llmperf_build_trainer(plan, device)", f"if not {KIT}: device.event = Slow"), end(SLOW)
+        first("llmperf_build_trainer(plan, device)", f"if not {KIT}: device.event = Slow"),
+        end(SLOW),
+        method("train_step(self)", f"time.sleep(0 if {KIT} else 0.2)"),
     ),
     "errors-come-through": fault(("            self.close()\n", "            self.close()\n        return True\n")),
     "an-error-waits-for-nobody": fault(
-        ("if error is None:", "time.sleep(0.8 * (error is not None))\n        if not error:")
+        ("if error is None:", "time.sleep(4.1 * (error is not None))\n        if not error:")
     ),
     "closes-after-an-error-and-twice": fault(method("close(self)", "assert not self.closed")),
     "evaluation-is-figures": fault(("math.exp(1.0)", "math.nan")),

@@ -67,7 +67,7 @@ class ProgressLine:
         self._stream = sys.stderr or io.StringIO()  # None where it is closed
         self._live = self._stream.isatty()
         self._last_text = ""
-        self._last_time = 0.0
+        self._last_time = -SECONDS_BETWEEN_LINES  # the clock may begin with the host
         self._step_seconds: deque[float] = deque(maxlen=CHARTED_STEPS)
 
     def started(self, plan: Plan, folder: Path) -> None:

@@ -19,7 +19,8 @@ from llmperf_stub.torch.distributed import arrive, barrier
 class StubTrainer:
     """`spec.framework`: step_seconds, in_step (True, False, "device", "host"), fault (with fault_rank, fault_step),
     tokens (a rank and step), evaluation_seconds, child, hidden_child, chatters, listens, waits_at_build, clock_set
-    (seconds by which somebody sets the rank's wall clock in fault_step)."""
+    (seconds by which somebody sets the rank's wall clock in fault_step), sampled (fault_step lasts until the devices
+    have been read)."""
 
     def __init__(self, plan):
         options = plan.spec.framework
@@ -37,6 +38,7 @@ class StubTrainer:
         self.fault_step = options.get("fault_step", 5)
         self.evaluation_seconds = options.get("evaluation_seconds")
         self.chatters = options.get("chatters", False)
+        self.sampled = options.get("sampled", False)
         self.step = 0
         self.clock_set, self.off, real = options.get("clock_set"), 0.0, time.time
         time.time = lambda: real() + self.off
@@ -66,6 +68,8 @@ class StubTrainer:
             self.off = self.clock_set
         if self.fault and self.step == self.fault_step:
             getattr(self, self.fault.replace(" ", "_"), self.nothing)()
+        if self.sampled and self.step == self.fault_step:
+            self.wait_for_samples()
         if self.chatters:
             self.chatter()
         if self.in_step == "device":
@@ -124,7 +128,16 @@ class StubTrainer:
         """A MiB of numbered lines; the file says how many MiB have been printed."""
         sys.stdout.write("".join(f"step {self.step} line {line:06} {'x' * 40}\n" for line in range(16384)))
         sys.stdout.flush()
-        (self.run / f"printed-{self.rank}").write_text(str(self.step))
+        written = self.run / f"printing-{self.rank}"
+        written.write_text(str(self.step))
+        written.rename(self.run / f"printed-{self.rank}")  # a rank may be killed at any moment
+
+    def wait_for_samples(self):
+        """The second that is written from now on has been taken from now on."""
+        path = self.run / "memory.jsonl"
+        read = path.read_bytes().count(b"\n") if path.exists() else 0
+        while not path.exists() or path.read_bytes().count(b"\n") < read + 2:
+            time.sleep(0.01)
 
     def fills_disk(self):
         with (self.run / "filler").open("wb", buffering=0) as file:
