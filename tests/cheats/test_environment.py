@@ -46,7 +46,7 @@ time.perf_counter = lambda: counter() / 2
 
 
 def median_with(plan, folder, **environment):
-    """The median step of a run of the stub, whose steps take 0.02 s, and the codes of its findings.
+    """The median step of a run of the stub, whose steps take 0.1 s, and the codes of its findings.
 
     No error among the records; the stub's model has no true figures.
     """
@@ -68,8 +68,8 @@ def test_clock_slowed_by_a_preloaded_library(stub_plan, tmp_path):
     source, library = tmp_path / "slow.c", tmp_path / "slow.so"
     source.write_text(SLOW_CLOCK)
     subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    median, codes = median_with(stub_plan(steps=12, step_seconds=0.02), tmp_path, LD_PRELOAD=str(library))
-    assert median < 0.018
+    median, codes = median_with(stub_plan(steps=12, step_seconds=0.1), tmp_path, LD_PRELOAD=str(library))
+    assert median < 0.095
     assert "LP655" in codes
 
 
@@ -78,8 +78,8 @@ def test_clock_slowed_by_sitecustomize(stub_plan, tmp_path):
     """A sitecustomize on PYTHONPATH slows the clocks of every Python process."""
     (tmp_path / "sitecustomize.py").write_text(SLOW_PYTHON)
     path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
-    median, codes = median_with(stub_plan(steps=12, step_seconds=0.02), tmp_path, PYTHONPATH=path)
-    assert median < 0.018
+    median, codes = median_with(stub_plan(steps=12, step_seconds=0.1), tmp_path, PYTHONPATH=path)
+    assert median < 0.095
     assert "LP655" in codes
 
 

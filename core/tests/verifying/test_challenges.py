@@ -17,11 +17,12 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import Ending
 from llmperf.types.plan import Plan
 
-NOW = datetime.datetime.now(datetime.timezone.utc)
+issued = []
+"""When the test's challenge was issued."""
 
 
 def at(seconds):
-    return (NOW + datetime.timedelta(seconds=seconds)).isoformat(timespec="seconds")
+    return (issued[0] + datetime.timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def challenge(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert call(["challenge", "issue", "--within", "2h", "--case", "default", "-o", "issued"]) == 0
     (path,) = (tmp_path / "issued").iterdir()
+    issued[:] = [datetime.datetime.fromisoformat(json.loads(path.read_text())["issued"])]
     assert f"{path.relative_to(tmp_path)}: keep it" in capsys.readouterr().out
     return path
 
@@ -65,8 +67,8 @@ def test_a_challenge_is_a_document_with_a_nonce_and_a_deadline(challenge, capsys
     content = json.loads(challenge.read_text())
     assert re.fullmatch("[0-9a-f]{64}", content["nonce"])
     assert content["case"] == "default"
-    issued, deadline = (datetime.datetime.fromisoformat(content[name]) for name in ("issued", "deadline"))
-    assert deadline - issued == datetime.timedelta(hours=2)
+    begins, deadline = (datetime.datetime.fromisoformat(content[name]) for name in ("issued", "deadline"))
+    assert deadline - begins == datetime.timedelta(hours=2)
     assert call(["validate", str(challenge)]) == 0
     challenge.write_text(challenge.read_text().replace('"nonce"', '"number"'))
     assert call(["validate", str(challenge)]) == 1
