@@ -113,9 +113,9 @@ def made_messages():
     made: dict[tuple[str, str], str] = {}
     original = Rule.finding
 
-    def finding(rule, path, message, more=0):
-        made.setdefault((rule.code, re.sub(r"\d+", "0", QUOTED.sub("", message))), message)
-        return original(rule, path, message, more)
+    def finding(self, path, message, more=0):
+        made.setdefault((self.code, re.sub(r"\d+", "0", QUOTED.sub("", message))), message)
+        return original(self, path, message, more)
 
     Rule.finding = finding
     yield made

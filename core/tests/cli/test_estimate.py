@@ -212,10 +212,19 @@ def test_the_document_has_the_cost_of_whole_devices(estimate, priced):
     assert cost["expected_error"] == document["expected_error"]["throughput"]
 
 
+def test_a_case_that_does_not_fit_has_no_cost(estimate, priced):
+    words = ("--set", "framework.peak_mib=600", "--prices", priced, "--train-tokens", "36M")
+    code, out, err = estimate(*words)
+    assert code == 1, err
+    assert re.search(r"cost of a training +unknown: the memory does not suffice", out)
+    assert "USD" not in out
+    assert json.loads(estimate(*words, "--json")[1])["cost"] is None
+
+
 def test_without_prices_there_is_no_cost_and_a_device_without_one_has_none(estimate, priced, tmp_path):
     assert json.loads(estimate("--json")[1])["cost"] is None
     (tmp_path / "prices.toml").write_text(PRICES.replace("Stub", "Other X9"))
     code, out, _ = estimate("--prices", priced)
     assert code == 0
-    assert re.search(r"price of a device +unknown: .*prices.toml has no price of ", out)
+    assert re.search(r"price of a device +unknown: .*prices.toml has no price of .*; it has Other X9", out)
     assert not re.search(r"cost per million tokens +\d", out)

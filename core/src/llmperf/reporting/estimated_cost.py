@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 from llmperf.reporting import cells
 from llmperf.reporting.cells import leaves, printable, shown
 from llmperf.reporting.cost_rows import ASSUMES, Costing, Training, duration, training_rows
-from llmperf.reporting.price_matches import matched_prices
+from llmperf.reporting.price_matches import MOST_NAMED, matched_prices
 from llmperf.results.cost import Rates
 from llmperf.types import Row
 from llmperf.types.estimate import Estimate, EstimatedCost
 
 NO_ENERGY = "unknown: an estimate has no energy, only measurements have"
 ESTIMATE_ASSUMES = ASSUMES.replace("the measured ones", "estimated")
-TOO_LITTLE_MEMORY = "unknown: the memory does not suffice, so nothing can be trained"
+TOO_LITTLE_MEMORY = "unknown: the memory does not suffice"
 FIGURES = ("cost_per_million_tokens", "train_seconds", "train_cost")
 """Figures that are shown with the expected error, in the order of preference; the last known one stands for all."""
 
@@ -43,10 +43,16 @@ def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, aske
         model=estimate.spec.model,
         adapters=estimate.spec.contract.lora is not None,
     )
-    rows = [
-        replace(row, text=NO_ENERGY) if row.key == "train_electricity_cost" else row
-        for row in training_rows(training, costing)
-    ]
+    rows = list(training_rows(training, costing))
+    for place, row in enumerate(rows):
+        if row.key == "train_electricity_cost":
+            rows[place] = replace(row, text=NO_ENERGY)
+        elif row.key == "price" and row.value is None and costing.prices is not None and costing.prices.devices:
+            priced = list(costing.prices.devices)
+            listed = ", ".join(priced[:MOST_NAMED]) + f" and {len(priced) - MOST_NAMED} more" * (
+                len(priced) > MOST_NAMED
+            )
+            rows[place] = replace(row, text=f"{row.text}; it has {listed}")
     known = {row.key: row for row in rows if row.value is not None}
     figure = next((known[key] for key in reversed(FIGURES) if key in known), None)
     rows[-1] = replace(rows[-1], value=ESTIMATE_ASSUMES)
