@@ -57,6 +57,20 @@ def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_ea
     assert lines[lines.index(headings[0]) + 1] == kinds[0]
 
 
+def test_the_framework_is_in_its_column_alone(runs, capsys):
+    path = runs / "run-0" / "result.json"
+    document = json.loads(path.read_text())
+    changes = [("tuning.framework", "zero", "pytorch"), ("tuning.micro_batch", 1, 2)]
+    document["fix_hp"] += [
+        {"path": name, "case_value": before, "value": value, "origin": "--set"} for name, before, value in changes
+    ]
+    path.write_text(json.dumps(document))
+    assert call(["summary", str(path), "--wide"]) == 0
+    out = capsys.readouterr().out
+    assert "micro_batch=2" in out
+    assert "framework=" not in out
+
+
 def test_the_summary_draws_the_history_of_a_kind(runs, capsys):
     assert call(["summary", str(runs), "--format", "markdown"]) == 0
     out = capsys.readouterr().out

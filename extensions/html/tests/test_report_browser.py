@@ -389,6 +389,23 @@ def test_runs_of_one_name_have_addresses_of_their_own(opened):
     assert addresses == ["#run=run-00000", "#run=run-00000%7E2"]
 
 
+def test_runs_with_errors_are_dashed_outside_of_the_scale(opened):
+    (good_path, good), (bad_path, bad) = some(2)
+    good = replace(good, metrics=replace(good.metrics, tokens_per_second_per_device=800.0))
+    bad = replace(bad, loss_curve=tuple(replace(point, loss=1e6 * point.loss) for point in bad.loss_curve))
+    page = opened(html([(good_path, good), (bad_path, bad)], "en"))
+    page.evaluate(
+        "() => { const Plot = uPlot; window.plots = []; window.uPlot = function (options, data, place) {"
+        " plots.push(new Plot(options, data, place)); return plots.at(-1); }; window.uPlot.join = Plot.join; }"
+    )
+    page.evaluate(f"location.hash = 'side={good.run_id}&side={bad.run_id}'")
+    loss = page.get_by_role("img", name="loss").first
+    assert "B (errors: not in the scale)" in loss.inner_text()
+    assert "A (errors" not in loss.inner_text()
+    highest = page.evaluate("plots[0].scales.y.max")
+    assert highest < 2 * max(point.loss for point in good.loss_curve)
+
+
 def test_a_far_entropy_does_not_flatten_the_loss(opened):
     (path, one), _ = some(2)
     result = replace(one, metrics=replace(one.metrics, known_entropy=0.001))

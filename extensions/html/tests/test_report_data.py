@@ -264,3 +264,10 @@ def test_a_comparison_warns_of_disturbed_runs_as_compare_does():
     text = "disturbed by other processes (up to 50 % of the cores): its throughput may be too low: run-00000"
     assert data["runs"][2]["disturbed"] == [f"{{side}}: 1 of 1 run {text}"]
     assert data["groups"][0]["disturbed"] == [f"{{side}}: 1 of 3 runs {text}"]
+
+
+def test_a_run_that_is_named_like_the_second_of_another_name_has_its_own_address():
+    names = ["x", "x", "x~2", "x~2", "x"]
+    made = [(path, replace(result, run_id=name)) for name, (path, result) in zip(names, some(5), strict=True)]
+    keys = [run["key"] for run in data_of(html(made, "en"))["runs"]]
+    assert sorted(keys) == ["x", "x~2", "x~2~2", "x~3", "x~4"]

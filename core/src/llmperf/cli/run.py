@@ -193,7 +193,8 @@ def _run(
     for folder, result in measure(planned, out, repeat, _warn, show, ready):
         results.append((folder, result))
         left = repeat - len(results)
-        begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
+        if left:
+            begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
         if quiet:
             continue
         for finding in result.findings if repeat == 1 else ():

@@ -213,7 +213,8 @@ def _kind_row(group: Group, language: str, encoding: str | None) -> tuple[str, .
         relative = cells.percent(spread.relative)
     in_time = sorted(group.results, key=lambda result: result.run_id)  # ids begin with the time
     history = sparkline(throughputs(in_time), encoding=encoding)
-    layout, tuning = word(cells.layout(kind.layout), language), cells.settings(kind.tuning) or "/"
+    changed = [(path, value) for path, value in kind.tuning if path != "tuning.framework"]  # it has a column
+    layout, tuning = word(cells.layout(kind.layout), language), cells.settings(changed) or "/"
     row = [
         kind_devices(kind), kind.framework, layout, tuning, runs,
         median, relative, history or cells.UNKNOWN, best,

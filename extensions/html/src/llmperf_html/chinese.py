@@ -131,6 +131,7 @@ CHINESE = {
     "lowest": "最低",
     "highest": "最高",
     "{value}, below this chart": "{value}，低于图中范围",
+    "errors: not in the scale": "有错误，不计入坐标范围",
     "{value}, above this chart": "{value}，高于图中范围",
     "A and B differ by {value} at most, so one covers the other": "A 与 B 最多相差 {value}，因此相互重叠",
     "A and B have the same curve, so one covers the other": "A 与 B 的曲线相同，因此相互重叠",

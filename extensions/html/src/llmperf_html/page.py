@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from html import escape
+from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
@@ -103,12 +104,17 @@ def _currencies(currencies: Sequence[str], language: str) -> str:
 def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str) -> dict[str, Any]:
     """What the scripts show, as plain JSON. `sheets` are in the order of the table."""
     left, runs, page, times = CURVE_BYTES, [], PageRuns(language), Counter[str]()
+    taken = {printable(sheet.name) for sheet in sheets}
     for sheet in sheets:
         run = page.run(sheet, left > 0)
         left -= len(json.dumps(run["curves"]))
         name = printable(sheet.name)
         times[name] += 1
-        runs.append({"key": name if times[name] == 1 else f"{name}~{times[name]}", **run})
+        key = name
+        if times[name] > 1:  # a run may be named like the second one of another name
+            key = next(key for number in count(times[name]) if (key := f"{name}~{number}") not in taken)
+            taken.add(key)
+        runs.append({"key": key, **run})
     places = {id(sheet): place for place, sheet in enumerate(sheets)}
     groups = [entry for standing in found for entry in standing.entries if len(entry.sheets) > 1]
     for number, entry in enumerate(groups):

@@ -120,6 +120,7 @@ WORDS = {
     "highest": "highest",
     "below": "{value}, below this chart",
     "above": "{value}, above this chart",
+    "not_in_scale": "errors: not in the scale",
     "close_curve": "A and B differ by {value} at most, so one covers the other",
     "same_curve": "A and B have the same curve, so one covers the other",
     "overview": "All runs",

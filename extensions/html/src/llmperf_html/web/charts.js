@@ -37,11 +37,14 @@ llmperf.charts = (function () {
     return kept;
   }
 
+  // Runs with errors beside others do not take part in the range of the axis: the others would be flat beside a wrong one.
   function curvesOf(list, key, scale, what, isSeconds, byTime) {
+    const some = list.some(function (line) { return !line.run.bad && found(line, key); });
     return list.map(function (line) {
       const known = found(line, key), curve = known && against(line, known, isSeconds, byTime) || { x: [], middle: [] };
       const scaled = function (values) { return values && values.map(function (v) { return v === null ? null : v * scale; }); };
-      return { name: list.length > 1 ? line.name : words[key], x: curve.x, stroke: line.stroke, dash: dash(line.side || 0), band: named(list, line, bandName(curve, what)),
+      const apart = some && line.run.bad, name = apart ? line.name + " (" + words.not_in_scale + ")" : line.name;
+      return { name: list.length > 1 ? name : words[key], x: curve.x, stroke: line.stroke, dash: apart ? [3, 6] : dash(line.side || 0), apart: apart, band: named(list, line, bandName(curve, what)),
                low: list.length > 2 ? undefined : scaled(curve.low), middle: scaled(curve.middle), high: list.length > 2 ? undefined : scaled(curve.high) };
     });
   }

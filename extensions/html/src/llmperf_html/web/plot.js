@@ -34,10 +34,10 @@ llmperf.plot = (function () {
   function drawn(place, title, xLabel, yLabel, curves, marks, range) {
     const tables = [], series = [{ label: xLabel }], bands = [];
     for (const one of curves) {
-      const stroke = colour(one.stroke), at = series.length, around = { class: "band", stroke: "transparent", spanGaps: true, points: { show: false } };
+      const stroke = colour(one.stroke), at = series.length, around = { class: "band", stroke: "transparent", spanGaps: true, auto: !one.apart, points: { show: false } };
       tables.push(banded(one) ? [one.x, one.middle, one.low, one.high] : [one.x, one.middle]);
       // A limit does not take part in the range of the axis: the curve would be flat beside a far one.
-      series.push({ label: one.name, stroke: stroke, width: one.dash && !one.limit ? 2.2 : 1.6, dash: one.dash, spanGaps: true, auto: !one.limit,
+      series.push({ label: one.name, stroke: stroke, width: one.dash && !one.limit ? 2.2 : 1.6, dash: one.dash, spanGaps: true, auto: !one.limit && !one.apart,
                     points: { show: !one.dash && one.x.length < 40, size: 5 } });
       if (banded(one)) {
         series.push(Object.assign({ label: "low" }, around), Object.assign({ label: "high" }, around));
@@ -78,7 +78,7 @@ llmperf.plot = (function () {
 
   // Limits that lie above or below what the chart shows.
   function outOfSight(curves) {
-    const shown = curves.filter(function (one) { return !one.limit; }).map(extent);
+    const shown = curves.filter(function (one) { return !one.limit && !one.apart; }).map(extent);
     const least = Math.min(...shown.map(function (one) { return one[0]; })), most = Math.max(...shown.map(function (one) { return one[1]; }));
     return curves.filter(function (one) { return one.limit && (one.middle[0] < least || one.middle[0] > most); }).map(function (one) {
       return { of: one, label: one.name + ": " + llmperf.filled(one.middle[0] < least ? words.below : words.above, { value: Number(one.middle[0].toPrecision(6)) }) };
