@@ -5,25 +5,29 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import llmperf.cli
 import llmperf.reporting
 import pytest
 from llmperf.cli.main import call
+from llmperf.cli.run import show_repeats
+from llmperf.files import json_files
 from llmperf.reporting.chinese import LABELS, SENTENCES
 from llmperf.reporting.chinese_values import VALUES
 from llmperf.reporting.finding_texts import finding_text, message_templates
 from llmperf.reporting.words import sentence, value_text, word
-from llmperf.types import Finding, Row
+from llmperf.types import Finding, Result, Row
 
 TEMPLATES = LABELS | SENTENCES | VALUES | message_templates()
 
-FOLDER = Path(llmperf.reporting.__file__).parent
+FOLDERS = [Path(package.__file__).parent for package in (llmperf.reporting, llmperf.cli)]
 
 
 def templates():
-    """Every text in `reporting` that is filled in and translated."""
-    for path in FOLDER.glob("*.py"):
+    """Every text in `reporting` and `cli` that is filled in and translated."""
+    for path in (path for folder in FOLDERS for path in folder.glob("*.py")):
         if path.stem.startswith("chinese") or path.stem == "words":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -149,3 +153,28 @@ def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path,
     assert ("预训练" in capsys.readouterr().out) == (language == "zh")
     assert call(["summary", str(path), "--lang", "en"]) == 0
     assert "pretraining" in capsys.readouterr().out
+
+
+def test_validate_speaks_chinese_to_people_and_not_to_programs(example, tmp_path, capsys):
+    path = tmp_path / "result.json"
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    path.write_text(json.dumps(example))
+    assert call(["validate", "--lang", "zh", "--select", "LP201", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert f"{path}:/metrics/tokens_per_second_per_device: LP201 错误 应为 " in printed.out
+    assert printed.err == "1 个文件：1 个错误，0 个警告（规则集 8）\n"
+    assert call(["validate", "--lang", "zh", "--json", str(path)]) == 1
+    chinese = capsys.readouterr().out
+    assert call(["validate", "--lang", "en", "--json", str(path)]) == 1
+    assert chinese == capsys.readouterr().out
+    assert "expected" in chinese
+
+
+def test_repeats_end_with_a_chinese_table_and_spread(example, capsys):
+    result = json_files.convert(example, Result, "result")
+    show_repeats([(Path("runs/a"), result), (Path("runs/b"), replace(result, status="failed"))], "zh")
+    printed = capsys.readouterr().out
+    assert printed.split("\n")[0].split()[0] == "运行目录"
+    assert "完成" in printed
+    assert "失败" in printed
+    assert "没有离散程度：2 次运行中完成 1 次" in printed

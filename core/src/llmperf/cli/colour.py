@@ -40,7 +40,7 @@ COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
 _HEAD = re.compile("[:,：，]")
-_SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning)(?P<after>: | )")
+_SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning|错误|警告)(?P<after>: | )")
 
 
 def from_environment() -> bool | None:

@@ -70,7 +70,11 @@ def print_text(text: str, nl: bool = True) -> None:
 
 
 def print_table(
-    headers: Sequence[str | Column], rows: Iterable[Sequence[Any]], wide: bool = False, remedy: str = "--json"
+    headers: Sequence[str | Column],
+    rows: Iterable[Sequence[Any]],
+    wide: bool = False,
+    remedy: str = "--json",
+    language: str = "en",
 ) -> None:
     """A plain table within the width of the terminal; None is shown as a dash.
 
@@ -87,7 +91,7 @@ def print_table(
     table = laid_out(columns, shown, page_width(wide), painted)
     click.echo(table.text)
     if table.left_out or table.cut:
-        print_text(f"\n{left_out_text(table, 'en', remedy)}")
+        print_text(f"\n{left_out_text(table, language, remedy)}")
 
 
 def print_page(page: Page, wanted: str, language: str, wide: bool = False) -> None:

@@ -14,7 +14,7 @@ from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.idle_line import ready_by
 from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Steps, Text
-from llmperf.cli.output import print_json, print_table, print_text
+from llmperf.cli.output import language_option, print_json, print_table, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
@@ -67,6 +67,7 @@ Examples:
               help="With --scale: the global batch grows with the ranks, or stays.")  # fmt: skip
 @click.option("--challenge", metavar="FILE", type=click.Path(path_type=Path),
               help="Take the seed from a challenge that a validator has issued.")  # fmt: skip
+@language_option
 @click.pass_context
 def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -116,14 +117,14 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
     outcome = plan_run(asked)
     try:
         ready = ready_by(options["wait_until_idle"])
-        results = _run(outcome, out, repeat, options["as_json"], options["screening"], ready)
+        results = _run(outcome, out, repeat, options["as_json"], options["screening"], ready, options["language"])
     finally:
         outcome.machine.close()
     if options["as_json"]:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
     elif repeat > 1:
-        show_repeats(results)
+        show_repeats(results, options["language"])
     ctx.exit(_exit_code([result for _, result in results]))
 
 
@@ -155,11 +156,18 @@ def _check_folder(out: Path) -> None:
 
 
 def _run(
-    outcome: Outcome, out: Path, repeat: int, quiet: bool, screening: bool, ready: Callable[[Planned], None] | None
+    outcome: Outcome,
+    out: Path,
+    repeat: int,
+    quiet: bool,
+    screening: bool,
+    ready: Callable[[Planned], None] | None,
+    language: str,
 ) -> list[tuple[Path, Result]]:
     from llmperf.cli.progress_line import begin_run
     from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.terminal import result_card
+    from llmperf.reporting.words import sentence
     from llmperf.runfolder.filenames import trace_files
     from llmperf.running.measure import measure, startable
 
@@ -172,12 +180,12 @@ def _run(
         if quiet:
             return
         if repeat == 1:
-            print_text(painted_severities(result_card(result, painted)))
-            click.echo(f"\nrun folder: {folder}")
+            print_text(painted_severities(result_card(result, painted, language)))
+            click.echo("\n" + sentence("run folder: {folder}", language, folder=folder))
             for trace in trace_files(folder, 0):
-                click.echo(f"Chrome trace: {trace}")
+                click.echo(sentence("Chrome trace: {path}", language, path=trace))
         else:
-            click.echo(repeat_line(result, len(results) + 1, repeat), err=True)
+            click.echo(repeat_line(result, len(results) + 1, repeat, language), err=True)
 
     say_what_was_left_out(outcome)
     planned = startable(outcome)
@@ -199,8 +207,8 @@ def _run(
             continue
         for finding in result.findings if repeat == 1 else ():
             if finding not in shown:
-                click.echo(painted_severities(finding_text(finding)))
-        _log_tail(result)
+                click.echo(painted_severities(finding_text(finding, language)))
+        _log_tail(result, language)
     return results
 
 
@@ -212,12 +220,14 @@ def _warn(line: str) -> None:
     _say(f"warning: {line}")
 
 
-def _log_tail(result: Result) -> None:
+def _log_tail(result: Result, language: str) -> None:
+    from llmperf.reporting.words import sentence
+
     failure = result.failure
     if failure is None or not failure.log_tail:
         return
-    whose = "the log" if failure.rank is None else f"the log of rank {failure.rank}"
-    click.echo(f"\nlast lines of {whose}:", err=True)
+    text = "last lines of the log:" if failure.rank is None else "last lines of the log of rank {rank}:"
+    click.echo("\n" + sentence(text, language, rank=failure.rank), err=True)
     for line in failure.log_tail[-LOG_LINES:]:
         click.echo("  " + printable(line, " "), err=True)
 
@@ -240,63 +250,67 @@ REPEAT_FIGURES = (
 """Keys of the figures in a table of repeats."""
 
 
-def repeat_line(result: Result, number: int, repeat: int) -> str:
+def repeat_line(result: Result, number: int, repeat: int, language: str = "en") -> str:
     """`run 2 of 4: 1,234.5 token/p/s`, and why there is no MFU; printed when the run has ended."""
     from llmperf.reporting.cells import number as figure
+    from llmperf.reporting.words import sentence, word
 
-    pace = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
-    line = f"run {number} of {repeat}: {pace if result.status == 'complete' else painted(result.status)}"
-    return line if result.peak_problem is None else f"{line}; no MFU: {printable(result.peak_problem, ' ')}"
+    what = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
+    if result.status != "complete":
+        what = painted(word(result.status, language))
+    if result.peak_problem is not None:
+        what = sentence("{what}; no MFU: {why}", language, what=what, why=printable(result.peak_problem, " "))
+    return sentence("run {number} of {repeat}: {what}", language, number=number, repeat=repeat, what=what)
 
 
-def show_repeats(results: list[tuple[Path, Result]]) -> None:
+def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> None:
     """Print a table of repeats, their findings, and the spread; each run folder has a full report."""
     from llmperf.reporting.cells import printable, shown
     from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.result_sheets import figure_rows
     from llmperf.reporting.text_table import Column
+    from llmperf.reporting.words import sentence, word
 
-    columns = [Column(title="run folder", importance=1, wraps=18)]
+    columns = [Column(title=word("run folder", language), importance=1, wraps=18)]
     figures = [figure_rows(result) for _, result in results]
-    titles = [figures[0][key].label for key in REPEAT_FIGURES]
+    titles = [word(figures[0][key].label, language) for key in REPEAT_FIGURES]
     columns += [Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 3)]
-    columns.append(Column(title="status", importance=2))
+    columns.append(Column(title=word("status", language), importance=2))
     rows = [
-        [str(folder), *(shown(rows_of_run[key]) for key in REPEAT_FIGURES), result.status]
+        [str(folder), *(shown(rows_of_run[key]) for key in REPEAT_FIGURES), word(result.status, language)]
         for (folder, result), rows_of_run in zip(results, figures, strict=True)
     ]
-    print_table(columns, rows)
+    print_table(columns, rows, language=language)
     findings = [(result.run_id, finding) for _, result in results for finding in result.findings]
     if findings:
         click.echo()
     for run_id, finding in findings:
-        click.echo(painted_severities(f"{printable(run_id)}: {finding_text(finding)}"))
+        click.echo(painted_severities(f"{printable(run_id)}: {finding_text(finding, language)}"))
     for _, result in results:
         if result.peak_problem is not None:
-            click.echo(f"{printable(result.run_id)}: no MFU: {printable(result.peak_problem)}")
-    say_spread([result for _, result in results])
+            values = {"run": printable(result.run_id), "why": printable(result.peak_problem)}
+            click.echo(sentence("{run}: no MFU: {why}", language, **values))
+    say_spread([result for _, result in results], language)
 
 
-def say_spread(results: list[Result]) -> None:
+def say_spread(results: list[Result], language: str = "en") -> None:
     """Print the spread over repeats, or why there is none."""
     from llmperf.reporting.cells import number as figure
     from llmperf.reporting.cells import percent
+    from llmperf.reporting.words import sentence, word
     from llmperf.results.groups import spread
 
     measured = spread(results)
     if measured is None:
-        click.echo("no complete run, so no spread")
+        click.echo(word("no complete run, so no spread", language))
         return
-    if measured.relative is None:
-        click.echo(
-            f"\ntoken/p/s median {figure(measured.median)}; no spread: {measured.runs} of {len(results)} runs complete"
-        )
-        return
-    click.echo(
-        f"\n{measured.runs} runs: token/p/s median {figure(measured.median)},"
-        f" {figure(measured.minimum)} to {figure(measured.maximum)},"
-        f" spread {percent(measured.relative)} of the median"
-    )
+    values: dict[str, object] = {"runs": measured.runs, "all": len(results), "median": figure(measured.median)}
+    text = "token/p/s median {median}; no spread: {runs} of {all} runs complete"
+    if measured.relative is not None:
+        values |= {"minimum": figure(measured.minimum), "maximum": figure(measured.maximum)}
+        values["spread"] = percent(measured.relative)
+        text = "{runs} runs: token/p/s median {median}, {minimum} to {maximum}, spread {spread} of the median"
+    click.echo("\n" + sentence(text, language, **values))
 
 
 def _exit_code(results: list[Result]) -> int:

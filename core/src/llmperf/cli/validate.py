@@ -14,7 +14,7 @@ import click
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completed_values import rule_codes, run_folders
 from llmperf.cli.levels import level_checks, level_options
-from llmperf.cli.output import print_text
+from llmperf.cli.output import language_option, print_text
 from llmperf.plugins.asking import Tally, keep_tally, tally
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option("--format", "wanted", type=click.Choice(["text", "json", "github", "sarif", "junit"]), default="text",
               show_default=True, help="Format of the findings.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
+@language_option
 @click.option(
     "--select",
     metavar="CODE",
@@ -106,6 +107,7 @@ def command(
     /,
     paths: tuple[Path, ...],
     wanted: str,
+    language: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     **level_values: Any,
@@ -123,6 +125,7 @@ def command(
     """
     from llmperf.errors import PluginError
     from llmperf.plugins.faults import blaming
+    from llmperf.reporting.words import sentence, word
     from llmperf.validation.catalogue import forget_catalogues, open_catalogue
     from llmperf.validation.check import Validator
 
@@ -138,7 +141,7 @@ def command(
     kept: list[FileFindings] = []
     files = (_chosen(file, select, ignore) for file in (_kept(judged, kept) if levels.kept else judged))
     if wanted == "text":
-        code, verdicts = _print_text(files)
+        code, verdicts = _print_text(files, language)
         by_closing: dict[Callable[[Sequence[Verdict]], str], tuple[DocumentKind, list[Verdict]]] = {}
         for kind, rows in verdicts.items():
             if kind in kinds and (closing := kinds[kind].closing) is not None:
@@ -150,11 +153,12 @@ def command(
             except PluginError as error:
                 warn(str(error))
             else:
-                click.echo(line, err=True)
+                click.echo(word(line, language), err=True)
     else:
         code = _print_document(list(files), wanted)
     for path in levels.record(kept):
-        click.echo(f"{path}: what was verified; sign it: llmperf sign {path} --key KEY", err=True)
+        line = "{path}: what was verified; sign it: llmperf sign {path} --key KEY"
+        click.echo(sentence(line, language, path=path), err=True)
     ctx.exit(code)
 
 
@@ -181,9 +185,10 @@ def _print_document(files: list[FileFindings], wanted: str) -> int:
     return max((_code(file) for file in files), default=0)
 
 
-def _print_text(files: Iterable[FileFindings]) -> tuple[int, dict[str, list[Verdict]]]:
+def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict[str, list[Verdict]]]:
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
     from llmperf.reporting.findings import text
+    from llmperf.reporting.words import sentence, word
     from llmperf.validation.catalogue import RULESET, counted
 
     printed = tally()  # by an attempt that a plugin ended: those files are read again, but not printed
@@ -193,33 +198,40 @@ def _print_text(files: Iterable[FileFindings]) -> tuple[int, dict[str, list[Verd
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
         if number <= printed.items:
             continue
-        print_text(painted_severities(text([file])), nl=False)
-        for line in _by_outcome(file.verdicts):
+        print_text(painted_severities(text([file], language)), nl=False)
+        for line in _by_outcome(file.verdicts, language):
             click.echo(f"{file.path}: {line}", err=True)
         errors, warnings = (counted(file.findings, severity) for severity in SEVERITIES)
         printed = Tally(number, max(printed.code, _code(file)), printed.errors + errors, printed.warnings + warnings)
         sys.stdout.flush()
         keep_tally(printed)
-    listed = f"{_plural(printed.errors, 'error')}, {_plural(printed.warnings, 'warning')}"
-    click.echo(f"{_plural(printed.items, 'file')}: {listed} (ruleset {RULESET})", err=True)
+    counts = zip((printed.items, printed.errors, printed.warnings), ("file", "error", "warning"), strict=True)
+    parts = [word(f"{number} {what}{'s' * (number != 1)}", language) for number, what in counts]
+    line = "{files}: {errors}, {warnings} (ruleset {ruleset})"
+    values = dict(zip(("files", "errors", "warnings"), parts, strict=True))
+    click.echo(sentence(line, language, **values, ruleset=RULESET), err=True)
     return printed.code, verdicts
 
 
-def _by_outcome(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
     """One line for each outcome and reason, with the lines of the rows."""
     from llmperf.files.text import printable
+    from llmperf.reporting.finding_texts import finding_message
+    from llmperf.reporting.words import sentence, word
 
     grouped: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for verdict in verdicts:
         grouped.setdefault((verdict.outcome, verdict.why), []).append(verdict.line)
     for (outcome, why), lines in grouped.items():
-        more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
-        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:SHOWN_LINES]))}{more}"
-        yield printable(f"{where}: {outcome}: {'; '.join(why)}")
-
-
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+        text = "line {lines}: {outcome}: {why}" if len(lines) == 1 else "lines {lines}: {outcome}: {why}"
+        if len(lines) > SHOWN_LINES:
+            text = "lines {lines} and {more} more: {outcome}: {why}"
+        mark = ", " if language == "en" else "、"
+        values = {"lines": mark.join(map(str, lines[:SHOWN_LINES])), "outcome": word(outcome, language)}
+        values |= {
+            "why": ("; " if language == "en" else "；").join(finding_message(reason, language) for reason in why)
+        }
+        yield printable(sentence(text, language, **values, more=len(lines) - SHOWN_LINES))
 
 
 def _code(file: FileFindings) -> int:

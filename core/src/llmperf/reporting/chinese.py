@@ -123,6 +123,27 @@ SENTENCES = {
     "; contracts differ in {parts}": "；测量约定在 {parts} 上不同",
     "loss, nats per token, by step": "各步损失值（nats/token）",
     "difference from the reference, nats, by step": "各步与参考的差值（nats）",
+    "{files}: {errors}, {warnings} (ruleset {ruleset})": "{files}：{errors}，{warnings}（规则集 {ruleset}）",
+    "{path}: what was verified; sign it: llmperf sign {path} --key KEY": (
+        "{path}：验证内容；签名命令：llmperf sign {path} --key KEY"
+    ),
+    "line {lines}: {outcome}: {why}": "第 {lines} 行：{outcome}：{why}",
+    "lines {lines}: {outcome}: {why}": "第 {lines} 行：{outcome}：{why}",
+    "lines {lines} and {more} more: {outcome}: {why}": "第 {lines} 行及另外 {more} 行：{outcome}：{why}",
+    "run folder: {folder}": "运行目录：{folder}",
+    "Chrome trace: {path}": "Chrome 跟踪：{path}",
+    "last lines of the log:": "日志的最后几行：",
+    "last lines of the log of rank {rank}:": "进程 {rank} 日志的最后几行：",
+    "run {number} of {repeat}: {what}": "第 {number} 次运行（共 {repeat} 次）：{what}",
+    "{what}; no MFU: {why}": "{what}；无 MFU：{why}",
+    "{run}: no MFU: {why}": "{run}：无 MFU：{why}",
+    "no complete run, so no spread": "没有完成的运行，因此没有离散程度",
+    "token/p/s median {median}; no spread: {runs} of {all} runs complete": (
+        "token/p/s 中位数 {median}；没有离散程度：{all} 次运行中完成 {runs} 次"
+    ),
+    "{runs} runs: token/p/s median {median}, {minimum} to {maximum}, spread {spread} of the median": (
+        "{runs} 次运行：token/p/s 中位数 {median}，{minimum} 至 {maximum}，离散程度为中位数的 {spread}"
+    ),
     "log10 of {title}": "{title}的 log10",
 }
 """Templates of sentences, and words in them."""

@@ -1,13 +1,13 @@
 """Chinese translations of values that llmperf composes of its own words.
 
 Parts in braces are values; numbers alone match those named `{n}` to `{q}` in a finished English text. Of the others
-only the parts that `OWN` lists are words of llmperf, which are translated too: names of users, documents and machines
-stay as they are.
+only the parts that `OWN` lists, and `{counts}`, are words of llmperf, which are translated too: names of users,
+documents and machines stay as they are.
 """
 
 from __future__ import annotations
 
-OWN = ("reason", "verdict", "convention", "counts", "place", "confidence", "method")
+OWN = ("reason", "verdict", "convention", "place", "confidence", "method")
 """Parts that are words of llmperf."""
 
 VALUES = {
@@ -15,6 +15,7 @@ VALUES = {
     "ok": "正常",
     "invalid": "无效",
     "refused": "已拒绝",
+    "error": "错误",
     "warning": "警告",
     "failed": "失败",
     "aborted": "中止",
@@ -52,6 +53,8 @@ VALUES = {
     "{n} error": "{n} 个错误",
     "{n} errors": "{n} 个错误",
     "{n} warning": "{n} 个警告",
+    "{n} file": "{n} 个文件",
+    "{n} files": "{n} 个文件",
     "{n} warnings": "{n} 个警告",
     "true": "是",
     "false": "否",
@@ -125,6 +128,18 @@ VALUES = {
     "energy: {n} J a token, {m} tokens a joule = {o} J of all devices, by {source}, / tokens": (
         "能耗：每 token {n} J，每焦耳 {m} token = 所有设备的 {o} J（{source}）/ token 数"
     ),
+    "{n} published row: {m} agree, {o} wrong, {p} not checked": (
+        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查"
+    ),
+    "{n} published row: {m} agree, {o} wrong, {p} not checked ({counts})": (
+        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查（{counts}）"
+    ),
+    "{n} published rows: {m} agree, {o} wrong, {p} not checked": (
+        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查"
+    ),
+    "{n} published rows: {m} agree, {o} wrong, {p} not checked ({counts})": (
+        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查（{counts}）"
+    ),
     "{name} (simulated)": "{name}（模拟）",
     "{name} line {n}": "{name} 第 {n} 行",
     "{n} run": "{n} 次运行",
@@ -162,14 +177,5 @@ VALUES = {
     "the clocks fell by {n} % on node {m}": "节点 {m} 的时钟下降了 {n} %",
     "the steps became {n} % slower": "单步时间变慢了 {n} %",
     "the steps became {n} % faster": "单步时间变快了 {n} %",
-    "{n} published rows: {m} agree, {o} wrong, {p} not checked": (
-        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查"
-    ),
-    "{n} published rows: {m} agree, {o} wrong, {p} not checked ({counts})": (
-        "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查（{counts}）"
-    ),
-    "{n}: no MFU is printed": "{n} 行：未给出 MFU",
-    "{n}: its MFU is withheld": "{n} 行：MFU 未公布",
-    "{n}: its throughput is withheld": "{n} 行：吞吐未公布",
 }
 """Values of reports, which are finished English texts."""

@@ -57,7 +57,11 @@ def finding_message(message: str, language: str) -> str:
 
 
 def _translated(part: str) -> str:
-    return _messages().translated(part) or part
+    """A part of a message in Chinese; of several parts `a; b` each one."""
+    chinese = _messages().translated(part)
+    if chinese is None and "; " in part:
+        return "；".join(map(_translated, part.split("; ")))
+    return chinese or part
 
 
 @lru_cache(maxsize=1)

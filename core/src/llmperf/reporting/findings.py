@@ -26,9 +26,9 @@ FINGERPRINT = "llmperfFinding/v1"
 """Name of the fingerprint by which code-scanning services know a finding again."""
 
 
-def text(files: Files) -> str:
+def text(files: Files, language: str = "en") -> str:
     """One line for each finding, as linters print them: `path:/json/pointer: CODE severity message`."""
-    return "".join(f"{_line(file, finding)}\n" for file, finding in _all(files))
+    return "".join(f"{_line(file, finding, language)}\n" for file, finding in _all(files))
 
 
 def as_json(files: Files) -> str:
@@ -161,9 +161,15 @@ def _xml(value: str) -> str:
     return printable(encodable(value))
 
 
-def _line(file: FileFindings, finding: Finding) -> str:
+def _line(file: FileFindings, finding: Finding, language: str = "en") -> str:
     place = [str(file.path), str(file.lines.get(finding.path, "")), finding.path]
-    return printable(f"{':'.join(filter(None, place))}: {finding.code} {finding.severity} {finding.message}")
+    severity: str = finding.severity
+    message = finding.message
+    if language != "en":
+        from llmperf.reporting.finding_texts import finding_message, severity_text
+
+        severity, message = severity_text(severity, language), finding_message(message, language)
+    return printable(f"{':'.join(filter(None, place))}: {finding.code} {severity} {message}")
 
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:

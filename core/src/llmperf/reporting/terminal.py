@@ -63,11 +63,11 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
     return "\n".join([*lines, *(finding_text(finding, language) for finding in sheet.findings)])
 
 
-def result_card(result: Result, paint: Paint | None = None) -> str:
+def result_card(result: Result, paint: Paint | None = None, language: str = "en") -> str:
     """What `llmperf run` prints at the end of a run."""
     from llmperf.reporting.result_sheets import result_sheet
 
-    return card(result_sheet(result), paint=paint)
+    return card(result_sheet(result), language, paint)
 
 
 def closing_lines(sheets: Sequence[Sheet]) -> list[str]:

@@ -233,7 +233,11 @@ def _of_template(english: str) -> str:
 
 @lru_cache(maxsize=1)
 def _templates() -> TranslatedTemplates:
-    return TranslatedTemplates({**VALUES, **LABELS}, dict.fromkeys(OWN, lambda part: word(part, "zh")))
+    from llmperf.reporting.finding_texts import finding_message
+
+    own = dict.fromkeys(OWN, lambda part: word(part, "zh"))
+    own["counts"] = lambda part: finding_message(part, "zh")  # in the words of the package that counts
+    return TranslatedTemplates({**VALUES, **LABELS}, own)
 
 
 class TranslatedTemplates:
