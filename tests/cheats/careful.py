@@ -279,6 +279,11 @@ def cpu_peak_lowered(forgery: Forgery) -> Path:
 
 def energy_invented(forgery: Forgery) -> Path:
     """The host drew a tenth of the power that it drew."""
+    return with_power(forgery, 12.0)
+
+
+def with_power(forgery: Forgery, watts: float) -> Path:
+    """Readings by which the host drew a power, some of them in the measured window."""
     begin, end = _window(forgery)
     for rows in forgery.tables.values():
         samples = [row for row in rows if row.get("kind") == "memory"]
@@ -290,7 +295,7 @@ def energy_invented(forgery: Forgery) -> Path:
             rows.insert(len(rows) - len(later), sample | {"monotonic": at, "at": sample["at"] + moved})
     for sample in forgery.samples:
         for device in sample["devices"]:
-            device |= {"power_watts": 12.0, "energy_joules": 12.0 * sample["monotonic"]}
+            device |= {"power_watts": watts, "energy_joules": watts * sample["monotonic"]}
     return forgery.seal()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmperf.types.verification import Level
+from llmperf.types.verification import Claim, Level
 
 CATCHES: dict[str, Level | None] = {
     # the result or the archive alone is edited
@@ -50,22 +50,22 @@ CATCHES: dict[str, Level | None] = {
     "variant_sold_as_the_case": "rerun",
     "failed_run_completed": "rerun",
     # everything agrees; the training is real, what is said of machine or time is not
-    "times_four_fifths": "witnessed",
-    "times_halved": "witnessed",
-    "fastest_step_everywhere": "witnessed",
-    "two_devices_sold_as_one": "witnessed",
-    "cpu_sold_as_two_gpus": "witnessed",
+    "times_four_fifths": "rerun",
+    "times_halved": "rerun",
+    "fastest_step_everywhere": "rerun",
+    "two_devices_sold_as_one": "rerun",
+    "cpu_sold_as_two_gpus": "rerun",
     "emulated_fp8_sold_as_real": "consistent",
-    "cpu_peak_lowered": "witnessed",
-    "energy_invented": "witnessed",
-    "memory_halved": "witnessed",
+    "cpu_peak_lowered": "rerun",
+    "energy_invented": "rerun",
+    "memory_halved": "rerun",
     "throttling_removed": "witnessed",
     "load_of_others_removed": "witnessed",
     "versions_altered": "witnessed",
     "date_moved": "challenged",
     # the environment of the user: test_environment.py
-    "clock_slowed_by_a_preloaded_library": "witnessed",
-    "clock_slowed_by_sitecustomize": "witnessed",
+    "clock_slowed_by_a_preloaded_library": "rerun",
+    "clock_slowed_by_sitecustomize": "rerun",
     "kept_peak_edited": "consistent",
     "known_model_replaced": "consistent",
     "kept_tokens_zeroed": "consistent",
@@ -77,3 +77,17 @@ CATCHES: dict[str, Level | None] = {
     "link_in_an_archive": "consistent",
 }
 """None: no level."""
+
+CLAIMS: dict[str, Claim] = {
+    "times_four_fifths": "speed",
+    "times_halved": "speed",
+    "fastest_step_everywhere": "speed",
+    "two_devices_sold_as_one": "speed",
+    "cpu_sold_as_two_gpus": "speed",
+    "cpu_peak_lowered": "peak",
+    "energy_invented": "energy",
+    "memory_halved": "memory of a rank",
+    "clock_slowed_by_a_preloaded_library": "speed",
+    "clock_slowed_by_sitecustomize": "speed",
+}
+"""Of the level `rerun`: those whose losses are right, and what a rerun on the same device model warns of (LP677)."""

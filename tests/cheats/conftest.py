@@ -30,16 +30,29 @@ def forgery(honest_run, tmp_path, monkeypatch):
     return Forgery(honest_run, tmp_path / honest_run.name)
 
 
+@pytest.fixture
+def timed(honest_run, tmp_path):
+    """Makes copies of the honest run, to be forged, whose measured steps took known times and whose peak is known."""
+
+    def made(name):
+        (tmp_path / name).mkdir()
+        copy = Forgery(honest_run, tmp_path / name / honest_run.name)
+        copy.time_steps()
+        return copy
+
+    return made
+
+
 @pytest.fixture(scope="session")
 def rerun_once():
-    """As `run_ranks`, but each contract is trained once in this session."""
+    """As `run_ranks`, but each contract is trained once in each layout in this session."""
     from llmperf.files.json_files import encode
     from llmperf.running.launched import run_ranks
 
     trained = {}
 
     def run(plan, *arguments):
-        key = encode(plan.spec.contract), encode(plan.spec.model)
+        key = encode(plan.spec.contract), encode(plan.spec.model), encode(plan.spec.tuning)
         if key not in trained:
             trained[key] = run_ranks(plan, *arguments)
         return trained[key]

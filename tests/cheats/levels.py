@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,8 +12,10 @@ from llmperf.files import json_files
 from llmperf.reference import decoder
 from llmperf.runfolder import filenames
 from llmperf.types import Contract, Finding, Model, Result
+from llmperf.types.host_load import LoadBefore, NodeConditions
+from llmperf.types.verification import ClaimCheck
 from llmperf.validation.check import validate_path
-from llmperf.verifying import rerun, spot
+from llmperf.verifying import claims, rerun, spot
 
 STEPS = 12
 
@@ -40,8 +43,8 @@ _plan_rerun = rerun.plan_rerun
 
 
 def plan_rerun(result: Result, *arguments: Any) -> Any:
-    """As `llmperf.verifying.rerun.plan_rerun`; each contract is planned once."""
-    key = json_files.encode((result.contract, result.model))
+    """As `llmperf.verifying.rerun.plan_rerun`; each contract is planned once in each layout."""
+    key = json_files.encode((result.contract, result.model, result.tuning, result.hardware.device_model))
     if key not in _planned:
         _planned[key] = _plan_rerun(result, *arguments)
     return _planned[key]
@@ -57,3 +60,16 @@ def verified_at(folder: Path, run_ranks: Callable[..., Any] | None = None) -> di
         with patch.object(rerun, "run_ranks", run_ranks), patch.object(rerun, "plan_rerun", plan_rerun):
             outcomes["rerun"] = rerun.rerun_check(folder, result, STEPS).outcome
     return outcomes
+
+
+IDLE = NodeConditions(node_rank=0, before=LoadBefore(other_cpu_share=0.0), other_cpu_share=0.0)
+
+
+def claims_beside(folder: Path, here: Path) -> Mapping[str, ClaimCheck]:
+    """The claims of a run beside the figures of another, as if that were the rerun, made on an idle machine."""
+    submitted, measured = (
+        rerun.submission(path, json_files.load(path / filenames.RESULT, Result), STEPS) for path in (folder, here)
+    )
+    metrics = replace(measured.result.metrics, other_cpu_share=0.0)
+    measured = replace(measured, result=replace(measured.result, metrics=metrics, conditions=(IDLE,)))
+    return {check.claim: check for check in claims.claim_checks(submitted, measured, None)}

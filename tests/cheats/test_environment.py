@@ -17,7 +17,7 @@ from llmperf.tokens.cache import cached_tokens
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
 
-from .levels import first_error
+from .levels import claims_beside, first_error
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 CONTROLLER = Path(__file__).parents[2] / "core" / "tests" / "stub" / "run_controller.py"
@@ -61,6 +61,13 @@ def median_with(plan, folder, **environment):
     return result.metrics.step_seconds.median, {finding.code for finding in findings}
 
 
+def assert_rerun_is_slower(stub_plan, folder):
+    """A run with a true clock, whose steps cannot be faster than 0.02 s, shows that the times in a folder are not."""
+    (folder / "true").mkdir()
+    median_with(stub_plan(steps=12, step_seconds=0.02), folder / "true")
+    assert claims_beside(folder / "run", folder / "true" / "run")["speed"].outcome == "better"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_clock_slowed_by_a_preloaded_library(stub_plan, tmp_path):
@@ -71,6 +78,7 @@ def test_clock_slowed_by_a_preloaded_library(stub_plan, tmp_path):
     median, codes = median_with(stub_plan(steps=12, step_seconds=0.1), tmp_path, LD_PRELOAD=str(library))
     assert median < 0.095
     assert "LP655" in codes
+    assert_rerun_is_slower(stub_plan, tmp_path)
 
 
 @pytest.mark.slow
@@ -81,6 +89,7 @@ def test_clock_slowed_by_sitecustomize(stub_plan, tmp_path):
     median, codes = median_with(stub_plan(steps=12, step_seconds=0.1), tmp_path, PYTHONPATH=path)
     assert median < 0.095
     assert "LP655" in codes
+    assert_rerun_is_slower(stub_plan, tmp_path)
 
 
 @pytest.mark.slow

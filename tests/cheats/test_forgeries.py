@@ -13,8 +13,8 @@ from llmperf.verifying.challenges import challenge_check, issue
 from llmperf.verifying.signatures import witness_check
 
 from . import careful, headline, records, test_environment, test_validator_side
-from .catches import CATCHES
-from .levels import first_error, verified_at
+from .catches import CATCHES, CLAIMS
+from .levels import claims_beside, first_error, verified_at
 
 FORGERIES = {cheat.__name__: cheat for cheat in (*headline.FORGERIES, *records.FORGERIES, *careful.FORGERIES)}
 OTHERS = (test_environment, test_validator_side)
@@ -45,11 +45,43 @@ def test_the_first_forward_pass_was_another(name, forgery):
     assert verified_at(folder)["spot-checked"] == "failed"
 
 
-@pytest.mark.parametrize("name", of_level("rerun"))
+@pytest.mark.parametrize("name", [name for name in of_level("rerun") if name not in CLAIMS])
 def test_the_first_steps_were_trained_otherwise(name, forgery, rerun_once):
     folder = FORGERIES[name](forgery)
     assert first_error(folder) is None
     assert verified_at(folder, rerun_once) == {"spot-checked": "passed", "rerun": "failed"}
+
+
+def measured_by_a_validator(name, timed):
+    """What a validator measures who has the devices: the honest run itself, or what one device does in place of two."""
+    here = timed("here")
+    if name == "energy_invented":
+        return careful.with_power(here, 120.0)
+    if name == "two_devices_sold_as_one":
+        careful.two_devices_sold_as_one(here)
+        here.scale_times(2)
+    elif name == "cpu_sold_as_two_gpus":
+        careful.cpu_sold_as_two_gpus(here)
+        here.scale_times(4)
+    return here.seal()
+
+
+@pytest.mark.parametrize("name", [name for name in CLAIMS if name in FORGERIES])
+def test_the_same_devices_measure_worse_than_is_claimed(name, timed, rerun_once):
+    folder = FORGERIES[name](timed("submitted"))
+    assert first_error(folder) is None
+    assert verified_at(folder, rerun_once) == {"spot-checked": "passed", "rerun": "passed"}
+    checks = claims_beside(folder, measured_by_a_validator(name, timed))
+    assert [claim for claim, check in checks.items() if check.outcome == "better"] == [CLAIMS[name]]
+
+
+def test_an_honest_run_claims_nothing_better_than_itself(timed):
+    submitted, here = timed("submitted"), timed("here")
+    submitted.scale_times(0.95)
+    checks = claims_beside(submitted.seal(), here.seal())
+    assert {claim: check.outcome for claim, check in checks.items()} == dict.fromkeys(
+        ("speed", "memory of a rank", "peak"), "agrees"
+    )
 
 
 @pytest.mark.parametrize("name", of_level("challenged", "signed", "witnessed"))

@@ -70,6 +70,36 @@ def test_nothing_of_the_submitters_machine_is_taken(result):
     assert "evil" not in json_files.encode(plan).decode()
 
 
+def on_this_cpu(result, **tuning):
+    """The same submission from a host with the CPU of this one."""
+    model = plan_rerun(result, 5, None).planned.plan.probe.devices[0].model
+    hardware = replace(result.hardware, vendor="cpu", device_model=model)
+    own = {"devices": 1, "micro_batch": 1, "gradient_accumulation": None, "sharding_stage": 0, **tuning}
+    return replace(result, hardware=hardware, tuning=replace(result.tuning, nodes=1, **own))
+
+
+def test_on_the_same_device_model_layout_and_tuning_are_the_submissions(result):
+    tuning = {"devices": 2, "micro_batch": 1, "gradient_checkpointing": True, "attention": "eager"}
+    rerun = plan_rerun(replace(on_this_cpu(result, **tuning), framework={"offload": "parameters"}), 5, None)
+    plan = rerun.planned.plan
+    assert rerun.other_layout is None
+    assert {name: getattr(plan.spec.tuning, name) for name in tuning} == tuning
+    assert plan.layout.world_size == 2
+    assert plan.spec.framework == {}
+
+
+def test_why_the_layout_is_another(result):
+    assert "and this machine has" in plan_rerun(result, 5, None).other_layout
+    same = on_this_cpu(result)
+    assert plan_rerun(same, 5, "zero").other_layout == "it trained by pytorch, the rerun by zero"
+    several = replace(same, tuning=replace(same.tuning, nodes=2))
+    assert plan_rerun(several, 5, None).other_layout == "it ran on 2 nodes"
+    many = plan_rerun(replace(same, tuning=replace(same.tuning, devices=64, micro_batch=1)), 5, None)
+    assert many.planned.plan.layout.world_size == 1
+    absent = replace(same, tuning=replace(same.tuning, framework="absent"))
+    assert plan_rerun(absent, 5, None).other_layout == "it trained by absent, which is not installed"
+
+
 def test_another_framework_can_be_chosen(result):
     assert plan_rerun(result, 5, "zero").planned.spec.tuning.framework == "zero"
 
@@ -160,9 +190,11 @@ def test_an_honest_run_passes_and_forged_losses_fail(tmp_path, monkeypatch, caps
     assert call(["validate", str(folder), "--rerun", "4"]) == 0
     output = capsys.readouterr()
     assert (
-        "LP671 note 4 steps by pytorch (the submitter's own framework) fp32 on 1 rank: loss differs by at most"
+        "LP671 note 4 steps by pytorch (the submitter's own framework) fp32 on 2 ranks: loss differs by at most"
         in output.out
     )
+    assert "LP677" not in output.out  # alike, or not compared on a busy machine
+    assert "memory of a rank" in output.out
     assert "rerun: step 4 of 4: loss" in output.err
 
     result = json_files.load(folder / "result.json", Result)

@@ -14,6 +14,30 @@ Outcome = Literal["passed", "failed", "impossible"]
 """`impossible`: the check was asked for and could not be made here; the message says why."""
 
 
+Claim = Literal["speed", "memory of a rank", "memory of a device", "energy", "peak"]
+"""A figure that a submission claims, and that a rerun measures too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimCheck:
+    """One figure of a submission beside the same figure of its rerun."""
+
+    claim: Claim
+    """Which figure."""
+    outcome: Literal["agrees", "better", "not compared"]
+    """`better`: than what was measured here, beyond the tolerance; `agrees`: not so, which may also be worse."""
+    message: str
+    """One line: both figures and how many times as good the submitted one is, or why they were not compared."""
+    submitted: float | None = None
+    """Seconds per step (median), bytes, joules per token, or FLOP/s of a whole device. None if it was not compared."""
+    here: float | None = None
+    """The same, measured in the rerun."""
+    times_as_good: float | None = None
+    """How many times as good the submitted figure is; above 1 it is better than what was measured here."""
+    tolerance: float | None = None
+    """Up to how many times it may be as good."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelCheck:
     """One level of verification, checked for one result."""
@@ -26,6 +50,8 @@ class LevelCheck:
     """One line: what was compared, with the largest difference and its bound, or why it could not be."""
     figures: Mapping[str, float | int | str | None] = field(default_factory=dict)
     """The figures of the check by name, such as `largest_difference`, `bound` and the seed to repeat it with."""
+    claims: tuple[ClaimCheck, ...] = ()
+    """What a rerun that passed compared beside losses and norms; empty for other levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,13 @@ class Standing:
         text += f"; failed: {', '.join(failed)}" if failed else ""
         impossible = [check.level for check in self.checks if check.outcome == "impossible"]
         text += f"; not possible: {', '.join(impossible)}" if impossible else ""
+        claims = [claim for check in self.checks for claim in check.claims]
+        better = [claim.claim for claim in claims if claim.outcome == "better"]
+        speed = [claim.outcome for claim in claims if claim.claim == "speed"]
+        if better:
+            text += f"; better than the rerun: {', '.join(better)}"
+        elif speed:
+            text += "; speed compared" if "agrees" in speed else "; speed not compared"
         return f"{text} (by {self.by})" if self.by else f"{text} (claimed)"
 
 

@@ -11,7 +11,15 @@ from llmperf.files.sigstore_bundles import Identity
 from llmperf.runfolder import filenames
 from llmperf.types import FileFindings, Finding, Result
 from llmperf.types.verification import Level, LevelCheck, VerifiedResult
-from llmperf.validation.rules.reading import CHALLENGE, NOT_CHECKED, RERUN, SIGNATURE, SPOT_CHECK, WITNESS
+from llmperf.validation.rules.reading import (
+    BETTER_CLAIM,
+    CHALLENGE,
+    NOT_CHECKED,
+    RERUN,
+    SIGNATURE,
+    SPOT_CHECK,
+    WITNESS,
+)
 from llmperf.validation.verification_files import recorded_levels, verification_path, write_verification
 
 RULES = {
@@ -22,6 +30,8 @@ RULES = {
     "witnessed": WITNESS,
 }
 """The rule of each level but the first, which has all others."""
+ADVICE = "repeat the rerun on an idle machine, then ask for a witness"
+"""What to do about a claim that is better than a rerun measured."""
 ALONE: tuple[Level, ...] = ("signed", "witnessed")
 """Levels that are looked at without being asked for: an unknown key is only a note."""
 
@@ -79,7 +89,11 @@ class LevelChecks:
         if self.kept:
             entry = VerifiedResult(run_id=result.run_id, result_sha256=sha256(path), checks=tuple(checks))
             self._made.setdefault(archive or _place(path), []).append(entry)
-        yield from map(_finding, checks)
+        for check in checks:
+            yield _finding(check)
+            for claim in check.claims:
+                if claim.outcome == "better":
+                    yield BETTER_CLAIM.finding("", f"{claim.message}; {ADVICE}")
 
     def _checks(self, result: Result, path: Path, archive: Path | None) -> Iterator[LevelCheck]:
         from llmperf.verifying.signatures import bundle_check, signature_check, witness_check
@@ -149,7 +163,7 @@ def _finding(check: LevelCheck) -> Finding:
 
 def _consistent(files: Iterable[FileFindings]) -> LevelCheck:
     """The level of the rules, of a run folder or of a whole archive."""
-    levels = {rule.code for rule in (*RULES.values(), NOT_CHECKED)}
+    levels = {rule.code for rule in (*RULES.values(), NOT_CHECKED, BETTER_CLAIM)}
     findings = [finding for file in files for finding in file.findings if finding.code not in levels]
     errors = [finding for finding in findings if finding.severity == "error"]
     warnings = sum(finding.severity == "warning" for finding in findings)

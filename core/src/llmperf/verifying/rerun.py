@@ -1,4 +1,4 @@
-"""`llmperf validate --rerun N`: trains the first steps of a submission here and compares losses and gradient norms."""
+"""`llmperf validate --rerun N`: trains the first steps of a submission here, compares losses, norms and its claims."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from llmperf.errors import Interrupted
+from llmperf.files.json_files import load
 from llmperf.files.text import printable
+from llmperf.planning.peak import peak_again
+from llmperf.results.build import result_of
 from llmperf.results.failure import outcome
+from llmperf.results.step_figures import recorded_figures
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import RunRecords, samples_of
 from llmperf.runfolder.filenames import record_files
 from llmperf.runfolder.reader import RecordFile
 from llmperf.running.launched import SAMPLE_SECONDS, keep_records, run_ranks
@@ -20,6 +27,7 @@ from llmperf.types.plan import Plan
 from llmperf.types.records import StepRecord
 from llmperf.types.result import LossPoint, Result
 from llmperf.types.verification import LevelCheck
+from llmperf.verifying.claims import Measured, claim_checks, claims_text, differences
 from llmperf.verifying.own_data import Impossible
 from llmperf.verifying.rerun_comparison import compared
 from llmperf.verifying.rerun_plan import RerunPlan, plan_rerun
@@ -40,10 +48,11 @@ def rerun_check(
     say: Say = lambda line: None,
     limit_seconds: float = LIMIT_SECONDS,
 ) -> LevelCheck:
-    """Train the first `steps` steps of a submitted run on this machine and hold its losses against those.
+    """Train the first `steps` steps of a submitted run on this machine and hold its losses and claims against those.
 
-    Contract and model come from `result`, the layout from what fits here; `framework` chooses another than the
-    submission's own. `say` gets lines of progress. The run folder is a temporary one, which is kept if the check fails.
+    Contract and model come from `result`, and on the same device model also its layout and tuning; otherwise the layout
+    is what fits here, and claims are not compared. `framework` chooses another than the submission's own. `say` gets
+    lines of progress. The run folder is a temporary one, which is kept if the check fails.
     `impossible`, with the reason, where this machine cannot train it, or not within `limit_seconds`.
     """
     try:
@@ -55,7 +64,12 @@ def rerun_check(
             skipped = None
             if result.contract.precision == "fp16" and rerun.precision != "fp16":
                 skipped = first_skipped(folder, steps)
-            return _trained(rerun, submitted, result, steps, say, limit_seconds, skipped)
+
+            def judged(records: RunRecords) -> LevelCheck:
+                check = compared(rerun, records, submitted, result, steps, skipped)
+                return check if check.outcome == "failed" else _with_claims(check, folder, result, rerun, records)
+
+            return _trained(rerun, _Progress(rerun.planned.plan, submitted, say, limit_seconds), judged)
         finally:
             rerun.planned.machine.close()
     except Impossible as error:
@@ -139,22 +153,13 @@ class _Progress:
             self._say(f"rerun: step {step.step} of {progress.steps}: {loss}{beside}")
 
 
-def _trained(
-    rerun: RerunPlan,
-    submitted: Sequence[LossPoint],
-    result: Result,
-    asked: int,
-    say: Say,
-    limit_seconds: float,
-    skipped: int | None,
-) -> LevelCheck:
+def _trained(rerun: RerunPlan, watching: _Progress, judged: Callable[[RunRecords], LevelCheck]) -> LevelCheck:
     """Train in a temporary folder, which is kept unless the check passes, and compare."""
     planned, temporary = rerun.planned, Path(tempfile.mkdtemp(prefix="llmperf-rerun-"))
     kept = False
     try:
-        run = temporary / planned.plan.run_id
-        plan = replace(planned.plan, run_id=run.name)
-        watching, launcher = _Progress(plan, submitted, say, limit_seconds), planned.machine.launcher
+        plan, run = planned.plan, temporary / planned.plan.run_id
+        launcher = planned.machine.launcher
         records = run_ranks(plan, run, planned.plugins, watching, None, SAMPLE_SECONDS, launcher, keep_records)
         status, failure = outcome(records)
         if status == "aborted":
@@ -162,9 +167,36 @@ def _trained(
         if failure is not None:
             kept = True
             raise Impossible(f"its run failed here: {failure.message}; its folder is {run}")
-        check = compared(rerun, records, submitted, result, asked, skipped)
+        check = judged(records)
         kept = check.outcome != "passed"
         return replace(check, message=f"{check.message}; folder of the rerun: {run}") if kept else check
     finally:
         if not kept:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _with_claims(check: LevelCheck, folder: Path, result: Result, rerun: RerunPlan, records: RunRecords) -> LevelCheck:
+    """The same check with the claims of the submission beside the figures of the rerun."""
+    here, last = result_of(replace(records, plan=replace(records.plan, purpose="run"))), rerun.planned.plan.steps
+    if rerun.other_layout is None and here.peak_again is None:
+        here = replace(here, peak_again=peak_again(rerun.planned.plan, rerun.planned.plugins))
+    # the first step is the only one that the rerun does not measure
+    seconds = dict(enumerate(records.steps.slowest_seconds, 2))
+    cores, on_cpu = _cores(records.run), records.plan.probe.on_cpu
+    measured = Measured(result=here, step_seconds=seconds, cores=cores, on_cpu=on_cpu)
+    claims = claim_checks(submission(folder, result, last), measured, rerun.other_layout)
+    text = claims_text(claims, differences(result, here))
+    return replace(check, claims=claims, message=f"{check.message}; {text}" if text else check.message)
+
+
+def submission(folder: Path, result: Result, last: int) -> Measured:
+    """A submitted run with the times of its steps up to the last one of a rerun."""
+    of_steps = takewhile(lambda figures: figures.step <= last, recorded_figures(folder))
+    seconds = {figures.step: figures.seconds for figures in of_steps if figures.seconds is not None}
+    on_cpu = load(folder / filenames.PLAN, Plan).probe.on_cpu
+    return Measured(result=result, step_seconds=seconds, cores=_cores(folder), on_cpu=on_cpu)
+
+
+def _cores(folder: Path) -> int | None:
+    """Cores that a run on one node could use, by the first reading of its host."""
+    return next((sample.host.cores for sample in samples_of(folder, 1) if sample.host is not None), None)

@@ -1,4 +1,4 @@
-"""A submission's run as this machine can train it: the same contract and model, in a layout that fits here."""
+"""A submission's run as this machine can train it: the same contract and model, in its own layout or one that fits."""
 
 from __future__ import annotations
 
@@ -37,18 +37,24 @@ class RerunPlan:
     """The plan, of purpose `rerun`."""
     precision: Precision
     """The recipe that it trains by: the submission's, or fp32 where this machine does not offer that."""
+    other_layout: str | None = None
+    """Why it is not in the layout and with the tuning of the submission; None if it is."""
 
 
 def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
     """The plan that trains the first `steps` steps of a submission's contract on this machine.
 
-    Only contract and model are taken from the submission: nothing of its environment, files, commands and paths.
+    Only contract and model are taken from the submission, and on the same device model its layout and tuning, with
+    which claims can be compared: nothing of its environment, files, commands, paths and framework options.
     `framework` chooses another than the submission's own.
     Impossible, with the reason, where the run cannot be trained here; UserError for an unknown framework.
     """
     config = own_config()
     contract = _checked(result)
     data = own_data(result, config)
+    own = _own_layout(result, framework, contract, data, config)
+    if isinstance(own, Request):
+        return _stopping(own, steps, contract.precision, result.data_fingerprint, None)
     problems: dict[str, str] = {}
     divisible = False
     for name in _frameworks(result, framework):
@@ -67,7 +73,7 @@ def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
                 outcome = plan_only(replace(request, skip_peak_and_env=True))
                 divisible = outcome.machine.divisible
                 if isinstance(outcome, Planned) and outcome.plan.worker.script is None:
-                    return _stopping(request, steps, precision, result.data_fingerprint)
+                    return _stopping(request, steps, precision, result.data_fingerprint, own)
                 problem = outcome.problems[0] if outcome.problems else None
                 why = "it runs a script, which trains all steps" if problem is None else reason(problem.message)
                 problems[name] = why
@@ -84,7 +90,37 @@ def reason(message: str) -> str:
     return "; ".join(part for part in parts if not ADVICE.search(part)) or message
 
 
-def _stopping(request: Request, steps: int, precision: Precision, fingerprint: str | None) -> RerunPlan:
+def _own_layout(
+    result: Result, framework: str | None, contract: Contract, data: DataSource, config: UserConfig
+) -> Request | str:
+    """The submission's own layout and tuning, if it was on devices of this machine's model; otherwise why not."""
+    tuning, hardware = result.tuning, result.hardware
+    if framework not in (None, tuning.framework):
+        return f"it trained by {tuning.framework}, the rerun by {framework}"
+    if tuning.framework not in names("framework"):
+        return f"it trained by {tuning.framework}, which is not installed"
+    if tuning.nodes > 1:
+        return f"it ran on {tuning.nodes} nodes"
+    request = _request(result, contract, tuning, data, config)
+    if request.vendor is None and hardware.vendor in names("vendor"):
+        request = replace(request, vendor=hardware.vendor)  # not the best device of a machine that has others
+    try:
+        outcome = plan_only(replace(request, skip_peak_and_env=True))
+    except UserError as error:
+        return f"it ran on {hardware.device_model} ({hardware.vendor}), and here: {error}"
+    model = outcome.machine.probe.devices[0].model
+    if model != hardware.device_model:
+        return f"it ran on {hardware.device_model} ({hardware.vendor}), and this machine has {model}"
+    if not isinstance(outcome, Planned):
+        return f"its layout cannot run here: {reason(outcome.problems[0].message)}"
+    if outcome.machine.divisible and tuning.devices > MOST_RANKS:
+        return f"its layout has {tuning.devices} ranks, a rerun at most {MOST_RANKS} on one device"
+    return "it runs a script" if outcome.plan.worker.script is not None else request
+
+
+def _stopping(
+    request: Request, steps: int, precision: Precision, fingerprint: str | None, other_layout: str | None
+) -> RerunPlan:
     """The plan of a request, with its environment and the expected time, that stops after a number of steps."""
     planned = plan_run(request)
     if not isinstance(planned, Planned):
@@ -94,7 +130,7 @@ def _stopping(request: Request, steps: int, precision: Precision, fingerprint: s
     if fingerprint is not None and plan.data_fingerprint is not None and fingerprint != plan.data_fingerprint:
         planned.machine.close()
         raise Impossible(f"its data set {plan.spec.contract.dataset!r} has other tokens than the one of that name here")
-    return RerunPlan(planned=replace(planned, plan=plan), precision=precision)
+    return RerunPlan(planned=replace(planned, plan=plan), precision=precision, other_layout=other_layout)
 
 
 def _checked(result: Result) -> Contract:
@@ -103,6 +139,7 @@ def _checked(result: Result) -> Contract:
     try:
         check_table(builtins(contract), Contract, "contract")
         check_table(builtins(result.model), Model, "model")
+        check_table(builtins(result.tuning), Tuning, "tuning")
         check_model(result.model, "model")
     except UserError as error:
         raise Impossible(str(error)) from None

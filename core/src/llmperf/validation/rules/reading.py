@@ -49,6 +49,7 @@ CHALLENGE = _rule("LP672", "error", "The seed comes from a challenge, and the re
 SIGNATURE = _rule("LP673", "error", "The signature is that of the file, by an allowed key")
 WITNESS = _rule("LP674", "error", "A trusted runner signed the result as its witness")
 NOT_CHECKED = _rule("LP676", "error", "A check that was asked for can be made")
+BETTER_CLAIM = _rule("LP677", "warning", "No claim is better than what a rerun on the same device model measured")
 OTHER_RESULT = _rule("LP675", "warning", "A verification is of the result that it lies beside")
 
 RULE_FAILED = _rule("LP901", "warning", "The rules of installed plugins can be applied")
