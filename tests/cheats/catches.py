@@ -86,7 +86,7 @@ CLAIMS: dict[str, Claim] = {
     "cpu_sold_as_two_gpus": "speed",
     "cpu_peak_lowered": "peak",
     "energy_invented": "energy",
-    "memory_halved": "memory of a rank",
+    "memory_halved": "memory",
     "clock_slowed_by_a_preloaded_library": "speed",
     "clock_slowed_by_sitecustomize": "speed",
 }

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
+from llmperf.reporting.finding_texts import finding_message
 from llmperf.types.devices import PeakFlops
-from llmperf.types.host_load import LoadBefore, NodeConditions
+from llmperf.types.host_load import BusyProgram, LoadBefore, NodeConditions
 from llmperf.types.result import Result, StepStatistics
 from llmperf.types.verification import LevelCheck
 from llmperf.validation.verification_files import Standing
@@ -58,17 +59,17 @@ def outcomes(checks):
 
 
 def test_a_run_beside_itself_and_beside_a_faster_machine(run):
-    alike = {"speed": "agrees", "memory of a rank": "agrees", "peak": "agrees"}
+    alike = {"speed": "agrees", "memory": "agrees", "peak": "agrees"}
     assert outcomes(claim_checks(run(), run(), None)) == alike
     checks = claim_checks(run(), run(times=0.5, memory=0.5, peak=0.5), None)
     assert outcomes(checks) == alike
-    assert claims_text(checks, "").endswith("(1: alike; above: better): speed 0.48, memory of a rank 0.50, peak 0.50")
+    assert claims_text(checks, "").endswith("times as good as here: speed 0.48, memory 0.50, peak 0.50")
 
 
 @pytest.mark.parametrize(("cheat", "claim", "figures"), [
     ({"times": 0.8}, "speed", "steps 2 to 6 took 0.416 s, here 0.52 s (medians); all measured steps 0.416 s (median),"
      " the fastest here 0.5 s: 1.25 times as good as here, expected at most 1.2"),
-    ({"memory": 0.5}, "memory of a rank", "512 MiB (rank 0), here 1,024 MiB (rank 0): 2.00 times"),
+    ({"memory": 0.5}, "memory", "512 MiB on rank 0, here 1,024 MiB on rank 0: 2.00 times"),
     ({"joules": 1.0}, "energy", "1 J per token, here 10 J per token: 10.00 times"),
     ({"peak": 0.6}, "peak", "1.2 TFLOP/s, here 2 TFLOP/s: 1.67 times"),
 ])  # fmt: skip
@@ -98,9 +99,11 @@ def test_a_busy_machine_compares_no_times_and_no_energy(run):
     here = run(times=3.0, joules=30.0, share=0.4)
     checks = claim_checks(run(joules=10.0), here, None)
     assert outcomes(checks) == {
-        "speed": "not compared", "memory of a rank": "agrees", "energy": "not compared", "peak": "not compared",
+        "speed": "not compared", "memory": "agrees", "energy": "not compared", "peak": "not compared",
     }  # fmt: skip
-    disturbed = "speed, energy, peak not compared: this machine was disturbed: other processes used 40 % of the cores"
+    disturbed = (
+        "speed not compared, nor energy, peak: this machine was disturbed: other processes used 40 % of the cores"
+    )
     assert claims_text(checks, "").endswith(disturbed)
     busy_before = (NodeConditions(node_rank=0, before=LoadBefore(other_cpu_share=0.5)),)
     before = replace(run().result, conditions=busy_before)
@@ -122,7 +125,7 @@ def test_other_devices_cores_layouts_and_options_compare_no_speed(run):
 
     gpu = replace(run().result.hardware, vendor="nvidia", device_model="NVIDIA H800")
     assert reason(run(hardware=gpu), run()).startswith("it ran on NVIDIA H800 (nvidia), the rerun on ")
-    assert reason(run(cores=64), run()) == "it ran on 64 cores, the rerun on 8"
+    assert reason(run(cores=64), run()) == "it ran on 64 cores, the rerun on 8 cores"
     layout = "its layout cannot run here: expected 8 devices; found 1"
     assert reason(run(), run(), layout) == layout
     assert outcomes(claim_checks(run(peak=0.5), run(), layout))["peak"] == "better"
@@ -139,8 +142,8 @@ def test_memory_of_whole_devices_is_compared_where_they_are_not_the_host(run):
     used = replace(run().result.metrics, device_memory_used_bytes=40 * 2**30)
     half = replace(run().result.metrics, device_memory_used_bytes=20 * 2**30)
     checks = claim_checks(run(metrics=half, on_cpu=False), run(metrics=used, on_cpu=False), None)
-    assert outcomes(checks)["memory of a device"] == "better"
-    assert "memory of a device" not in outcomes(claim_checks(run(metrics=half), run(metrics=used), None))
+    assert outcomes(checks)["device-memory"] == "better"
+    assert "device-memory" not in outcomes(claim_checks(run(metrics=half), run(metrics=used), None))
 
 
 def test_versions_and_kernels_that_differ_are_named(run):
@@ -150,21 +153,33 @@ def test_versions_and_kernels_that_differ_are_named(run):
     software = replace(result.software, packages=packages, notable_packages=("torch",))
     here = replace(result, software=replace(software, packages={**packages, "torch": "2.15.0"}))
     other = replace(result, software=software, kernels={**here.kernels, "attention": "flash"})
-    assert differences(other, here).startswith("; different here: torch 2.9.1 (here 2.15.0), attention by flash (here ")
+    assert differences(other, here).startswith("; different here: torch 2.9.1 -> 2.15.0, kernels.attention flash -> ")
 
 
 def test_a_better_claim_is_a_warning_that_is_recorded_and_shown(run, run_folder, monkeypatch, capsys):
     claims = claim_checks(run(times=0.5), run(), None)
-    check = LevelCheck(level="rerun", outcome="passed", message="losses agree", claims=claims)
+    used = run(share=0.4)
+    programs = replace(used.result.conditions[0], programs=(BusyProgram(name="cc1plus", cpu_share=0.4),))
+    used = replace(used, result=replace(used.result, conditions=(programs,)))
+    busy = claims_text(claim_checks(run(joules=1.0), used, None), "; different here: torch 2.9.1 -> 2.15.0")
+    losses = (
+        "loss differs by at most 0.0e+00 nats per token (bound 1.4e-05, step 5);"
+        " gradient norm differs by at most 4.8e-07 (bound 1.4e-05, step 5)"
+    )
+    message = f"5 steps by pytorch (the submitter's own framework) fp32 on 2 ranks: {losses}; {busy}"
+    check = LevelCheck(level="rerun", outcome="passed", message=message, claims=claims)
     monkeypatch.setattr(rerun, "rerun_check", lambda *arguments: check)
     call(["validate", str(run_folder), "--rerun", "5", "--record"])
     output = capsys.readouterr().out
-    assert "LP671 note losses agree" in output
+    assert f"LP671 note {message}" in output
+    chinese = finding_message(message, "zh")
+    assert "声称值为此处测得值的倍数：memory 1.00；此处不同：torch 2.9.1 -> 2.15.0" in chinese
+    assert "未比较 speed, energy, peak：本机受到干扰：其他进程占用了 40 % 的 CPU 核（cc1plus 40 %）" in chinese
     assert "LP677 warning speed: steps 2 to 6 took 0.26 s, here 0.52 s (medians)" in output
     assert "repeat the rerun on an idle machine, then ask for a witness" in output
     recorded = json.loads((run_folder / "verification.json").read_text())["results"][0]["checks"][-1]["claims"]
     assert [(claim["claim"], claim["outcome"]) for claim in recorded] == [
-        ("speed", "better"), ("memory of a rank", "agrees"), ("peak", "agrees"),
+        ("speed", "better"), ("memory", "agrees"), ("peak", "agrees"),
     ]  # fmt: skip
     assert Standing(checks=(check,), by=None).label == "rerun; better than the rerun: speed (claimed)"
     compared = replace(check, claims=claim_checks(run(), run(), None))

@@ -14,8 +14,8 @@ Outcome = Literal["passed", "failed", "impossible"]
 """`impossible`: the check was asked for and could not be made here; the message says why."""
 
 
-Claim = Literal["speed", "memory of a rank", "memory of a device", "energy", "peak"]
-"""A figure that a submission claims, and that a rerun measures too."""
+Claim = Literal["speed", "memory", "device-memory", "energy", "peak"]
+"""A figure that a submission claims, and that a rerun measures too: `memory` is the peak of a rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

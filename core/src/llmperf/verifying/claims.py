@@ -21,8 +21,8 @@ REACHED = 0.97
 """The rerun has reached a claimed step time if its fastest step took at most that / REACHED."""
 TOLERANCE: Mapping[Claim, float] = {
     "speed": 1.2,
-    "memory of a rank": 1.25,
-    "memory of a device": 1.25,
+    "memory": 1.25,
+    "device-memory": 1.25,
     "energy": 1.25,
     "peak": 1.2,
 }
@@ -61,7 +61,7 @@ def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) 
     used = there.metrics.device_memory_used_bytes
     if used and not submitted.on_cpu:  # else it is that of all programs of the host
         mine = here.result.metrics.device_memory_used_bytes
-        checks.append(_lower("memory of a device", used, mine, setup or busy, lambda size: f"{size / GIB:.2f} GiB"))
+        checks.append(_lower("device-memory", used, mine, setup or busy, lambda size: f"{size / GIB:.2f} GiB"))
     joules = there.metrics.joules_per_token
     if joules:
         drawn = here.result.metrics.joules_per_token
@@ -77,22 +77,24 @@ def claims_text(checks: tuple[ClaimCheck, ...], different: str) -> str:
     parts = []
     if compared:
         figures = ", ".join(f"{check.claim} {check.times_as_good:.2f}" for check in compared)
-        parts.append(f"claims by what was measured here (1: alike; above: better): {figures}{different}")
+        parts.append(f"claims, times as good as here: {figures}{different}")
     reasons: dict[str, list[str]] = {}
     for check in checks:
         if check.outcome == "not compared":
             reasons.setdefault(check.message, []).append(check.claim)
-    parts += [f"{', '.join(claims)} not compared: {reason}" for reason, claims in reasons.items()]
+    for reason, (first, *others) in reasons.items():
+        nor = f", nor {', '.join(others)}" if others else ""
+        parts.append(f"{first} not compared{nor}: {reason}")
     return "; ".join(parts)
 
 
 def differences(there: Result, here: Result) -> str:
-    """`; different here: torch 2.9.1+cpu (here 2.15.0)`: what can change the speed of one device model; often empty."""
+    """`; different here: torch 2.9.1 -> 2.15.0`: what can change the speed of one device model; empty if nothing."""
     notable = {*there.software.notable_packages, *here.software.notable_packages}
     theirs, ours = (
         {
             **{name: version for name, version in run.software.packages.items() if name in notable},
-            **{f"{name} by": kernel for name, kernel in run.kernels.items()},
+            **{f"kernels.{name}": kernel for name, kernel in run.kernels.items()},
             **run.software.environment,
             "driver": run.hardware.driver,
             "host": run.hardware.host_cpu,
@@ -100,7 +102,7 @@ def differences(there: Result, here: Result) -> str:
         for run in (there, here)
     )
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
-    texts = [f"{name} {theirs.get(name) or 'unknown'} (here {ours.get(name) or 'unknown'})" for name in names]
+    texts = [f"{name} {theirs.get(name) or 'unknown'} -> {ours.get(name) or 'unknown'}" for name in names]
     more = f" and {len(texts) - MOST_DIFFERENCES} more" if len(texts) > MOST_DIFFERENCES else ""
     return f"; different here: {', '.join(texts[:MOST_DIFFERENCES])}{more}" if texts else ""
 
@@ -111,7 +113,7 @@ def _other_machine(submitted: Measured, here: Measured) -> str | None:
     if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
         return f"it ran on {theirs.device_model} ({theirs.vendor}), the rerun on {ours.device_model} ({ours.vendor})"
     if here.on_cpu and submitted.cores != here.cores:
-        return f"it ran on {submitted.cores or 'an unknown number of'} cores, the rerun on {here.cores or 'unknown'}"
+        return f"it ran on {submitted.cores or 'unknown'} cores, the rerun on {here.cores or 'unknown'} cores"
     return None
 
 
@@ -160,10 +162,8 @@ def _memory_of_ranks(ranks: Mapping[int, int], here: Result, reason: str | None)
     both = ranks.keys() & mine.keys()
     rank = max(both, key=lambda rank: mine[rank] / ranks[rank], default=None)
     if rank is None:
-        return _lower("memory of a rank", 0, None, reason, str)
-    return _lower(
-        "memory of a rank", ranks[rank], mine[rank], reason, lambda size: f"{size / 2**20:,.0f} MiB (rank {rank})"
-    )
+        return _lower("memory", 0, None, reason, str)
+    return _lower("memory", ranks[rank], mine[rank], reason, lambda size: f"{size / 2**20:,.0f} MiB on rank {rank}")
 
 
 def _peak(there: Result, here: Result, machine: str | None, busy: str | None) -> ClaimCheck | None:

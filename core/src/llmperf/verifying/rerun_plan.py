@@ -114,7 +114,7 @@ def _own_layout(
     if not isinstance(outcome, Planned):
         return f"its layout cannot run here: {reason(outcome.problems[0].message)}"
     if outcome.machine.divisible and tuning.devices > MOST_RANKS:
-        return f"its layout has {tuning.devices} ranks, a rerun at most {MOST_RANKS} on one device"
+        return f"its layout has {tuning.devices} ranks on one device, a rerun at most {MOST_RANKS}"
     return "it runs a script" if outcome.plan.worker.script is not None else request
 
 
