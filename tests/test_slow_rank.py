@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAUSES = ((signal.SIGSTOP, 0.09), (signal.SIGCONT, 0.03))
 """Of the rank that is held back: far longer than those of a rank on a busy machine."""
-SETTINGS = ("model=llama_tiny", "steps=40", "warmup_steps=5")
+SETTINGS = ("model=llama_tiny", "steps=25", "warmup_steps=3")
 
 
 def pid_of(runs, rank):

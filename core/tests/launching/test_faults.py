@@ -247,6 +247,25 @@ def test_steps_that_take_longer_than_the_stall_timeout_are_no_hang(start, stub_p
 
 
 @pytest.mark.slow
+def test_time_in_which_all_processes_were_suspended_is_no_hang(start, stub_plan):
+    """As on a virtual machine that is paused; the controller goes on before the ranks do."""
+    run = start(stub_plan(steps=100, stall_seconds=8.0, step_seconds=0.05))
+    run.wait_for_steps(5)
+    ranks = [one.pid for one in read_reports(run.run)[0].ranks]
+    for pid in ranks:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1)  # the controller reads all that they have written
+    run.process.send_signal(signal.SIGSTOP)
+    time.sleep(9)
+    os.kill(run.process.pid, signal.SIGCONT)
+    time.sleep(0.5)
+    for pid in ranks:
+        os.kill(pid, signal.SIGCONT)
+    status, result = run.wait()
+    assert (status, result.status, result.failure) == (0, "complete", None)
+
+
+@pytest.mark.slow
 def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
     run = start(stub_plan(steps=50, fault="hangs", fault_step=3, step_seconds=1.5, stall_seconds=0.5))
     status, result = run.wait()

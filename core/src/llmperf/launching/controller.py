@@ -26,6 +26,8 @@ Observe = Callable[[Progress, Sequence[StepProgress]], None]
 TICK_SECONDS = 0.2
 LOOK_SECONDS = 1.0
 """Longest time of reading records before agents and signals are looked after again."""
+LATE_SECONDS = 2.0
+"""Time between two looks at the ranks on a busy host. A longer time was spent suspended, which is not silence."""
 STEPS_OF_PATIENCE = 3
 """A run has hung if it is silent for this many times its longest step, and for `Plan.stall_seconds`."""
 
@@ -95,7 +97,8 @@ class Controller:
                 return "interrupted"
             over = self._over()
             if over or time.monotonic() - looked >= 0.9 * TICK_SECONDS:  # a process of an observer wakes this loop too
-                looked = time.monotonic()
+                before, looked = looked, time.monotonic()
+                moved += max(0.0, looked - before - LATE_SECONDS)
                 if self._follower.look(LOOK_SECONDS):
                     moved = looked
                 if observe is not None:
