@@ -257,6 +257,15 @@ def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, capsys):
     assert (kind["train_seconds"], kind["train_cost"]) == (pytest.approx(450_000), pytest.approx(3600))
 
 
+def test_a_summary_in_chinese_has_its_costs_explained_in_chinese(run, tmp_path, capsys):
+    prices = ("--prices", str(tmp_path / "prices.toml"), "--train-tokens", "3.6B")
+    assert call(["summary", str(run.parent), *prices, "--lang", "zh"]) == 0
+    out = capsys.readouterr().out
+    for english in ("an hour", "as asked for", "every step", "tokens of a training", "cost"):
+        assert english not in out
+    assert "3.6B：由 --train-tokens 指定" in out
+
+
 def test_without_prices_a_summary_has_the_time_of_a_training_and_no_money(run, capsys):
     assert call(["summary", str(run.parent), "--train-tokens", "3.6B"]) == 0
     out = capsys.readouterr().out

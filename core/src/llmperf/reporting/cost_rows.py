@@ -13,6 +13,7 @@ from llmperf.errors import UserError
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
 from llmperf.reporting.exports import sheet_values
+from llmperf.reporting.words import value_text, word
 from llmperf.results.cost import (
     TOKENS_PER_PARAMETER,
     Cost,
@@ -34,6 +35,7 @@ ASSUMES = (
     " idle devices are paid"
 )
 ASSUMED = "assumed for the cost"
+AS_ASKED = "as asked for (--train-tokens)"
 ENERGY_ASSUMES = "the devices alone, without their hosts and cooling"
 DAYS = replace(cells.AMOUNT, divisor=86400)
 COSTS_OF_TRAINING = ("train_device_hours", "train_seconds", "train_cost")
@@ -137,16 +139,16 @@ def kind_cost(group: Group, costing: Costing) -> Iterator[Row]:
     yield from training_rows(training, costing)
 
 
-def price_lines(devices: Iterable[str], costing: Costing) -> Iterator[str]:
+def price_lines(devices: Iterable[str], costing: Costing, language: str = "en") -> Iterator[str]:
     """The price of each device model, with its date and source, or that there is none; what costs assume."""
     prices, tokens = costing.prices, costing.train_tokens
     if prices is not None:
-        yield from (
-            f"{device}: {shown(_price_row(prices.of(device), prices, device))}" for device in dict.fromkeys(devices)
-        )
+        for device in dict.fromkeys(devices):
+            yield f"{device}: {value_text(_price_row(prices.of(device), prices, device), language)}"
     if tokens is not None:
-        yield f"tokens of a training: {token_text(tokens)}: as asked for (--train-tokens)"
-    yield f"{ASSUMED}: {ASSUMES}"
+        asked = word(f"{token_text(tokens)}: {AS_ASKED}", language)
+        yield f"{word('tokens of a training', language)}: {asked}"
+    yield f"{word(ASSUMED, language)}: {word(ASSUMES, language)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +258,7 @@ def rates_of(values: Mapping[str, Value]) -> Rates:
 def _tokens(training: Training, asked: int | None) -> tuple[float | None, str]:
     """Tokens of a whole training, and why so many, or why they are unknown."""
     if asked is not None:
-        return asked, "as asked for (--train-tokens)"
+        return asked, AS_ASKED
     if training.model is None:
         return None, "the model is not in the library; use --train-tokens"
     if training.model.mixture is not None or training.adapters:

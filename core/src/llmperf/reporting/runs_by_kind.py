@@ -125,7 +125,9 @@ def summary_page(
     context += [word(IMPORTED, language)] if imported else []
     context += [word(COMPUTED_MFU, language)] if any(has_computed_mfu(row.sheet) for row in imported) else []
     context += [word(SCALING, language)] if scaled else []
-    context += [] if costing is None else [cells.printable(line, MAX_LINE) for line in price_lines(devices, costing)]
+    context += (
+        [] if costing is None else [cells.printable(line, MAX_LINE) for line in price_lines(devices, costing, language)]
+    )
     return Page(
         title=f"{word('Summary', language)}, {count}",
         columns=(
