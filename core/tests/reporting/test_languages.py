@@ -64,6 +64,12 @@ def test_translations_keep_their_values(english):
         ("failed: oom, rank 3: complete", "失败：存储不足，进程 3：complete"),
         ("complete, 2 warnings", "完成，2 个警告"),
         ("data parallel, sharding stage 1", "数据并行，分片阶段 1"),
+        ("TP2 x PP1, sharding stage 2", "TP2 x PP1，分片阶段 2"),
+        ("imported: not checked (its MFU is withheld)", "导入：未检查（MFU 未公布）"),
+        (
+            "attention scores and values: 12 x 4 x 256 x 256; adapters: 6 x 1,024",
+            "注意力得分与加权：12 x 4 x 256 x 256；适配器：6 x 1,024",
+        ),
         ("contract (variant)", "contract（变体）"),
         ("3.6 USD an hour: contract, 2026-11-01, from a.toml", "每小时 3.6 USD：contract，2026-11-01，来自 a.toml"),
         (

@@ -202,6 +202,10 @@ def test_a_site_is_chinese_in_a_chinese_locale(tmp_path, monkeypatch):
     for english in ("Leaderboard", "Devices", "Changes", "Skip to", "rank", "validation", "The figures", "not checked"):
         assert f">{english}" not in files["index.html"], english
     assert "排行榜" in files["index.html"]
+    pages = "".join(files.values())
+    assert "分片阶段" in pages
+    for english in ("sharding stage", "is withheld", "is printed", "convention, of"):
+        assert english not in pages, english
 
 
 def test_a_site_is_replaced_and_anything_else_is_kept(tmp_path, capsys):

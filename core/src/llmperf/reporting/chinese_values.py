@@ -7,7 +7,7 @@ documents and machines stay as they are.
 
 from __future__ import annotations
 
-OWN = ("reason", "verdict", "convention", "place", "confidence", "method")
+OWN = ("reason", "verdict", "convention", "layout", "place", "confidence", "method")
 """Parts that are words of llmperf."""
 
 VALUES = {
@@ -75,6 +75,25 @@ VALUES = {
     "{n} J, {m} J a token, {o} tokens a joule ({source})": "{n} J，每 token {m} J，每焦耳 {o} token（{source}）",
     "{n}, {m} of them warm-up": "{n}，其中 {m} 步预热",
     "{framework}, {layout}, sharding stage {n} over {m}": "{framework}，{layout}，{m} 路分片阶段 {n}",
+    "{layout}, sharding stage {n}": "{layout}，分片阶段 {n}",
+    "attention, and all work on padding: the tokens of each record are not known": (
+        "注意力以及填充部分的全部计算：各条记录的 token 数未知"
+    ),
+    "{model} by {framework} (variant): {device}": "{model}（{framework}，变体）：{device}",
+    "agrees ({counts})": "一致（{counts}）",
+    "wrong ({counts})": "错误（{counts}）",
+    "not checked ({counts})": "未检查（{counts}）",
+    "parameters beyond the nominal size: {n} x {m}": "超出名义规模的参数：{n} x {m}",
+    "attention scores and values: {n} x {m} x {o} x {p}": "注意力得分与加权：{n} x {m} x {o} x {p}",
+    "the masked half of attention, where a kernel computes it: {n} x {m} x {o} x {p}": (
+        "注意力被掩码的一半（若内核计算它）：{n} x {m} x {o} x {p}"
+    ),
+    "masked scores, where a kernel computes them": "被掩码的得分（若内核计算它们）",
+    "adapters: {n} x {m}": "适配器：{n} x {m}",
+    "the forward recomputed by gradient checkpointing": "梯度检查点重计算的前向",
+    "element-wise work: norms, softmax, positions, activations, residuals, loss, optimiser": (
+        "逐元素运算：归一化、softmax、位置编码、激活、残差、损失、优化器"
+    ),
     "{layout}, sharding stage {n} over {m}": "{layout}，{m} 路分片阶段 {n}",
     "{layout}, sharding stage {n} over {m} = {o} ranks": "{layout}，{m} 路分片阶段 {n} = {o} 个进程",
     "{case} (variant)": "{case}（变体）",

@@ -77,7 +77,7 @@ def _utilisation(result: Result) -> Section:
             Row(key=f"mfu_{mfu.convention}", label="MFU", value=mfu.value, rounding=cells.PERCENT),
             Row(key="flops_per_token", label="FLOPs per token", value=mfu.flops_per_token, rounding=cells.SIGNIFICANT),
             text_row("formula", mfu.formula, own_words=True),
-            text_row("leaves out", "; ".join(mfu.leaves_out) or None),
+            text_row("leaves out", "; ".join(mfu.leaves_out) or None, own_words=True),
             *cells.counted_by(mfu),
             text_row("peak, FLOP/s", f"{significant(mfu.peak_flops_per_second)} {mfu.peak_dtype or ''}".strip()),
             text_row("peak's source", mfu.peak_source),

@@ -132,7 +132,8 @@ def _changes(frame: Frame, content: Content) -> str:
     body: list[Child] = []
     for day, runs in content.by_day():
         items = [
-            element("li", element("a", run.sheet.title, href=run.address), Html(", "), run.sheet.name) for run in runs
+            element("li", element("a", frame.word(run.sheet.title), href=run.address), Html(", "), run.sheet.name)
+            for run in runs
         ]
         body += [element("h2", day or frame.word("no date")), element("ul", items)]
     return frame.page("changes.html", frame.word("Changes"), body)
@@ -182,7 +183,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
     if folded:
         summary = element("summary", element("h2", frame.word(WORDS["environment"])))
         body.append(element("details", summary, folded, class_="section"))
-    return frame.page(run.address, sheet.title, body)
+    return frame.page(run.address, frame.word(sheet.title), body)
 
 
 def _links(frame: Frame, run: SiteRun) -> Iterator[Html]:

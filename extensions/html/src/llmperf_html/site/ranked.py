@@ -57,7 +57,7 @@ def _columns(frame: Frame, standing: Standing, entries: Sequence[Entry]) -> list
         for metric in METRICS if any(metric.key in entry.figures for entry in entries)
     ]  # fmt: skip
     columns.append(("framework", lambda entry: breakable(entry.framework), False))
-    columns.append(("layout", lambda entry: entry.layout, False))
+    columns.append(("layout", lambda entry: frame.word(entry.layout), False))
     columns.append(("changes", lambda entry: breakable(changes_text(entry) or entry.changes), False))
     return columns
 
