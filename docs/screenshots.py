@@ -65,6 +65,8 @@ def main(arguments: list[str]) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("no Chromium here: apt-get install chromium")
+    if not subprocess.run(["fc-list", ":lang=zh"], capture_output=True, check=False).stdout.strip():
+        sys.exit("no font with Chinese characters here, which imported rows have: apt-get install fonts-wqy-microhei")
     with tempfile.TemporaryDirectory() as temporary:
         runs = Path(arguments[0]).resolve() if arguments else Path(temporary) / "runs"
         if not arguments:
