@@ -24,7 +24,8 @@ OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option("--challenges", metavar="FILE|DIR", type=click.Path(path_type=Path),
                  help="Require the answer to a challenge that you issued."),
     click.option("--rerun", metavar="N", type=click.IntRange(min=2),
-                 help="Train the first N steps of each result here; compare losses and gradient norms."),
+                 help="Train the first N steps of each result here; compare losses, gradient norms and, on the"
+                      " same device model, speed, memory, energy and measured peak."),
     click.option("--framework", metavar="F", type=Text(), shell_complete=plugin_names,
                  help="Framework of --rerun; the result's own by default, or another that can."),
     click.option("--signers", metavar="FILE", type=click.Path(path_type=Path),
