@@ -138,6 +138,16 @@ def test_too_few_steps_compare_no_speed(run):
     assert "expected --rerun 4 or more" in claim_checks(run(), here, None)[0].message
 
 
+def test_slow_first_steps_are_compared_where_both_runs_have_them(run):
+    def with_slow(times, seconds):
+        made = run(times=times)
+        return replace(made, step_seconds={**made.step_seconds, 2: seconds})
+
+    assert claim_checks(with_slow(0.8, 8.0), with_slow(1.0, 10.0), None)[0].outcome == "better"
+    message = claim_checks(with_slow(0.8, 0.4), with_slow(1.0, 10.0), None)[0].message
+    assert message == "steps took 1.2 to 20 times as long as there: one of the runs was disturbed"
+
+
 def test_memory_of_whole_devices_is_compared_where_they_are_not_the_host(run):
     used = replace(run().result.metrics, device_memory_used_bytes=40 * 2**30)
     half = replace(run().result.metrics, device_memory_used_bytes=20 * 2**30)
