@@ -204,6 +204,7 @@ def test_a_site_is_chinese_in_a_chinese_locale(tmp_path, monkeypatch):
     assert "排行榜" in files["index.html"]
     pages = "".join(files.values())
     assert "分片阶段" in pages
+    assert ">名次</th>" in pages
     for english in ("sharding stage", "is withheld", "is printed", "convention, of"):
         assert english not in pages, english
 

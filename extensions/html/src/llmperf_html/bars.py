@@ -27,7 +27,7 @@ from llmperf.reporting import (
 from llmperf.types import Rounding
 
 from llmperf_html.columns import DAYS
-from llmperf_html.words import word
+from llmperf_html.words import PLACE, word
 
 SHOWN = 10
 """Entries of a contract that have bars at first; more are folded."""
@@ -137,7 +137,7 @@ def _standing(standing: Standing, place: int, differing: Sequence[str], links: L
         f'<th scope="col" class="figure" data-metric="{metric.key}"{_sorted(index)}>{_sorter(metric, language)}</th>'
         for index, metric in enumerate(metrics)
     )
-    names = ("rank", "device, framework, layout", None, "validation", "verified")
+    names = (PLACE[language], "device, framework, layout", None, "validation", "verified")
     titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
     heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
     heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h3>'

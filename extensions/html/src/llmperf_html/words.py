@@ -139,6 +139,10 @@ TOO_LARGE = "No curves: with them the report would be too large."
 NO_RECORDS = "No curves: an imported row has no records."
 
 
+PLACE = {"en": "rank", "zh": "名次"}
+"""Heading of the place in a ranking; `rank` is also a process, which has another word in Chinese."""
+
+
 def word(english: str, language: str) -> str:
     """A word of the page, or a label or text of llmperf, in a language."""
     if language == "zh" and english in CHINESE:

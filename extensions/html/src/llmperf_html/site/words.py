@@ -26,7 +26,6 @@ _CHINESE = {
     "Results: {runs}; models: {models}; devices: {devices}": "{models} 个模型、{devices} 种设备、共 {runs} 条结果",
     "no date": "无日期",
     "results": "结果",
-    "rank": "名次",
     "Everything that was fixed ({count})": "全部约定（{count} 项）",
     "All {count} entries": "全部 {count} 条",
     COMPARABLE: "同一表中的数据测量约定相同，可以比较；不同表的测量内容不同。",
