@@ -323,6 +323,16 @@ IMPORTED_FAULTS = {
         "/tables": lambda value: [],
         "/rows": lambda value: [],
     },
+    "LP623": {
+        "/own": lambda value: {
+            "devices": [
+                {
+                    "file": "mine.toml",
+                    "entry": {"model": "A1", "dense_tflops": {"bf16": 200}, "source": "datasheet", "date": "2026-01"},
+                }
+            ]
+        },
+    },
 }
 
 

@@ -67,14 +67,15 @@ def verdict():
         ({"share": "remark"}, "not checked", "no MFU is printed"),
         ({"mfu": "/"}, "not checked", "its MFU is withheld"),
         ({"mfu": "some 25%"}, "not checked", "its MFU is not understood"),
-        ({"model": "mixtral_8x22B"}, "not checked", 'model "mixtral_8x22B" is not in the library'),
+        ({"model": "mixtral_8x22B"}, "not checked",
+         'model "mixtral_8x22B" is not in the library; a model of your own: `llmperf import --model FILE`'),
         ({"model": "/"}, "not checked", "no model is named"),
         ({"precision": "bf16+fp8"}, "not checked", 'no peak is known for precision "bf16+fp8"'),
         ({"configuration": "* (1x8)"}, "not checked", "its device is unknown"),
         ({"configuration": "Vendor X (1x8)"}, "not checked", "its device is unknown"),
         ({"configuration": "Z123 (1x8)"}, "not checked", 'nvidia publishes no device "Z123"'),
         ({"title": "沐曦 results", "configuration": "C500 (1x8)"}, "not checked",
-         "no plugin of vendor metax is installed"),
+         "no plugin of vendor metax is installed; peaks of your own: `llmperf import --peaks FILE`"),
     ],
 )  # fmt: skip
 def test_each_row_agrees_or_is_wrong_or_says_what_is_missing(verdict, changes, outcome, why):
@@ -118,7 +119,7 @@ def test_a_table_without_a_vendor_is_told_the_lines_that_would_name_one():
     outcome, why = found(table)
     assert outcome == "not checked"
     assert why.startswith("no vendor is named; name it in")
-    title, heading, line = re.findall("`(.*?)`", why)
+    title, heading, line, _ = re.findall("`(.*?)`", why)
     assert found(f"{title}\n{table}")[0] == "agrees"
     assert found(f"# Results\n{heading}\n{line}\n## Performance\n{table}")[0] == "agrees"
 
@@ -236,7 +237,7 @@ def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
 def test_a_summary_of_imports_in_chinese_has_chinese_headers(capsys):
     assert call(["summary", str(PUBLISHED), "--lang", "zh", "--wide"]) == 0
     headers = re.split(r" {2,}", capsys.readouterr().out.splitlines()[0].strip())
-    assert len(headers) == 11
+    assert len(headers) == 12
     assert [header for header in headers if header.isascii()] == []
 
 

@@ -172,6 +172,7 @@ _CHINESE = {
     "agree": "一致",
     "rows": "数据行数",
     "its MFU": "对应 MFU",
+    "MFU computed": "计算所得 MFU",
     "documents": "文档",
     "its verdict": "对应结论",
     "Cost of a training": "训练成本",

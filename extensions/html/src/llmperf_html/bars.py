@@ -205,8 +205,10 @@ def verdict_text(entry: Entry, language: str) -> str:
     checked = "valid" if agrees else "unchecked"
     text = word(IMPORTED_VERDICTS["errors" if entry.verdict == "errors" else checked], language)
     text += word(", with warnings", language) if entry.verdict == "warnings" else ""
-    uncertain = any(sheet.cell("peak_confidence").value == "low" for sheet in entry.sheets)
-    return f"{text} ({word('peak: confidence low', language)})" if uncertain else text
+    confidences = {sheet.cell("peak_confidence").value for sheet in entry.sheets}
+    uncertain = {"low": "peak: confidence low", "own": "peak of the importer"}
+    note = next((words for confidence, words in uncertain.items() if confidence in confidences), None)
+    return f"{text} ({word(note, language)})" if note else text
 
 
 def sharing_text(entry: Entry, metric: Metric, language: str) -> str:

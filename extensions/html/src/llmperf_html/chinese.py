@@ -23,6 +23,7 @@ CHINESE = {
     "figures disagree": "数据矛盾",
     ", with warnings": "，有警告",
     "peak: confidence low": "峰值可信度低",
+    "peak of the importer": "峰值由导入者提供",
     'Of an imported row, "figures agree" means only that the MFU that it prints follows from the throughput that it'
     " prints: llmperf did not measure it.": "导入的行标“数据自洽”仅表示其 MFU 与其吞吐相符，并非由 llmperf 测得。",
     "longer than its bar": "超出条形",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from llmperf.types import Verdict
 
     from llmperf_published.reading.files import Import, Imported
+    from llmperf_published.types.own import OwnFacts
 
 MAX_OTHER_LINES = 20
 """Unread lines of a document that are listed although they are not about its results."""
@@ -22,6 +23,8 @@ Examples:
   llmperf import */README.md --out imported               several, each to a folder named after the README's folder
   llmperf import documents/ --out imported                every Markdown file with results in a folder
   llmperf import results.md --out imported --force --json  again, with a verdict on each row, as JSON
+  llmperf import a.md --out imported --peaks my_peaks.toml --model my_model.toml
+                                                          with a device and a model that llmperf does not have
   llmperf validate imported                               check the figures
   llmperf report imported --format markdown --lang zh     print the tables again
 """
@@ -32,8 +35,15 @@ Examples:
 @click.option("--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
               help="Folder in which each document gets a folder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
+@click.option("--peaks", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Your own peaks of devices that no installed package has, as in a vendor's peaks.toml.")  # fmt: skip
+@click.option("--model", "models", metavar="FILE", multiple=True,
+              type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Your own model that the library does not have; may be repeated.")  # fmt: skip
 @json_option
-def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
+def command(
+    sources: tuple[Path, ...], out: Path, force: bool, peaks: Path | None, models: tuple[Path, ...], as_json: bool
+) -> None:
     """Read published Markdown tables, Chinese or English, and write the content of each document as published.json.
 
     The file is not a result: llmperf measured nothing in it. Text that is not understood is listed with its line on
@@ -41,14 +51,18 @@ def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) ->
     results are skipped in a folder, and an error where they are named.
 
     Each row gets a verdict: it agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked.
-    --json gives the reasons.
+    --json gives the reasons. Peaks and models of your own become part of the imported document, with their source and
+    date, and every verdict that used them says so.
     """
     from llmperf.validation import known_library
 
     from llmperf_published.reading.files import import_files
+    from llmperf_published.reading.own_facts import own_facts
     from llmperf_published.rules.verdicts import closing, judged
 
-    result = import_files(sources, out, known_library(), force)
+    library = known_library()
+    own = own_facts(peaks, models, library)
+    result = import_files(sources, out, library, force, own)
     imported = result.documents
     verdicts = [judged(document.published)[1] for document in imported]
     if as_json:
@@ -60,6 +74,7 @@ def command(sources: tuple[Path, ...], out: Path, force: bool, as_json: bool) ->
         click.echo(closing([verdict for rows in verdicts for verdict in rows]))
     _print_unread(imported)
     _print_skipped(result)
+    _print_unused(own, imported)
 
 
 def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -120,3 +135,21 @@ def _print_skipped(result: Import) -> None:
         click.echo(f"skipped: {printable(line)}", err=True)
     if count := result.without_results:
         click.echo(f"{count} Markdown file{'s' * (count != 1)} without results", err=True)
+
+
+def _print_unused(own: OwnFacts | None, imported: Sequence[Imported]) -> None:
+    """Name on standard error the user's own devices and models that no row is on."""
+    from llmperf import printable
+
+    from llmperf_published.reading.own_facts import names_of
+
+    if own is None:
+        return
+    rows = [row for document in imported for row in document.published.rows]
+    devices, models = {row.hardware.device for row in rows}, {row.model for row in rows}
+    for device in own.devices:
+        if device.entry.model not in devices:
+            click.echo(printable(f"{device.file}: no row is on {' or '.join(names_of(device.entry))}"), err=True)
+    for entry in own.models:
+        if entry.model.name not in models:
+            click.echo(printable(f"{entry.file}: no row is on {entry.model.name} or {entry.model.title}"), err=True)

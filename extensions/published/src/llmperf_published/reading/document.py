@@ -71,6 +71,7 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
         rows=results,
         notes=tuple(parts.notes),
         unread=tuple(sorted(parts.unread, key=lambda unread: unread.line)),
+        own=known.own,
     )
 
 

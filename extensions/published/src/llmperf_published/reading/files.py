@@ -20,6 +20,7 @@ from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.targets import Place, places
 from llmperf_published.reading.vocabulary import names_inference
 from llmperf_published.types.document import Published
+from llmperf_published.types.own import OwnFacts
 
 if TYPE_CHECKING:
     from llmperf import Library
@@ -57,13 +58,15 @@ class Import:
     """Markdown files of folders that have no results."""
 
 
-def import_files(sources: Sequence[Path], out: Path, library: Library, force: bool = False) -> Import:
-    """Read documents, and folders of them, and write each to `out/NAME/published.json`.
+def import_files(
+    sources: Sequence[Path], out: Path, library: Library, force: bool = False, own: OwnFacts | None = None
+) -> Import:
+    """Read documents, and folders of them, and write each to `out/NAME/published.json`, with the user's own facts.
 
     UserError, and nothing written, if a document that is named cannot be read or has no results, if no document of a
     folder has any, or if a file exists already and `force` is not set.
     """
-    known = Known.of(library)
+    known = Known.of(library).with_own(own)
     imported: list[Imported] = []
     skipped: list[str] = []
     without = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llmperf import data_parallel_of
@@ -18,6 +18,7 @@ from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.plugin_names import framework_named, software_words
 from llmperf_published.reading.sections import Contents
 from llmperf_published.types.document import PublishedBatch, PublishedHardware, PublishedLayout
+from llmperf_published.types.own import OwnFacts
 
 if TYPE_CHECKING:
     from llmperf import Library
@@ -37,6 +38,14 @@ class Known:
     models: Mapping[str, str]
     """Squeezed name or title of a model to its name."""
     cases: tuple[Case, ...]
+    own: OwnFacts | None = None
+    """What the user adds to the library."""
+
+    def with_own(self, own: OwnFacts | None) -> Known:
+        """The library with a user's own devices and models."""
+        models = [entry.model for entry in own.models] if own else []
+        keys = {_model_key(name): model.name for model in models for name in (model.title, model.name)}
+        return replace(self, models={**keys, **self.models}, own=own)
 
     @classmethod
     def of(cls, library: Library) -> Known:

@@ -112,7 +112,7 @@ def in_place_of_a_device(text: str) -> str:
 
     Empty if there are only counts.
     """
-    words = _PHASE.sub(" ", normal(text)[:400])
+    words = re.sub(r"^\s*\d{1,5}\s*[x*]\s*(?=[A-Za-z])", "", _PHASE.sub(" ", normal(text)[:400]))
     for pattern in (_GRID, _BARE_GRID, *_SPELT_GRIDS, _EACH, _NODES, _COUNTED, _SINGLE_NODE, _SINGLE_DEVICE):
         words = pattern.sub(" ", words)
     return " ".join(_NO_DEVICE.sub(" ", words).split()).strip(" ,;:.()")

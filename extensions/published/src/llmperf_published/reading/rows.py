@@ -21,6 +21,7 @@ from llmperf_published.reading.library_match import (
 from llmperf_published.reading.machine import hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.numbers import figure
+from llmperf_published.reading.own_facts import on_own_device
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
@@ -108,6 +109,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     cells = row_settings.cells_of(by_name)
     name = cells.configuration(row.line)
     where = machine(by_name, row.cells, contents)
+    if known.own is not None:
+        where = on_own_device(where, by_name.values(), known.own)
     measured = figures(table.columns, row, contents, where)
     layout = row_settings.layout(cells, document.strategy, name)
     expression = measured.throughput.expression if measured.throughput else None

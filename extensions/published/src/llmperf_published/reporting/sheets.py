@@ -85,7 +85,8 @@ def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -
     yield _memory_row(metrics.memory)
     yield Row(key="fix_hp", label="fix_hp", value=row.fix_hp_text,
               text=UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/")  # fmt: skip
-    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}",
+    own = ", peak of the importer" * (peak_confidence(verdict) == "own")
+    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{own}",
               own_words=True, parts=(
         Row(key="line", label="line", value=verdict.line),
         Row(key="verdict", label="verdict", value=verdict.outcome, own_words=True),

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
+from llmperf.reporting import PERCENT
 from llmperf.types import Row, Section, Verdict
 
+from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reporting.sheets import digits, model, value
+from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.verdicts import closing, counted, judged
 from llmperf_published.types.document import Figure, Published, PublishedRow
 
-JudgedRow = tuple[PublishedRow, Verdict]
+JudgedRow = tuple[PublishedRow, Verdict, float | None]
+"""A row, its verdict, and its MFU as llmperf computes it, if it can."""
 
 
 def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
@@ -22,8 +26,10 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
     verdicts: list[Verdict] = []
     for path, published in documents:
         for row, verdict in zip(published.rows, judged(published)[1], strict=True):
-            key = (model(row), published.vendor, row.hardware.device_model or row.hardware.device)
-            kinds.setdefault(key, []).append((row, verdict))
+            where = row.hardware
+            named = where.device_model or where.device or in_place_of_a_device(where.configuration or "") or None
+            key = (model(row), published.vendor, named)
+            kinds.setdefault(key, []).append((row, verdict, computed_mfu(published, row)))
             names.setdefault(key, {})[path.parent.name or published.source.name] = None
             verdicts.append(verdict)
     in_order = sorted(kinds.items(), key=lambda kind: (kind[0][0], -_speed(_best(kind[1]))))
@@ -35,7 +41,7 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
 def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], documents: str) -> tuple[Row, ...]:
     """The cells that matter most come first: a narrow terminal leaves out the last ones."""
     name, vendor, device = key
-    count = counted(verdict for _, verdict in rows)
+    count = counted(verdict for _, verdict, _ in rows)
     best = _best(rows)
     speed = mfu = None
     if best is not None:
@@ -50,6 +56,7 @@ def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], 
         Row(key="not_checked", label="not checked", value=count["not checked"]),
         Row(key="rows", label="rows", value=len(rows)),
         _figure("best_mfu", "its MFU", mfu),
+        Row(key="best_mfu_computed", label="MFU computed", value=best and best[2], rounding=PERCENT),
         Row(key="documents", label="documents", value=documents),
         Row(key="best_verdict", label="its verdict", value=best and best[1].outcome, own_words=True),
     )

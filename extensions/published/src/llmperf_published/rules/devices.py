@@ -93,7 +93,7 @@ def precision_is_offered(published: Published) -> Iterator[Violation]:
 @rule("LP903", "note", "The published figures of a document's vendor are at hand")
 def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
     """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
-    if published.vendor not in installed_vendors():
+    if published.vendor not in installed_vendors() and not all(machine_of(published, row) for row in published.rows):
         told = "the document names none" if published.vendor is None else "found none"
         yield (
             "/vendor",
@@ -121,3 +121,16 @@ def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]
     if not dtypes_of(row):
         found = shown(row.precision_text)
         yield "precision", f"expected a precision with a known peak, found {found}; its MFU was not checked whole"
+
+
+@rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")
+def facts_are_installed(published: Published) -> Iterator[Violation]:
+    """What whoever imported it gave instead, with its source: others have to look it up."""
+    for index, device in enumerate(published.own.devices if published.own else ()):
+        entry = device.entry
+        figures = ", ".join(f"{dtype} {tflops:g}" for dtype, tflops in entry.dense_tflops.items())
+        found = f"{entry.model}, {figures} TFLOP/s of {device.file}: {entry.source}, {entry.date}"
+        yield f"/own/devices/{index}", f"expected a device that an installed package publishes, found {found}"
+    for index, own in enumerate(published.own.models if published.own else ()):
+        found = f"{own.model.name} of {own.file}: {own.model.source}"
+        yield f"/own/models/{index}", f"expected a model of an installed package, found {found}"

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
 from llmperf.types import Violation
-from llmperf.validation import known_model, shown
+from llmperf.validation import shown
 
 from llmperf_published.reading.numbers import Factors, broken_link, computed, factors
 from llmperf_published.rules import rule
+from llmperf_published.rules.flops import model_of
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.types.document import Figure, Published, PublishedRow
 
@@ -161,7 +162,7 @@ def throughput_is_positive(published: Published) -> Iterator[Violation]:
 def loss_is_plausible(published: Published) -> Iterator[Violation]:
     """Above 0, and not far above ln(vocabulary), which guessing gets."""
     for index, row in enumerate(published.rows):
-        loss, model = row.metrics.loss, known_model(row.model) if row.model else None
+        loss, model = row.metrics.loss, model_of(published, row)
         if loss is None or loss.value is None:
             continue
         limit = log(model.vocab_size) + LOSS_OVER_UNTRAINED if model else None

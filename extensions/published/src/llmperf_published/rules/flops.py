@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmperf.types import Model
 from llmperf.validation import flops_of, known_case, known_model
 
-from llmperf_published.types.document import PublishedRow
+from llmperf_published.types.document import Published, PublishedRow
 
 WITHOUT_LENGTH = ("nominal", "exact")
 """They leave attention out, so that the length of a sequence does not enter."""
@@ -32,9 +33,17 @@ class RowFlops:
         return "the sequence length is not known" if not self.length_known and high >= self.least else None
 
 
-def row_flops(row: PublishedRow) -> RowFlops:
-    """The sequence length is what the row or its document prints; the model's facts are those of the library."""
-    model = known_model(row.model) if row.model else None
+def model_of(published: Published, row: PublishedRow) -> Model | None:
+    """The facts of a row's model: those of the library, otherwise those that the importer added."""
+    if row.model is None:
+        return None
+    own = published.own.models if published.own else ()
+    return known_model(row.model) or next((one.model for one in own if one.model.name == row.model), None)
+
+
+def row_flops(published: Published, row: PublishedRow) -> RowFlops:
+    """The sequence length is what the row or its document prints."""
+    model = model_of(published, row)
     case = known_case(row.case) if row.case else None
     lora = None if case is None else case.contract.lora
     if model is None or (row.framework == "lora") != (lora is not None):

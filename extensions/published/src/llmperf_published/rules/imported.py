@@ -17,6 +17,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.plugin_names import frameworks, vendor_patterns
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.own import OwnFacts
 
 _OWN_COLUMNS = ("config_name", "fix_hp")
 """Columns that tables about other matters do not have."""
@@ -62,7 +63,7 @@ def imported_again(published: Published) -> Published:
         tables=[table_again(one) for one in published.tables],
         notes=list(published.notes),
     )
-    again = published_of(contents, published.source, _known())
+    again = published_of(contents, published.source, _known().with_own(published.own))
     vendor_known = published.vendor is None or published.vendor in vendor_patterns()
     if again.vendor is None and not vendor_known:  # its plugin is not installed here
         again = replace(again, vendor=published.vendor)
@@ -70,7 +71,7 @@ def imported_again(published: Published) -> Published:
         return again
     rows = []
     for row, found in zip(again.rows, published.rows, strict=True):
-        known = _beyond_library(row, found)
+        known = _beyond_library(row, found, published.own)
         rows.append(known if vendor_known else _on_device_of(known, found))
     return replace(again, rows=tuple(rows))
 
@@ -81,9 +82,9 @@ def _on_device_of(row: PublishedRow, found: PublishedRow) -> PublishedRow:
     return replace(row, hardware=replace(row.hardware, device=device, device_model=model))
 
 
-def _beyond_library(row: PublishedRow, found: PublishedRow) -> PublishedRow:
+def _beyond_library(row: PublishedRow, found: PublishedRow, own: OwnFacts | None) -> PublishedRow:
     """What names a model or a case that this library has not got, another one may have: it stands as it is."""
-    known = _known()
+    known = _known().with_own(own)
     if row.framework is None and found.framework not in frameworks():
         row = replace(row, framework=found.framework)
     if row.model is None and found.model not in known.models.values():

@@ -7,22 +7,56 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from llmperf.types.devices import DeviceInfo, Dtype
+from llmperf.types.devices import DeviceInfo, Dtype, PeakFlops
 from llmperf.validation import VendorCatalogue, vendor_catalogue
 
 from llmperf_published.reading.form_factors import form_factor, without_form_factor
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.own import OwnDevice
 
 HALF: tuple[Dtype, ...] = ("bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCatalogue:
+    """The one device of the importer that a row was run on, as `VendorCatalogue` has those of a vendor."""
+
+    device: OwnDevice
+
+    @property
+    def devices(self) -> tuple[tuple[DeviceInfo, None]]:
+        """The device, without offers."""
+        entry = self.device.entry
+        memory = None if entry.memory_gib is None else round(entry.memory_gib * 2**30)
+        return ((DeviceInfo(index=0, model=entry.model, memory_bytes=memory, details=entry.details), None),)
+
+    def peak(self, device: DeviceInfo, dtype: Dtype) -> PeakFlops | None:
+        """The importer's peak of the device; None where their file gives none."""
+        entry = self.device.entry
+        tflops = entry.dense_tflops.get(dtype) if device.model == entry.model else None
+        if tflops is None:
+            return None
+        rate = float(round(tflops * 1e12))
+        told = {"source": entry.source, "date": entry.date, "confidence": entry.confidence}
+        return PeakFlops(device_model=entry.model, dtype=dtype, flops_per_second=rate, **told)  # type: ignore[arg-type]
+
+    def precisions(self, _: DeviceInfo) -> tuple[str, ...]:
+        """Dtypes that the device computes in; none where the importer's file does not list them."""
+        return self.device.entry.precisions
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The devices that a row may have been run on, of which there are several where it names only a family."""
 
-    catalogue: VendorCatalogue
+    catalogue: VendorCatalogue | OwnCatalogue
     devices: Sequence[DeviceInfo]
+
+    @property
+    def own_file(self) -> str | None:
+        """The file in which the importer gave the device; None where a vendor's plugin publishes it."""
+        return self.catalogue.device.file if isinstance(self.catalogue, OwnCatalogue) else None
 
     def peaks(self, dtypes: Sequence[Dtype]) -> list[float]:
         """FLOP/s, without those that are unknown."""
@@ -31,12 +65,16 @@ class Machine:
 
 
 def machine_of(published: Published, row: PublishedRow) -> Machine | None:
-    """None where the vendor's plugin is not installed or does not publish the device."""
+    """What the vendor's plugin publishes, otherwise what the importer added; None where neither has the device."""
     catalogue = vendor_catalogue(published.vendor) if published.vendor else None
-    if catalogue is None:
-        return None
-    found = devices_of(catalogue, row)
-    return Machine(catalogue, found) if found else None
+    found = devices_of(catalogue, row) if catalogue is not None else []
+    if catalogue is not None and found:
+        return Machine(catalogue, found)
+    for device in published.own.devices if published.own else ():
+        if row.hardware.device == device.entry.model:
+            own = OwnCatalogue(device)
+            return Machine(own, [own.devices[0][0]])
+    return None
 
 
 def devices_of(catalogue: VendorCatalogue, row: PublishedRow) -> list[DeviceInfo]:

@@ -8,28 +8,28 @@ from llmperf.types import Violation
 from llmperf.validation import convention_title
 
 from llmperf_published.rules import rule
-from llmperf_published.rules.flops import row_flops
+from llmperf_published.rules.flops import RowFlops, row_flops
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, machine_of, rows_on_known_devices
 from llmperf_published.types.document import Figure, Published, PublishedRow, RangeEnd
 
 
-def flops_per_token(row: PublishedRow) -> dict[str, float]:
+def flops_per_token(published: Published, row: PublishedRow) -> dict[str, float]:
     """FLOPs per token of the row's model by convention, as far as its facts are known."""
-    return row_flops(row).known
+    return row_flops(published, row).known
 
 
-def why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
+def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
     """What is not known of a row whose MFU no known convention gives; None where the figure is wrong whatever it is."""
     pairs = [(mfu, each)]
     if mfu.ends is not None and each.ends is not None:
         pairs = list(zip(mfu.numbers, each.numbers, strict=True))
-    reasons = [_why_open(row, share, speed, peaks) for share, speed in pairs]
+    reasons = [_why_open(row_flops(published, row), share, speed, peaks) for share, speed in pairs]
     return reasons[0] if all(reasons) else None
 
 
-def _why_open(row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
-    flops, (low, high), (least, most) = row_flops(row), each.bounds, mfu.bounds
+def _why_open(flops: RowFlops, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
+    (low, high), (least, most) = each.bounds, mfu.bounds
     if low <= 0:
         return None
     found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks)
@@ -47,13 +47,14 @@ def published_mfu(published: Published) -> Iterator[Violation]:
         if mfu is None or not mfu.stated or each is None:
             continue
         if in_few_bits(row):
-            yield from _within_sixteen_bits(row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
-        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+            yield from _within_sixteen_bits(published, row, mfu, each, machine, f"/rows/{index}/metrics/mfu")
+        flops, peaks = flops_per_token(published, row), machine.peaks(dtypes_of(row))
         if not flops or not peaks or any(mfu_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks):
             continue
-        if why_open(row, mfu, each, peaks) is not None:
+        if why_open(published, row, mfu, each, peaks) is not None:
             continue
-        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal"
+        own = f", peak of {machine.own_file}" if machine.own_file else ""
+        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal{own}"
         hint = _hint(mfu, each, flops["nominal"], machine, row)
         expected = _percent(each, flops["nominal"] / peaks[-1])
         found = f"expected {expected} ({because}), found {mfu.text}{hint}, {place(row)}"
@@ -61,13 +62,13 @@ def published_mfu(published: Published) -> Iterator[Violation]:
 
 
 def _within_sixteen_bits(
-    row: PublishedRow, mfu: Figure, each: Figure, machine: Machine, path: str
+    published: Published, row: PublishedRow, mfu: Figure, each: Figure, machine: Machine, path: str
 ) -> Iterator[Violation]:
     """The peak in fewer bits is not below that in 16, so the share is not above the one of that."""
-    flops, peaks = flops_per_token(row), machine.peaks(HALF)
-    if not flops or not peaks or not row_flops(row).length_known:
+    flops, peaks = flops_per_token(published, row), machine.peaks(HALF)
+    if not flops or not peaks or not row_flops(published, row).length_known:
         return
-    most = max(*flops.values(), row_flops(row).recomputed or 0.0)
+    most = max(*flops.values(), row_flops(published, row).recomputed or 0.0)
     if mfu.bounds[0] > each.bounds[1] * most / peaks[0]:
         share = _percent(each, flops["nominal"] / peaks[0])
         because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
@@ -90,7 +91,7 @@ def per_device(row: PublishedRow) -> Figure | None:
 
 def computed_mfu(published: Published, row: PublishedRow) -> float | None:
     """token/p/s x nominal FLOPs per token / peak; None where one is unknown, or the row may mean several peaks."""
-    each, flops, machine = per_device(row), flops_per_token(row).get("nominal"), machine_of(published, row)
+    each, flops, machine = per_device(row), flops_per_token(published, row).get("nominal"), machine_of(published, row)
     peaks = machine.peaks(dtypes_of(row)) if machine is not None else []
     if each is None or each.value is None or flops is None or len(peaks) != 1:
         return None
@@ -138,7 +139,7 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
         mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or not mfu.stated or each is None:
             continue
-        flops, peaks = flops_per_token(row), machine.peaks(dtypes_of(row))
+        flops, peaks = flops_per_token(published, row), machine.peaks(dtypes_of(row))
         by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
         if by and "nominal" not in by:
             followed = " or ".join(map(convention_title, by))
@@ -156,35 +157,35 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
     for index, row, machine in rows_on_known_devices(published):
         dtypes = dtypes_of(row)
         peaks = machine.peaks(dtypes)
-        computed = _computed(row)
+        computed = _computed(published, row)
         if peaks and computed and computed > peaks[-1]:
             expected = f"expected at most {peaks[-1] / 1e12:.4g} TFLOP/s ({'/'.join(dtypes)})"
             path = f"/rows/{index}/metrics/tokens_per_second_per_device"
-            yield path, f"{expected}, found {_spent(row)}, {place(row)}"
+            yield path, f"{expected}, found {_spent(published, row)}, {place(row)}"
 
 
 @rule("LP314", "warning", "A row that says fp32 is not faster than fp32")
 def truly_fp32(published: Published) -> Iterator[Violation]:
     """TF32 is another dtype; a row that used it has to say so."""
     for index, row, machine in rows_on_known_devices(published):
-        single, computed = machine.peaks(("fp32",)), _computed(row)
+        single, computed = machine.peaks(("fp32",)), _computed(published, row)
         reduced = machine.peaks(("tf32",))
         if row.precision != "fp32" or not single or not computed or computed <= single[-1]:
             continue
         if reduced and computed <= reduced[-1]:
             expected = f"expected at most {single[-1] / 1e12:.4g} TFLOP/s (fp32)"
             path = f"/rows/{index}/metrics/tokens_per_second_per_device"
-            yield path, f"{expected}, found {_spent(row)}; TF32 could, {place(row)}"
+            yield path, f"{expected}, found {_spent(published, row)}; TF32 could, {place(row)}"
 
 
-def _computed(row: PublishedRow) -> float | None:
+def _computed(published: Published, row: PublishedRow) -> float | None:
     """FLOP/s of one device, nominal; the lowest value that rounds to the printed throughput."""
-    each, flops = per_device(row), flops_per_token(row).get("nominal")
+    each, flops = per_device(row), flops_per_token(published, row).get("nominal")
     return None if each is None or flops is None else each.bounds[0] * flops
 
 
-def _spent(row: PublishedRow) -> str:
-    each, flops = per_device(row), flops_per_token(row)["nominal"]
+def _spent(published: Published, row: PublishedRow) -> str:
+    each, flops = per_device(row), flops_per_token(published, row)["nominal"]
     assert each is not None
     value = each.bounds[0] if each.value is None else each.value
     return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"

@@ -12,17 +12,20 @@ from llmperf.types import Finding, Verdict
 from llmperf.validation import installed_vendors, judgement, printable, shown, vendor_trouble
 
 from llmperf_published.reading.markdown import plain, withheld
+from llmperf_published.rules.flops import model_of
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
-from llmperf_published.rules.mfu import flops_per_token, mfu_agrees, per_device, why_open
+from llmperf_published.rules.mfu import computed_mfu, flops_per_token, mfu_agrees, per_device, why_open
 from llmperf_published.types.document import Published, PublishedRow
 
 CHIEF = 3
 """How many reasons are named in a summary."""
 NO_VENDOR = (
     "no vendor is named; name it in the title (`# NVIDIA results`) or in a line below a heading `## Hardware"
-    " environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`"
+    " environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`; peaks of your own: `llmperf import --peaks FILE`"
 )
 _CONFIDENCE = "peak of confidence "
+OWN_PEAK = "peak that the importer gave in "
+OWN_MODEL = "model that the importer gave in "
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
@@ -71,7 +74,7 @@ def _fitting(published: Published, row: PublishedRow) -> set[str]:
         device.model
         for device in machine.devices
         for peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
-        if any(mfu_agrees(mfu, each, flops, peak) for flops in flops_per_token(row).values())
+        if any(mfu_agrees(mfu, each, flops, peak) for flops in flops_per_token(published, row).values())
     }
 
 
@@ -100,13 +103,15 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
     elif not machine.peaks(dtypes_of(row)):
         yield f"no peak is known for precision {shown(row.precision_text)}"
     if row.model is None:
-        yield (
-            "no model is named"
-            if withheld(row.model_text or "")
-            else f"model {shown(row.model_text)} is not in the library"
-        )
-    elif not flops_per_token(row):
+        own = "; a model of your own: `llmperf import --model FILE`"
+        named = f"model {shown(row.model_text)} is not in the library{own}"
+        yield "no model is named" if withheld(row.model_text or "") else named
+    elif not flops_per_token(published, row):
         yield f"FLOPs per token of {row.model} are unknown in this case"
+    printed = row.metrics.mfu is not None and row.metrics.mfu.stated
+    if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
+        yield from _origins(machine, row, machine.peaks(dtypes_of(row))[0]) if machine.own_file else ()
+        yield from _own_model(published, row)
 
 
 def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -142,7 +147,7 @@ def _no_machine(published: Published, row: PublishedRow) -> str:
     if vendor is None:
         return NO_VENDOR
     if vendor not in installed_vendors():
-        return f"no plugin of vendor {vendor} is installed"
+        return f"no plugin of vendor {vendor} is installed; peaks of your own: `llmperf import --peaks FILE`"
     if vendor_trouble(vendor) is not None:
         return f"the plugin of vendor {vendor} cannot be asked"
     named = where.device_model or where.device
@@ -156,7 +161,7 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
     assert each is not None
     assert machine is not None
     peaks = machine.peaks(dtypes_of(row))
-    for name, flops in flops_per_token(row).items():
+    for name, flops in flops_per_token(published, row).items():
         for peak in peaks:
             if mfu_agrees(mfu, each, flops, peak):
                 how = f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
@@ -166,19 +171,34 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
                     if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
                 ]
                 how += "" if len(named) == len(machine.devices) else f", if on {' or '.join(named)}"
-                return how, *_origins(machine, row, peak)
+                return how, *_origins(machine, row, peak), *_own_model(published, row)
     return None
 
 
 def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> list[str]:
-    """Confidence and source of a peak, once for all devices that share them."""
+    """Confidence and source of a peak, once for all devices that share them; of an importer's own one, its file."""
     peaks = (machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row))
     same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
+    own = machine.own_file
+    if own is not None:
+        return [printable(f"{OWN_PEAK}{own}: {peak.source}, {peak.date}") for peak in same]
     return list(dict.fromkeys(f"{_CONFIDENCE}{peak.confidence}: {printable(peak.source)}" for peak in same))
 
 
+def _own_model(published: Published, row: PublishedRow) -> Iterator[str]:
+    """The file of a model that the importer gave."""
+    for own in published.own.models if published.own else ():
+        if own.model.name == row.model and model_of(published, row) is own.model:
+            yield printable(f"{OWN_MODEL}{own.file}: {own.model.source}")
+
+
 def peak_confidence(verdict: Verdict) -> str | None:
-    """Confidence of the peak by which the MFU of a row was found right: the lowest of those that it may be."""
+    """Confidence of the peak by which the MFU of a row was found right: the lowest of those that it may be.
+
+    `own` for a peak that the importer gave.
+    """
+    if any(why.startswith(OWN_PEAK) for why in verdict.why):
+        return "own"
     named = {why.removeprefix(_CONFIDENCE).split(":")[0] for why in verdict.why if why.startswith(_CONFIDENCE)}
     return "low" if "low" in named else min(named, default=None)
 
@@ -187,7 +207,7 @@ def _open(published: Published, row: PublishedRow) -> Iterator[str]:
     """What is not known of a row whose MFU is by no convention that can be computed."""
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     if mfu is not None and each is not None and machine is not None:
-        found = why_open(row, mfu, each, machine.peaks(dtypes_of(row)))
+        found = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
         if found is not None:
             yield found
 
@@ -206,7 +226,10 @@ def closing(verdicts: Sequence[Verdict]) -> str:
     if more := sum(number for _, number in chief[CHIEF:]):
         reasons.append(f"{more}: other reasons")
     because = f" ({'; '.join(reasons)})" if reasons else ""
+    agreeing = (one for one in verdicts if one.outcome == "agrees")
+    own = sum(any(why.startswith((OWN_PEAK, OWN_MODEL)) for why in one.why) for one in agreeing)
+    given = f"; {own} of those that agree with peaks or models of the importer" * bool(own)
     rows = f"{len(verdicts)} published row{'s' * (len(verdicts) != 1)}"
     return printable(
-        f"{rows}: {count['agrees']} agree, {count['wrong']} wrong, {count['not checked']} not checked{because}"
+        f"{rows}: {count['agrees']} agree, {count['wrong']} wrong, {count['not checked']} not checked{because}{given}"
     )

@@ -21,6 +21,7 @@ from llmperf_published.types.figures import MemoryPart as MemoryPart
 from llmperf_published.types.figures import PublishedMemory as PublishedMemory
 from llmperf_published.types.figures import PublishedMetrics as PublishedMetrics
 from llmperf_published.types.figures import RangeEnd as RangeEnd
+from llmperf_published.types.own import OwnFacts as OwnFacts
 from llmperf_published.types.settings import ConfigurationName as ConfigurationName
 from llmperf_published.types.settings import Formula as Formula
 from llmperf_published.types.settings import PublishedBatch as PublishedBatch
@@ -126,6 +127,8 @@ class Published:
     """Remarks."""
     unread: tuple[Unread, ...]
     """What was not understood."""
+    own: OwnFacts | None = None
+    """Peaks and models that whoever imported the document added; None where they added none."""
 
     def entry(self, name: str, *kinds: SectionKind) -> Entry | None:
         """The first entry of that name, in sections of these kinds if any are given; None if there is none."""
