@@ -298,3 +298,37 @@ def test_a_column_of_words_is_listed_once():
     published = table("GPU | Kernels | TGS", "A100 | TE | 100", "A100 | FA3 | 110", "A100 | - | 120")
     assert reasons(published).count("Kernels") == 1
     assert "expected a column that is known; its cells are kept: Kernels" in reasons(published)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [("Framework | GPU | Throughput (tokens/s)", "vLLM | A40 | 7094"), ("Model | TTFT (ms) | Tokens/s", "x | 9 | 65"),
+     ("GPU | Settings | tokens/s", "A100 | 4-bit inference | 71.8"),
+     ("GPU | Concurrency | tokens/s", "A100 | 16 | 71.8")],
+)  # fmt: skip
+def test_columns_and_cells_of_inference_refuse_a_table(header, cells):
+    published = table(header, cells, above=TRAINING + "## Performance")
+    assert [row.line for row in published.rows] == [5]
+    assert f"expected a table of training results, found inference; its cells are kept: {header}" in reasons(published)
+
+
+def test_a_layout_below_configuration_is_no_device():
+    header, cells = "Configuration | GPUs | TGS", "tp2, ep8, deepep, pp32, vpp3, mbs=4, recompute=full | 256 | 1500"
+    row = only(table(header, cells))
+    layout = row.parallelism
+    assert row.hardware.device is None
+    assert (layout.tensor_parallel, layout.pipeline_parallel, layout.other) == (2, 32, {"EP": 8, "VP": 3})
+    assert row.batch.micro_batch == 4
+    assert "in this cell: deepep" in reasons(table(header, cells))
+
+
+@pytest.mark.parametrize(
+    "text", ["Config 2", "LLaMA2 7B", "GPT-3", "Qwen2.5-72B", "zero3", "bfloat16, eager", "Baseline 1"]
+)
+def test_models_and_numbered_configurations_are_no_devices(text):
+    assert only(table("Configuration | TGS", f"{text} | 100")).hardware.device is None
+
+
+def test_tags_around_a_header_are_no_part_of_it():
+    row = only(table('<div style="width:9px;">Model ID</div> | Number of chips | TGS', "llama2_7b | 64 | 100"))
+    assert (row.model, row.hardware.devices) == ("llama2_7b", 64)

@@ -38,7 +38,7 @@ RESULTS = """# Results of some cards
 | My Llama | Acme A1 | bf16 | 4096 | 2800 | 42.0% |
 | My Llama | 8x Acme-Max | bf16 | 4096 | 2700 | |
 | llama2_7b | A1 (1x8) | bf16 | 4096 | 2800 | 55.0% |
-| llama2_7b | Acme A2 | bf16 | 4096 | 2800 | 55.0% |
+| llama2_7b | Acme A2 | bf16 | 4096 | 2900 | 57.0% |
 """
 OWN_PEAK = "peak that the importer gave in my_peaks.toml: Acme A1 datasheet, version 3, 2026-01"
 OWN_MODEL = "model that the importer gave in my_llama.toml: made for this test"
@@ -89,9 +89,9 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, capsys):
     assert call(["validate", "out"]) == 1
     message = capsys.readouterr()
     assert "expected 42 % (2800 x 4.2e+10 / 2.8e+14, nominal, peak of my_peaks.toml), found 55.0%" in message.out
-    named = "found Acme A1, bf16 280 TFLOP/s of my_peaks.toml: Acme A1 datasheet, version 3, 2026-01"
+    named = 'found "Acme A1: bf16 280 TFLOP/s (my_peaks.toml: Acme A1 datasheet, version 3, 2026-01)"'
     assert f"LP623 note expected a device that an installed package publishes, {named}" in message.out
-    assert "LP623 note expected a model of an installed package, found my_llama of my_llama.toml" in message.out
+    assert 'LP623 note expected a model of an installed package, found "my_llama (my_llama.toml' in message.out
     assert "LP622" not in message.out
     assert f"line 5: agrees: MFU by the nominal convention, of 280 TFLOP/s; {OWN_PEAK}; {OWN_MODEL}" in message.err
     closing = "; 1 of those that agree with peaks or models of the importer"

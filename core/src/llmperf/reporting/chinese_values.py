@@ -159,6 +159,12 @@ VALUES = {
     "{n} published rows: {m} agree, {o} wrong, {p} not checked ({counts})": (
         "{n} 行已发布数据：{m} 行一致，{o} 行错误，{p} 行未检查（{counts}）"
     ),
+    "{n} published rows: {m} agree, {o} wrong, {p} not checked; {q} of those that agree with peaks or models of the"
+    " importer": "{n} 行已发布数据：{m} 行一致（其中 {q} 行使用导入者提供的峰值或模型），{o} 行错误，{p} 行未检查",
+    "{n} published rows: {m} agree, {o} wrong, {p} not checked ({counts}); {q} of those that agree with peaks or models"
+    " of the importer": (
+        "{n} 行已发布数据：{m} 行一致（其中 {q} 行使用导入者提供的峰值或模型），{o} 行错误，{p} 行未检查（{counts}）"
+    ),
     "{name} (simulated)": "{name}（模拟）",
     "{name} line {n}": "{name} 第 {n} 行",
     "{n} run": "{n} 次运行",

@@ -11,9 +11,9 @@ from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.plugin_names import device_at, vendors_named
 from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.settings import precision_in, stated
+from llmperf_published.reading.settings import layout_in, precision_in, stated
 from llmperf_published.reading.vocabulary import COUNTS
-from llmperf_published.types.document import ConfigurationName, PublishedHardware
+from llmperf_published.types.document import ConfigurationName, PublishedHardware, PublishedLayout
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
 _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,3})(?![\d.]|[A-D](?![A-Za-z]))")
@@ -214,6 +214,8 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     """What could not be parsed of a row's machine: pairs of text and what was expected in its place."""
     problems = []
     configuration = where.configuration or ""
+    if where.device is None and layout_in(configuration) != PublishedLayout():
+        configuration = ""  # `tp2, pp8` below `Configuration`
     counted = where.devices is not None and "configuration" not in by_name  # in columns of their own
     machine = by_name.get("machine")
     if machine and machine != configuration and not withheld(machine):

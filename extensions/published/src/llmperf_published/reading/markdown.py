@@ -31,6 +31,8 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\)")
 _MARKUP = re.compile(r"[*_`\[\\<]")
 """Without these characters a text has no markup."""
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TAG = re.compile(r"</?(?:div|span|b|i|em|strong|sub|small|font|center|p|u)(?:\s[^<>]*)?>", re.IGNORECASE)
+"""Tags around the text of a cell."""
 _WITHHELD = re.compile(
     r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
 )
@@ -186,7 +188,7 @@ def plain(raw: str) -> str:
     """A cell or line without emphasis, code marks, links and escapes. Entities are kept."""
     if not _MARKUP.search(raw):
         return " ".join(raw.split())
-    text = _BREAK.sub(" ", raw)
+    text = _TAG.sub("", _BREAK.sub(" ", raw))
     for pattern, kept in ((_CODE, r"\2"), (_LINK, r"\1 \2"), (_EMPHASIS, r"\2"), (_SLANTED, r"\1")):
         text = pattern.sub(kept, text)
     return " ".join(_ESCAPED.sub(r"\1", text).split())

@@ -55,7 +55,7 @@ def _devices() -> re.Pattern[str]:
     common = r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?"
     counted = "gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?"
     return re.compile(
-        rf"(?:{'|'.join(names['prefixes'])})?\s*(?!(?:{counted})(?![A-Za-z]))"
+        rf"(?:{'|'.join(names['prefixes'])})?\s*(?!(?:{counted})(?![A-Za-z]))(?!{'|'.join(names['others'])})"
         rf"(?P<device>{'|'.join([*names['patterns'], common])})",
         re.IGNORECASE,
     )

@@ -148,6 +148,9 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
     own = "parallel" not in by_name and not named.lower().startswith("config")
     if own and layout_in(named) != PublishedLayout():
         by_name = {**by_name, "parallel": named}  # `TP=8, PP=4` below `Config`
+    where = by_name.get("configuration", "")
+    if "parallel" not in by_name and layout_in(where) != PublishedLayout():
+        by_name = {**by_name, "parallel": where}
     cells = Cells(by_name)
     if own and "parallel" not in by_name and any(degrees(word) for word in named.split()):
         cells.problems.append((named, _EXPECTED["parallel"]))

@@ -15,10 +15,12 @@ from llmperf_published.reading.vocabulary import (
     SETTINGS,
     HeadingKind,
     column_meaning,
+    header_names_inference,
     heading_kind,
     is_bullet_heading,
     meaning,
     names_inference,
+    row_names_inference,
 )
 from llmperf_published.types.document import (
     Column,
@@ -201,7 +203,7 @@ def _enter_table(block: Block, place: _Place, result: Contents) -> None:
     table = Table(
         line=line,
         heading=place.heading_of_tables,
-        kind=_table_kind(columns, place.heading_of_tables),
+        kind=_table_kind(columns, place.heading_of_tables, [cells for _, cells in rows]),
         columns=columns,
         rows=tuple(TableRow(line=number, cells=cells) for number, cells in rows),
     )
@@ -218,9 +220,8 @@ def _enter_table(block: Block, place: _Place, result: Contents) -> None:
                 reason = f"expected one column of {repeated}; this one is not read as that"
                 result.missing(line, column.header, reason)
     elif table.kind == "other":
-        expected = (
-            "training results, found inference" if names_inference(table.heading) else "general metrics or of results"
-        )
+        inference = _is_inference(columns, table.heading, [row.cells for row in table.rows])
+        expected = "training results, found inference" if inference else "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
     else:
         entries = tuple(_general_entries(table, result))
@@ -241,13 +242,13 @@ def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _table_kind(columns: Sequence[Column], above: str) -> TableKind:
+def _table_kind(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> TableKind:
     """The kind of a table by its columns, and by its heading where the columns leave it open."""
     names, heading = {column.name for column in columns if column.name}, heading_kind(above)
     if {"item", "value"} <= names or (heading == "general" and len(columns) in (2, 3)):
         return "general"
     trained = (SPEEDS | {"loss"}) & names or ("memory" in names and {"fix_hp", "config_name"} & names)
-    if not trained or names_inference(above):
+    if not trained or _is_inference(columns, above, rows):
         return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
     settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
@@ -256,11 +257,17 @@ def _table_kind(columns: Sequence[Column], above: str) -> TableKind:
     return "other"
 
 
+def _is_inference(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the heading, a column or a row says that a table is on inference."""
+    served = any(header_names_inference(column.header) for column in columns)
+    return served or names_inference(above) or any(map(row_names_inference, rows))
+
+
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
     headers = [column.header for column in table.columns]
     columns = with_units(_columns(headers), [row.cells for row in table.rows])
-    return replace(table, columns=columns, kind=_table_kind(columns, table.heading))
+    return replace(table, columns=columns, kind=_table_kind(columns, table.heading, [row.cells for row in table.rows]))
 
 
 def _general_entries(table: Table, result: Contents) -> list[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from llmperf_published.reading.markdown import normal, withheld
@@ -37,7 +37,7 @@ _BESIDE_SETTINGS = re.compile(
     re.IGNORECASE,
 )
 """Words that may accompany settings; any other word makes a text prose."""
-_DEGREE = re.compile(r"(FSDP(?=[\s=_:])|TP|PP|DP|SP|SD|SH|EP|CP|VP|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
+_DEGREE = re.compile(r"(FSDP(?=[\s=_:])|TP|PP|DP|SP|SD|SH|EP|CP|VPP?|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
 _JOINED_STAGE = re.compile(r"(?<=\d)_stage([0-3])(?![\d.])", re.IGNORECASE)
 """The sharding stage behind degrees: `tp2sd4_stage2`."""
 _SHORT = {
@@ -133,7 +133,9 @@ def is_prose(text: str) -> bool:
 def degrees(text: str) -> dict[str, int] | None:
     """`TP4PP1DP2`, `tp=4, pp=1`, `TP2_PP4` as printed names in capitals; None if the text has anything else."""
     words = _JOINED_STAGE.sub(r"SH\1", normal(text)[:MAX_TEXT])
-    result = {match[1].upper(): int(match[2]) for match in _DEGREE.finditer(words) if int(match[2])}
+    result = {
+        match[1].upper().replace("VPP", "VP"): int(match[2]) for match in _DEGREE.finditer(words) if int(match[2])
+    }
     if re.fullmatch(r"fsdp [12]", words.strip(), re.IGNORECASE):
         return None  # perhaps a version of FSDP
     return result if result and not re.search(r"[^\W_]", _DEGREE.sub("", words)) else None
@@ -142,15 +144,18 @@ def degrees(text: str) -> dict[str, int] | None:
 def layout_in(text: str) -> PublishedLayout:
     """The degrees in a text: `TP4PP1DP2`, `sharding="stage2", sharding_degree=8`, `ZeRO-DP O3, DP_SIZE=8`."""
     words = normal(text)[:MAX_TEXT]
-    short = degrees(words) or degrees(_ZERO.sub(" ", words))  # `zero1(dp2)+tp2+pp4`
+    short = degrees(words)
     if short is not None:
-        layout, stage = layout_of(short), _stage(_ZERO.search(words))
-        return layout if stage is None else replace(layout, sharding_stage=stage)
+        return layout_of(short)
+    # `zero1(dp2)+tp2+pp4`, `tp2, pp8, mbs=1, recompute=full`: each part that has degrees and nothing else
+    parts = map(degrees, re.split(r"[,;+()]", _ASSIGNMENT.sub(",", _ZERO.sub(",", words))))
+    by_part = layout_of({name: degree for part in parts if part for name, degree in part.items()})
     settings = assignments(text).settings
     named = {name: whole(settings[name]) for name in LAYOUT if name in settings}
     value = settings.get("sharding_stage")
     stage = _stage(_ZERO.search(normal(text))) if value is None else stage_in(value)
-    return PublishedLayout(**named, sharding_stage=stage)  # type: ignore[arg-type]
+    own = PublishedLayout(**named, sharding_stage=stage)  # type: ignore[arg-type]
+    return merged([own, by_part])
 
 
 def layout_of(short: Mapping[str, int]) -> PublishedLayout:

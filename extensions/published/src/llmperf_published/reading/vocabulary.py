@@ -6,6 +6,7 @@ Each meaning has a list of names in lower case without spaces, underscores and h
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
@@ -66,13 +67,13 @@ LABELS: dict[str, str] = {
     "scheme": "优化方案 scheme optimizationscheme optimisationscheme",
     # general
     "task": "任务类别 任务 task taskcategory tasktype",
-    "model": "模型 模型名称 model modelname modelsize 模型规模 模型大小 参数规模",
+    "model": "模型 模型名称 model modelname modelid modelsize 模型规模 模型大小 参数规模",
     "dataset": "数据集 dataset data",
     "configuration_file": "配置文件 configurationfile configfile",
     "precision": "数据精度 精度 precision dataprecision dtype datatype",
     "changes": "超参修改 修改 changes modifications hyperparameterchanges hyperparametermodification "
     "hyperparametermodifications changedhyperparameters modifiedhyperparameters overrides",
-    "parallel": "并行策略 分布式策略 并行 parallel parallelstrategy parallelism parallelconfiguration",
+    "parallel": "并行策略 分布式策略 并行配置 并行 parallel parallelstrategy parallelism parallelconfiguration",
     "device": "硬件设备简称 设备简称 device deviceshortname devicename hardwaredevice",
     "memory": "硬件存储使用 显存 显存占用 mem memory memoryusage devicememory memoryactual/total gpumemory gpumem "
     "peakmem peakmemory peakgpumemory peakdevicememory peakmemoryusage gpumemoryusage maxmemory maxmem memused "
@@ -87,7 +88,7 @@ LABELS: dict[str, str] = {
     "hfu": "hfu hfu% hardwareflopsutilization hardwareflopsutilisation",
     "flops": "tflops tflop/s tflops/gpu tflop/s/gpu tflop/sec/gpu tflops/s/gpu tflop/sec/chip tflop/s/chip tflops/chip "
     "modeltflops modeltflop/s/gpu modeltflop/sec/gpu modeltflops/gpu modeltflops/s/gpu tflops/device tflop/s/device "
-    "tflops/sec/gpu modeltflops/sec/gpu tflops/卡 单卡tflops",
+    "tflops/sec/gpu tflops/sec/chip modeltflops/sec/gpu tflops/卡 单卡tflops",
     "aligned": "是否精度对齐 精度对齐 aligned lossaligned accuracyaligned precisionaligned alignment",
     # tables
     "item": "指标名称 指标 item metric metricname name indicator",
@@ -101,7 +102,7 @@ LABELS: dict[str, str] = {
     "perdevicetrainbatchsize batchsizetraining microbs micbs microbsz localbatch microbatch(lbs) "
     "trainmicrobatchsizepergpu",
     "seq_len": "seqlength seqlen mpe maxpositionembedding maxpositionembeddings sequencelength maxseqlen maxseqlength "
-    "maxlength sequencelength(mpe) 序列长度",
+    "maxlength sequencelength(mpe) sequence 序列长度 序列",
     "gradient_accumulation": "gradientaccumulatesteps gas gradientaccumulationsteps gradientaccumulation accumulate "
     "accumulatesteps accumulationsteps gradaccum gradaccumsteps ga micronum gradientaccumulation(gas) 梯度累加步数 "
     "梯度累积步数",
@@ -119,6 +120,7 @@ LABELS: dict[str, str] = {
     "devices_per_node": "gpuspernode gpus/node cardspernode cards/node devicespernode devices/node 每机卡数 单机卡数 "
     "每节点卡数 单节点卡数 每台卡数 #gpus/node #cards/node #devices/node gpupernode cardpernode gpu/node devicepernode",
     "device_count": "卡数 #gpus #devices #cards gpus cards devices npus numgpus ngpus gpunum gpunumber gpu数 gpu数量 "
+    "numberofchips numchips chips #chips gpusnumber npusnumber npu "
     "cardnumber #ofgpus numofgpus numberofcards gpucount numberofgpus numdevices devicecount",
     "sharding_stage": "sharding shardingstage sh zerostage zero",
     "sharding_degree": "fsdp fsdpsize fsdpdegree shardingdegree shardingparalleldegree",
@@ -151,9 +153,16 @@ _EVALUATION = re.compile(
     r"|(?:训练|验证|测试)结果"
 )
 
+_ENGINES = re.compile(
+    r"(?<![a-z])(?:vllm|sglang|llama\.cpp|lmdeploy|exllama\w*|ollama|tensorrt-llm|trt-llm|tgi)(?![a-z])"
+)
 _INFERENCE = re.compile(
     r"inf[eé]ren|(?<![a-z])(?:serving|decod(?:e|ing)|prefill|ttft|tpot|text generation)(?![a-z])|推理|推論|推论|解码"
 )
+_SERVED = re.compile(
+    r"(?<![a-z])(?:ttft|tpot|itl|time to first token|concurrency|output (?:tokens?|length))(?![a-z])|输出长度|并发数"
+)
+"""Columns that only tables of inference have."""
 _TRAINING = re.compile(r"train|fine-?tun|训练|微调")
 
 
@@ -205,6 +214,16 @@ def names_inference(text: str) -> bool:
     """Whether a heading or header is on inference and not also on training: its throughput is that of no training."""
     words = normal(plain(text[:400])).lower()
     return _INFERENCE.search(words) is not None and _TRAINING.search(words) is None
+
+
+def header_names_inference(header: str) -> bool:
+    """Whether a column is one that only tables of inference have, such as the time to the first token."""
+    return _SERVED.search(normal(plain(header[:400])).lower()) is not None
+
+
+def row_names_inference(cells: Sequence[str]) -> bool:
+    """Whether a cell of a row names inference, or a program that does nothing else."""
+    return any(names_inference(cell) or _ENGINES.search(normal(plain(cell[:400])).lower()) for cell in cells)
 
 
 def heading_kind(text: str) -> HeadingKind | None:

@@ -129,8 +129,13 @@ def facts_are_installed(published: Published) -> Iterator[Violation]:
     for index, device in enumerate(published.own.devices if published.own else ()):
         entry = device.entry
         figures = ", ".join(f"{dtype} {tflops:g}" for dtype, tflops in entry.dense_tflops.items())
-        found = f"{entry.model}, {figures} TFLOP/s of {device.file}: {entry.source}, {entry.date}"
+        found = _quoted(f"{entry.model}: {figures} TFLOP/s ({device.file}: {entry.source}, {entry.date})")
         yield f"/own/devices/{index}", f"expected a device that an installed package publishes, found {found}"
     for index, own in enumerate(published.own.models if published.own else ()):
-        found = f"{own.model.name} of {own.file}: {own.model.source}"
+        found = _quoted(f"{own.model.name} ({own.file}: {own.model.source})")
         yield f"/own/models/{index}", f"expected a model of an installed package, found {found}"
+
+
+def _quoted(text: str) -> str:
+    """A text whole; `shown` cuts it off."""
+    return '"' + text.replace('"', "'") + '"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from llmperf.types import Violation
@@ -188,4 +189,5 @@ def _spent(published: Published, row: PublishedRow) -> str:
     each, flops = per_device(row), flops_per_token(published, row)["nominal"]
     assert each is not None
     value = each.bounds[0] if each.value is None else each.value
-    return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text} token/p/s x {flops:.3g})"
+    unit = "" if re.search("[A-Za-z]", each.text) else " token/p/s"
+    return f"{value * flops / 1e12:.4g} TFLOP/s ({each.text}{unit} x {flops:.3g})"
