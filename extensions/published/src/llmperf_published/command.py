@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmperf_published.reading.files import Import, Imported
     from llmperf_published.types.own import OwnFacts
 
-MAX_OTHER_LINES = 20
+MAX_OTHER_LINES = 8
 """Unread lines of a document that are listed although they are not about its results."""
 EXAMPLES = """\b
 Examples:
