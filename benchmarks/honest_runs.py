@@ -5,7 +5,7 @@ the CPU from every second run. With --clock-step, root sets the wall clock forwa
 run, and back after it.
 
     uv run python benchmarks/honest_runs.py --runs 10
-    uv run python benchmarks/honest_runs.py --runs 100 --busy 2 --clock-step 3 --out /tmp/honest
+    uv run python benchmarks/honest_runs.py --runs 100 --busy 2 --clock-step 3 --model llama_tiny --out /tmp/honest
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--busy", type=int, default=2, help="busy processes beside every second run")
     parser.add_argument("--clock-step", type=float, default=0.0, help="seconds; 0: the clock is left alone")
-    parser.add_argument("--out", type=Path, help="keep the run folders here")
+    parser.add_argument("--model", help="another model than that of the case")
+    parser.add_argument("--out", type=Path, help="keep the folders of runs with an error here")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     random.seed(arguments.seed)
@@ -91,7 +92,8 @@ def main() -> int:
         settings = random.choice(SETTINGS)
         words = ["run", "default", "--framework", framework, "--devices", str(random.choice((1, 2)))]
         adapters = ("contract.lora.rank=8",) if framework == "lora" else ()
-        words += [word for text in ("steps=12", *settings, *adapters) for word in ("--set", text)]
+        model = (f"model={arguments.model}",) if arguments.model else ()
+        words += [word for text in ("steps=12", *settings, *adapters, *model) for word in ("--set", text)]
         out = folder / f"{number:03d}"
         loaded = number % 2 * arguments.busy
         stepped = arguments.clock_step if number % 4 == 3 else 0.0
