@@ -93,8 +93,11 @@ def test_prices_give_a_column_of_cost(opened, tmp_path):
         (tmp_path / f"run-{place}" / "result.json").write_bytes(json_files.encode(replace(result, files={})))
     output = tmp_path / "report.html"
     arguments = ["report", str(tmp_path), "--prices", str(tmp_path / "prices.toml"), "--format", "html"]
-    assert call([*arguments, "-o", str(output)]) == 0
-    page = opened(output.read_text())
+    assert call([*arguments, "--train-tokens", "100B", "-o", str(output)]) == 0
+    page = opened(output.read_text(), viewport={"width": 1400, "height": 900})
+    assert page.locator(".bars thead .figure").count() >= 5
+    device = page.locator(".bars tbody tr").first.locator("th").bounding_box()
+    assert device["width"] > 200 > device["height"]  # beside all figures
     (cost,) = cells(page, "cost")
     assert re.match(r"[\d.]+ USD", cost)
     page.locator('#table thead [data-field="cost"] .sort').click()

@@ -33,6 +33,8 @@ SHOWN = 10
 """Entries of a contract that have bars at first; more are folded."""
 MAX_ENTRIES = 100
 """Entries of a contract that have bars; the table of runs has all."""
+FEW = 3
+"""Figures that leave the device enough room at a fifth of the width each."""
 MAX_STANDINGS = 60
 """Contracts with bars; the table of runs has all."""
 IDENTITY = ("precision", "seq_len", "global_batch", "dataset")
@@ -141,6 +143,7 @@ def _standing(standing: Standing, place: int, differing: Sequence[str], links: L
     titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
     heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
     heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h3>'
+    many = f' many" style="--figures:{len(metrics)}' if len(metrics) > FEW else ""
     comparison, more = links.comparison(standing), ""
     if comparison:
         more = f'<a class="compare" href="{escape(comparison)}">{_text("compare these", language)}</a> '
@@ -152,7 +155,7 @@ def _standing(standing: Standing, place: int, differing: Sequence[str], links: L
         more += f'<p class="note">{escape(text.format(count=len(standing.entries) - MAX_ENTRIES))}</p>'
     return (
         f'<section class="standing" data-model="{escape(standing.model)}" aria-labelledby="standing-{place}">{heading}'
-        f'<div class="wide"><table class="bars"><thead><tr>{"".join(titles)}</tr></thead>'
+        f'<div class="wide"><table class="bars{many}"><thead><tr>{"".join(titles)}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>{more}{_contract(standing.contract, language)}</section>"
     )
 
