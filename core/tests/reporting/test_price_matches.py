@@ -25,6 +25,9 @@ def matched(names, devices):
     ("EPYC", "AMD EPYC", False),
     ("40GB", "A100 40GB", False),
     ("", "", True),
+    ("R300", "昆仑芯AI加速卡R300", True),
+    ("R300", "昆仑芯AI加速卡P300R300", False),
+    ("6000", "NVIDIA RTX 6000", False),
 ])  # fmt: skip
 def test_names_of_one_card(name, other, same):
     assert same_device(name, other) is same
@@ -48,9 +51,28 @@ def test_a_price_of_no_device_is_named_with_the_devices_and_the_closest():
     _, (line,) = matched(["NVIDIA H880-80GB"], ["NVIDIA H800-80GB", "AMD EPYC"])
     assert line == (
         "prices.toml: no result has the device NVIDIA H880-80GB; devices without a price: NVIDIA H800-80GB, AMD EPYC"
-        " (the closest is NVIDIA H800-80GB)"
+        " (NVIDIA H800-80GB is close to NVIDIA H880-80GB)"
     )
 
 
 def test_a_list_of_prices_may_have_more_than_the_results_need():
     assert matched(["A100", "H100"], ["NVIDIA A100"])[1] == []
+
+
+def test_names_of_one_device_in_a_catalogue_have_one_price():
+    prices, lines = matched(["H800"], ["NVIDIA_H800-80GB", "H800", "H800-SXM5-80GB"])
+    assert all(prices.of(name) == PRICE for name in ("NVIDIA_H800-80GB", "H800", "H800-SXM5-80GB"))
+    assert lines == []
+    prices, _ = matched(["H800-80GB"], ["NVIDIA H800"])
+    assert prices.of("NVIDIA H800") == PRICE
+
+
+def test_a_part_of_a_name_may_have_several_devices_of_one_model():
+    prices, lines = matched(["SXM5"], ["NVIDIA H800-SXM5-80GB", "H800-SXM5-80GB"])
+    assert prices.of("H800-SXM5-80GB") == PRICE
+    assert lines == []
+
+
+def test_prices_without_a_device_are_named_together_without_devices_that_have_one():
+    _, (line,) = matched(["H800", "B200", "A100-SXM4-40GB"], ["NVIDIA_H800-80GB", "H100 SXM5"])
+    assert line == ("prices.toml: no result has the device B200 or A100-SXM4-40GB; devices without a price: H100 SXM5")

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 
+_BETWEEN = re.compile(r"[\s_-]+|(?<=[^\x00-\x7f])(?=[a-z0-9])|(?<=[a-z])(?=[^\x00-\x7f])")
+"""Between two words; the scripts of `昆仑芯AI加速卡R300` are words of their own."""
+
 
 def device_words(name: str) -> tuple[str, ...]:
     """The words of a name, in small letters; `_` and `-` separate words, as spaces do."""
-    return tuple(re.split(r"[\s_-]+", name.strip().casefold()))
+    return tuple(_BETWEEN.split(name.strip().casefold()))
 
 
 def same_device(name: str, other: str) -> bool:
-    """Whether two names are equal but for their spelling, or one has a word without digits, a vendor's, before it."""
+    """Whether two names are equal but for their spelling, or one has a word without digits, a vendor's, before it.
+
+    In other scripts there may be several: `昆仑芯AI加速卡R300` is `R300`.
+    """
     first, second = sorted((device_words(name), device_words(other)), key=len)
-    return first == second or (first == second[1:] and second[0].isalpha() and any(map(_has_digit, first)))
+    before = second[: len(second) - len(first)]
+    one_name = len(before) <= 1 or not all(map(str.isascii, before))
+    named = all(map(str.isalpha, before)) and any(map(_has_digit, first))
+    return first == second[len(before) :] and (not before or (one_name and named))
 
 
 def _has_digit(word: str) -> bool:
