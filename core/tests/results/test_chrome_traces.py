@@ -63,6 +63,14 @@ def test_traces_of_other_programs_are_read_too(tmp_path):
     assert read_trace(path).seconds == pytest.approx({"outer": 7e-6, "inner": 3e-6})
 
 
+@pytest.mark.parametrize("end", ["]", "", ",", "]\n"])
+def test_traces_may_be_lists_without_an_end(tmp_path, end):
+    path = tmp_path / "a.json"
+    path.write_text("\ufeff[" + ",".join(json.dumps(one) for one in HOST) + end)
+    assert is_trace(path)
+    assert read_trace(path) == read_trace(written(tmp_path / "b.json.gz", HOST))
+
+
 def test_blocks_may_end_anywhere(tmp_path, monkeypatch):
     path = written(tmp_path / "a.json.gz", HOST, displayTimeUnit="µs")
     whole = read_trace(path)
@@ -92,16 +100,20 @@ def test_names_are_harmless(tmp_path):
     ("content", "message"),
     [
         (b"", "found 'its end'"),
-        (b"[]", "found '\\['"),
+        (b"[]", "complete events \\(ph X\\), found none$"),
+        (b'[{"ph": "X", "dur": 1}]', "found none; 1 have no name or no finite times"),
+        (b'[{"ph": "X"}] and more', "found 'a' at character 14"),
+        (b'{"traceEvents": []} and more', "found 'a' at character 20"),
+        (b'{"traceEvents": [], "a": tru', "found no JSON"),
         (b"{}", "found no traceEvents"),
         (b'{"traceEvents": 7}', "found '7'"),
         (b'{"traceEvents": []}', "expected a Chrome trace with complete events"),
         (b'{"traceEvents": [{"ph": "X"', "found no JSON"),
         (b'{"traceEvents": [{} {}]}', "expected a Chrome trace, found '{' at character 20"),
         (b'{"traceEvents": [' + b"[" * 10**5, "nested too deeply"),
-        (b'{"traceEvents": [' + b"9" * 5000 + b"]}", "digits"),
-        (b"{" + b'"a": 1, ' * 2000 + b'"traceEvents": []}', "found no traceEvents"),
-        (b'{"traceEvents": ["' + b"a" * (5 * 2**20) + b'"]}', "found no JSON"),
+        (b'{"traceEvents": [' + b"9" * 5000 + b"]}", "complete events"),
+        (b"{" + b'"a": 1, ' * 2000 + b'"traceEvents": []}', "expected a Chrome trace, found '\"'"),
+        (b'{"traceEvents": ["' + b"a" * (5 * 2**20) + b'"]}', "at most 4194304 characters, found a longer one"),
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "cannot read the Chrome trace"),
         (gzip.compress(b" " * 10**6, mtime=0), "found 'its end'"),
     ],
@@ -170,11 +182,16 @@ def test_files_are_compared_by_themselves(tmp_path, monkeypatch, capsys):
 
 def test_files_need_explain_and_files_on_each_side(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "a.json.gz", HOST)
+    whole = written(tmp_path / "a.json.gz", HOST).read_bytes()
+    written(tmp_path / "b.json.gz", HOST[1:])
+    (tmp_path / "half.json.gz").write_bytes(whole[: len(whole) // 2])
     for words, message in [
         (["a.json.gz", "a.json.gz"], "a.json.gz: a Chrome trace has no measured figures; add --explain"),
         (["a.json.gz", ".", "--explain"], "expected a Chrome trace, since a.json.gz is one"),
-        (["a.json.gz", "a.json.gz", "--explain", "--format", "sarif"], "expected --format terminal, markdown or json"),
+        (["a.json.gz", "half.json.gz", "--explain"], "half.json.gz: cannot read the Chrome trace"),
+        (["a.json.gz", "a.json.gz", "--explain"], "a.json.gz: expected different files on all sides"),
+        (["a.json.gz", "b.json.gz", "--explain", "--fail-below", "0.9"], "--fail-below: expected runs"),
+        (["a.json.gz", "b.json.gz", "--explain", "--format", "sarif"], "expected --format terminal, markdown or json"),
     ]:
         assert call(["compare", *words]) == 2
         assert message in capsys.readouterr().err

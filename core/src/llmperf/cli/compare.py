@@ -80,7 +80,8 @@ def command(
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")
     named = {} if baseline is None else {BASELINE: Path(baseline)}
-    if (traces := trace_sides(named | {_name(place): path for place, path in enumerate(paths)}, explain)) is not None:
+    named |= {_name(place): path for place, path in enumerate(paths)}
+    if (traces := trace_sides(named, explain, fail_below)) is not None:
         show_trace_files(traces, wanted, language)
         ctx.exit(0)
     reference = {} if baseline is None else _reference(Path(baseline))
@@ -187,6 +188,8 @@ def _explained(
         raise UserError("--explain: expected runs on two sides, found one side")
     alike = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
     reference = next(iter(read))
+    for name in [name for name in comparisons if name not in alike]:
+        warn(f"--explain: {folders[name]}: another contract than {reference}: its operations are of other work")
     traced = {name: traced_run(read[name]) for name in (reference, *alike)} if alike else {}
     for name in [name for name, run in traced.items() if run is None]:
         warn(f"--explain: {folders[name]}: no run has a trace (llmperf run --trace 3)")

@@ -19,10 +19,13 @@ Joined = tuple["TracedOperations", "TracedOperations"]
 """The operations of a side and of the reference."""
 
 
-def trace_sides(folders: Mapping[str, Path], explain: bool) -> dict[str, TracedOperations] | None:
+def trace_sides(
+    folders: Mapping[str, Path], explain: bool, fail_below: float | None
+) -> dict[str, TracedOperations] | None:
     """The operations of sides that are files of Chrome traces; None if none is.
 
-    UserError if other sides are not, for a file that cannot be read, and without `--explain`.
+    UserError if other sides are not, for a file that cannot be read or is on two sides, without `--explain`, and with
+    `--fail-below`.
     """
     from llmperf.errors import UserError
     from llmperf.results.chrome_traces import is_trace
@@ -32,11 +35,16 @@ def trace_sides(folders: Mapping[str, Path], explain: bool) -> dict[str, TracedO
         return None
     if not explain:
         raise UserError(f"{next(iter(traces.values()))}: a Chrome trace has no measured figures; add --explain")
-    if others := [path for name, path in folders.items() if name not in traces]:
+    if fail_below is not None:
+        raise UserError("--fail-below: expected runs: Chrome traces have no measured figures")
+    if others := [path for path in folders.values() if path.is_dir()]:
         raise UserError(f"{others[0]}: expected a Chrome trace, since {next(iter(traces.values()))} is one")
+    places = [path.resolve() for path in folders.values()]
+    if twice := [path for path, place in zip(folders.values(), places, strict=True) if places.count(place) > 1]:
+        raise UserError(f"{twice[0]}: expected different files on all sides")
     from llmperf.results.trace_operations import of_file
 
-    return {name: of_file(path) for name, path in traces.items()}
+    return {name: of_file(path) for name, path in folders.items()}
 
 
 def show_trace_files(sides: Mapping[str, TracedOperations], wanted: str, language: str) -> None:

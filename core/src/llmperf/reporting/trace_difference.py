@@ -131,7 +131,7 @@ def _warnings(found: TraceDifference) -> Iterator[Line]:
 
 def _row(name: str, part: PartDifference, found: TraceDifference) -> list[str]:
     share = found.share(part)
-    shown = UNKNOWN if share is None else f"{100 * share:.1f} %"
+    shown = UNKNOWN if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"  # no -0.0
     return [name, _ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference), shown]
 
 

@@ -66,7 +66,8 @@ def is_trace(path: Path) -> bool:
             head = _unpacked(file).read(MAX_VALUE)
     except (OSError, EOFError, zlib.error):
         return False
-    return f'"{EVENTS}"'.encode() in head and head.lstrip()[:1] == b"{"
+    begin = head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    return (begin == b"{" and f'"{EVENTS}"'.encode() in head) or (begin == b"[" and b'"ph"' in head)
 
 
 def _unpacked(file: BinaryIO) -> IO[bytes]:
@@ -100,8 +101,8 @@ class _Text:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._decode = json.JSONDecoder().raw_decode
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._decode = json.JSONDecoder(parse_int=_integer).raw_decode
         self._text = ""
         self._at = 0
         self._length = 0
@@ -116,9 +117,9 @@ class _Text:
                 return ""
 
     def take(self, expected: str) -> str:
-        """The next character, one of those expected."""
+        """The next character, one of those expected, or none if the text has to end."""
         character = self.next()
-        if not character or character not in expected:
+        if character not in expected or bool(character) != bool(expected):
             place = self._length - len(self._text) + self._at
             raise ValueError(f"expected a Chrome trace, found {character or 'its end'!r} at character {place}")
         self._at += 1
@@ -131,7 +132,10 @@ class _Text:
             try:
                 value, end = self._decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if len(self._text) - self._at > MAX_VALUE or not self._more():
+                if len(self._text) - self._at > MAX_VALUE:
+                    what = f"events and values of at most {MAX_VALUE} characters, found a longer one, or no JSON"
+                    raise ValueError(f"expected a Chrome trace with {what}") from None
+                if not self._more():
                     raise ValueError(f"expected a Chrome trace, found no JSON: {error.msg}") from None
                 continue
             if end == len(self._text) and self._more():  # may be half a number
@@ -148,25 +152,44 @@ class _Text:
         return bool(block)
 
 
+def _integer(digits: str) -> float:
+    """A number of the text, also one with too many digits for an integer of Python."""
+    return int(digits) if len(digits) < 20 else float(digits)
+
+
 def _events(text: _Text) -> Iterator[object]:
-    """The events of an object with `traceEvents`."""
-    text.take("{")
+    """The events of a list, or of an object with `traceEvents`."""
+    if text.take("{[") == "[":
+        while text.next() not in ("]", ""):  # programs that are killed write no end
+            yield text.value()
+            if text.next() not in ("]", ""):
+                text.take(",")
+        if text.next():
+            text.take("]")
+        text.take("")
+        return
+    found = False
     for _ in range(MAX_KEYS):
         if text.next() == "}":
             break
         key = text.value()
         text.take(":")
         if key == EVENTS:
+            found = True
             text.take("[")
             while text.next() != "]":
                 yield text.value()
                 if text.next() != "]":
                     text.take(",")
-            return
-        text.value()
+            text.take("]")
+        else:
+            text.value()
         if text.next() != "}":
             text.take(",")
-    raise ValueError(f"expected a Chrome trace, found no {EVENTS}")
+    text.take("}")
+    text.take("")
+    if not found:
+        raise ValueError(f"expected a Chrome trace, found no {EVENTS}")
 
 
 @dataclass(slots=True)
@@ -231,7 +254,8 @@ class _Found:
                     seconds[names[place]] += own / 1e6
                     calls[names[place]] += 1
         if not any(calls.values()):
-            raise ValueError("expected a Chrome trace with complete events (ph X), found none")
+            without = f"; {self.malformed} have no name or no finite times" if self.malformed else ""
+            raise ValueError(f"expected a Chrome trace with complete events (ph X), found none{without}")
         return TraceOperations(
             clock="device" if self.on_device else "host",
             seconds={name: time for name, time in seconds.items() if calls[name]},

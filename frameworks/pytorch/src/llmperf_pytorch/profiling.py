@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from llmperf.types import ProfiledOperation, StepProfile
-from torch.profiler import profile, supported_activities
+from torch.profiler import profile, record_function, supported_activities
 
 from llmperf_pytorch.processes import own_rank, torch_device
 from llmperf_pytorch.tracing.operations import FREE, known_kind
@@ -25,6 +25,8 @@ COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional", "_dtensor")
 """Libraries whose operations start collectives or wait for them."""
 USER_SCOPE = 7
 """at::RecordScope::USER_SCOPE, that of `record_function`."""
+STEP_MARK = "ProfilerStep#"
+"""As torch.profiler itself marks the steps of a schedule."""
 MAX_TRACE_BYTES = 64 * 2**20
 """Larger compressed traces are not kept."""
 MAX_NAME = 200
@@ -37,8 +39,9 @@ def profiled_steps(device: Device, step: Callable[[], object], steps: int, trace
     on_cpu = torch_device(device).type == "cpu"
     with profile(activities=supported_activities()) as profiler:
         start = time.perf_counter()
-        for _ in range(steps):
-            step()
+        for number in range(steps):
+            with record_function(f"{STEP_MARK}{number}"):
+                step()
         device.synchronize()
         seconds = time.perf_counter() - start
     events: list[Any] = list(profiler.events() or ())
