@@ -4,6 +4,7 @@ uv run python benchmarks/estimate_calibration.py                      # traces e
 uv run python benchmarks/estimate_calibration.py --traces FOLDER      # keeps the traces there, and uses those it finds
 uv run python benchmarks/estimate_calibration.py --analytic           # by formulas alone
 uv run python benchmarks/estimate_calibration.py --write              # also writes what was fitted, and the errors
+                                                                      # (with --analytic those of formulas alone)
 
 Four figures are fitted: the efficiency (published over ideal throughput) of traces and of formulas, and for memory the
 share beside tensors and, in the vendors' `rates.toml`, the constant beside them.
@@ -136,10 +137,12 @@ def main() -> None:
             except LlmperfError as error:
                 print(f"{row.name}: {error}", file=sys.stderr)
     memory = print_memory(rows)
-    rated = [item for item in rows if item.row.throughput is not None]
+    formulas = [estimated(item.row, True, None) for item in rows]
+    rated = [item for item in (*rows, *formulas) if item.row.throughput is not None]
+    rated = [item for item in rated if item.method == "fake tensors" or item in formulas]
     throughput = print_throughput(rated) if rated else {}
     if options.write:
-        write(rows, memory, throughput)
+        write(rows, rated, [] if options.analytic else memory, throughput)
 
 
 def fitted_memory(rows: list[Estimated]) -> MemoryFit:
@@ -170,45 +173,50 @@ def print_memory(rows: list[Estimated]) -> list[float]:
 
 
 def print_throughput(rows: list[Estimated]) -> dict[str, list[float]]:
-    """The table of throughput; returns the error of each row with a fit on the others, by method."""
+    """The table of throughput; returns the error of each row with a fit on the others, in their order, by method."""
     print("| Row | By | Published token/p/s | Ideal | Fit on the others | Error |\n|---|---|---|---|---|---|")
     errors: dict[str, list[float]] = {}
     for item in rows:
         published = item.row.throughput or 1
         ideal = item.throughput()
         fit = ideal * (fitted_efficiency([other for other in rows if other is not item], item.method) or 1.0)
-        errors.setdefault(item.method, []).append(abs(fit / published - 1))
+        errors.setdefault(item.method, []).append(fit / published - 1)
         shown = f"{published:,.0f} | {ideal:,.0f} | {fit:,.0f} | {fit / published - 1:+.1%}"
         print(f"| {item.row.name} | {item.method} | {shown} |")
     fits = {method: fitted_efficiency(rows, method) for method in METHODS}
     print(f"\nefficiency fitted to all rows: {fits}")
-    for method, parts in {**errors, "all": [error for part in errors.values() for error in part]}.items():
-        print(f"error, left out of the fit, {method}: median {statistics.median(parts):.1%}, largest {max(parts):.1%}")
+    for method, parts in errors.items():
+        sizes = [abs(error) for error in parts]
+        print(f"error, left out of the fit, {method}: median {statistics.median(sizes):.1%}, largest {max(sizes):.1%}")
     return errors
 
 
-def write(rows: list[Estimated], memory: list[float], throughput: Mapping[str, list[float]]) -> None:
-    """The efficiency and the errors of every estimate."""
-    rated = [item for item in rows if item.row.throughput is not None]
+def write(
+    rows: list[Estimated], rated: list[Estimated], memory: list[float], throughput: Mapping[str, list[float]]
+) -> None:
+    """The efficiency and the errors of every estimate; without figures of memory, those of the file are kept."""
     efficiency = {method: f"{share:.3f}" for method in METHODS if (share := fitted_efficiency(rated, method))}
-    figures = {
-        "": {"fragmentation": fitted_memory(rows).share},
-        "efficiency": efficiency,
-        "memory_error": {
+    figures: dict[str, dict[str, object]] = {"efficiency": dict(efficiency)}
+    if memory:
+        figures[""] = {"fragmentation": fitted_memory(rows).share}
+        figures["memory_error"] = {
             "median": f"{statistics.median(memory):.3f}",
             "within_tenth": sum(error <= 0.1 for error in memory),
             "rows": len(memory),
             "date": f'"{datetime.now(timezone.utc).date().isoformat()}"',
-        },
-    }
+        }
     for method, errors in throughput.items():
-        plans = [item.plan for item in rows if item.method == method]
+        plans = [item.plan for item in rated if item.method == method]
+        devices: dict[str, list[float]] = {}
+        for plan, error in zip(plans, errors, strict=True):
+            devices.setdefault(plan.probe.devices[0].model, []).append(round(error, 3))
+        listed = ", ".join(f'"{device}" = {devices[device]}' for device in sorted(devices))
         figures[f"throughput_error.{method}"] = {
-            "median": f"{statistics.median(errors):.3f}",
+            "median": f"{statistics.median(map(abs, errors)):.3f}",
             "rows": len(errors),
             "families": _list({plan.spec.model.family for plan in plans}),
             "precisions": _list({plan.spec.contract.precision for plan in plans}),
-            "device_models": _list({plan.probe.devices[0].model for plan in plans}),
+            "device_errors": f"{{ {listed} }}",
         }
     calibration.FILE.write_text(replaced(calibration.FILE.read_text(), figures))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +15,8 @@ from llmperf.estimating.estimate import KnownRates, estimate_of
 from llmperf.estimating.savings import least_bytes
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
+from llmperf.reporting.cost_rows import Costing
+from llmperf.reporting.estimated_cost import cost_rows_of
 from llmperf.running.step_traces import analytic_traces
 from llmperf.types import Plan
 from llmperf.types.estimate import Estimate, Saving
@@ -135,9 +138,39 @@ def error_line(estimate: Estimate) -> str:
 
 def test_the_expected_error_names_its_rows_and_what_none_of_them_has() -> None:
     line = error_line(estimated(*MIXTURE))
-    assert "no published row by formulas with a mixture of experts or bf16 or NVIDIA H200" in line
+    assert "no published throughput by formulas with a mixture of experts or NVIDIA H200" in line
     published = estimated("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8")
     assert published.expected_error is not None
     assert published.expected_error.outside == ()
-    assert "(12 rows); rows by formulas: dense llama in fp16 on" in error_line(published)
-    assert "no published row" not in error_line(published)
+    assert published.expected_error.throughput_rows == 18
+    assert "rows by formulas: dense baichuan, llama in bf16, fp16, tf32 on" in error_line(published)
+    assert "no published throughput" not in error_line(published)
+
+
+def test_the_rows_of_a_device_widen_what_is_expected_of_it() -> None:
+    published = estimated("baichuan2_13b_pretrain_zero", "H800:2x8")
+    assert published.expected_error is not None
+    assert published.expected_error.outside == ()
+    assert len(published.expected_error.device_throughput) == 2
+    assert "on this device -6%, -2%" in error_line(published)
+    costing = Costing(train_tokens=10**11)
+    (line,) = (row for row in cost_rows_of(published, costing, 1.0) if row.key == "expected_error")
+    assert "published rows on NVIDIA H800: 2, up to 6% off; half of 18 published rows" in str(line.text)
+    assert str(line.text).endswith(
+        "half further off; holds for a network of 2,560 Gb/s a node; give yours by --network GBIT"
+    )
+    lora = estimated("llama2_7b_lora", "A100-SXM4-40GB:1x1")
+    (line,) = (row for row in cost_rows_of(lora, costing, 1.0) if row.key == "expected_error")
+    assert line.value == pytest.approx(0.233)
+
+
+def test_an_estimate_names_its_overlays_and_its_network_and_how_to_give_a_network() -> None:
+    one, two = (
+        estimate_text(estimated("llama2_7b_pretrain_zero", f"H800:{nodes}x8", "global_batch=16")) for nodes in "12"
+    )
+    assert re.search(r"^overlays +nvidia_80gb_llama2_7b_zero.toml$", one, re.MULTILINE)
+    assert re.search(r"^overlays +none changed a setting of the case on this device with 16 ranks$", two, re.MULTILINE)
+    assert re.search(r"^network +2,560 Gb/s between nodes for each node: ", two, re.MULTILINE)
+    assert "\nnetwork " not in one
+    unknown = estimate_text(estimated("llama2_7b_pretrain_zero", "R300:2x8", "global_batch=16"))
+    assert "links between nodes is not known; give the network of each node: --network GBIT" in unknown

@@ -34,6 +34,10 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "case", f"{spec.case} ({spec.tuning.framework}, {spec.contract.precision}) on {where}, {layout_text(layout)}"
     batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
     yield from (("changed", change_text(change)) for change in spec.changes)
+    overlays = dict.fromkeys(part.origin for part in spec.changes if part.origin.startswith("overlay "))
+    names = ", ".join(name.removeprefix("overlay ").removesuffix(", contract") for name in overlays)
+    unchanged = f"none changed a setting of the case on this device with {layout.world_size} ranks"
+    yield "overlays", names or unchanged
     yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
     yield from _how(estimate)
     yield from _memory(estimate)
@@ -52,7 +56,10 @@ def _error(error: ExpectedError, *, with_throughput: bool) -> str:
     ]
     if with_throughput:
         figures.append(f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)")
-    none = f"; no published row by {method} with {' or '.join(error.outside)}" if error.outside else ""
+    if with_throughput and error.device_throughput:
+        listed = ", ".join(f"{share:+.0%}" for share in error.device_throughput)
+        figures.append(f"on this device {listed}")
+    none = f"; no published throughput by {method} with {' or '.join(error.outside)}" if error.outside else ""
     return f"{', '.join(figures)}; rows by {method}: {error.rows}{none}"
 
 
@@ -64,6 +71,10 @@ def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "traced by", " and ".join(words[method] for method in methods) + took
     if estimate.rates is not None:
         yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {printable(estimate.rates.source, ' ')}"
+    cluster = [link for link in estimate.rates.links if link.scope == "cluster"] if estimate.rates else []
+    if estimate.layout.nodes > 1 and cluster:
+        each = cluster[0].bytes_per_second * estimate.layout.devices_per_node * 8e-9
+        yield "network", f"{each:,.4g} Gb/s between nodes for each node: {printable(cluster[0].source, ' ')}"
 
 
 def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:

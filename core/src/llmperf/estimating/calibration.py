@@ -47,11 +47,11 @@ class ThroughputErrors:
     rows: Count
     """Rows it is from."""
     families: tuple[str, ...]
-    """Families of the rows' models, all of them dense; here and below also of rows with memory alone."""
+    """Families of the rows' models, all of them dense."""
     precisions: tuple[str, ...]
     """Recipes."""
-    device_models: tuple[str, ...]
-    """As vendors name them."""
+    device_errors: Mapping[str, tuple[float, ...]]
+    """The relative error of each row, by the device model as vendors name it; below 0 where the estimate was slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +80,16 @@ def calibration() -> Calibration:
 
 
 def expected_error(plan: Plan, method: Method) -> ExpectedError:
-    """How far estimates were from published figures, and what of this one no published row by its method has."""
+    """How far estimates were from published figures, and what of this one no published throughput by its method has."""
     memory, throughput = calibration().memory_error, calibration().throughput_error[method]
     model, precision, device = plan.spec.model, plan.spec.contract.precision, plan.probe.devices[0].model
     outside = {
         "a mixture of experts": model.mixture is not None,
         f"family {model.family}": model.mixture is None and model.family not in throughput.families,
         precision: precision not in throughput.precisions,
-        device: device not in throughput.device_models,
+        device: device not in throughput.device_errors,
     }
-    names = (throughput.families, throughput.precisions, throughput.device_models)
+    names = (throughput.families, throughput.precisions, throughput.device_errors)
     families, precisions, devices = (", ".join(part) for part in names)
     return ExpectedError(
         memory=memory.median,
@@ -97,6 +97,7 @@ def expected_error(plan: Plan, method: Method) -> ExpectedError:
         memory_rows=memory.rows,
         throughput=throughput.median,
         throughput_rows=throughput.rows,
+        device_throughput=throughput.device_errors.get(device, ()),
         method=method,
         rows=f"dense {families} in {precisions} on {devices}",
         outside=tuple(name for name, is_outside in outside.items() if is_outside),

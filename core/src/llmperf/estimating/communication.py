@@ -45,8 +45,9 @@ def collective_seconds(collective: TracedCollective, rates: DeviceRates, layout:
     scope = scope_of(collective.ranks, layout)
     link = _link(rates, scope)
     if link is None or not link.bytes_per_second:
-        where = "within a node" if scope == "node" else "between nodes"
-        raise ValueError(f"{rates.device_model}: the rate of links {where} is not known")
+        advice = "; give the network of each node: --network GBIT"
+        where = "within a node is not known" if scope == "node" else f"between nodes is not known{advice}"
+        raise ValueError(f"{rates.device_model}: the rate of links {where}")
     return link.latency_seconds * ring_steps(collective) + sent_bytes(collective) / _bandwidth(
         link, collective, rates, layout
     )

@@ -64,17 +64,26 @@ def _error_row(estimate: Estimate, figure: Row) -> Row:
     error, key, label = estimate.expected_error, "expected_error", f"{figure.label}, expected"
     if error is None:
         return Row(key=key, label=label, value=None, text="unknown: no published rows to compare estimates with")
-    value = float(figure.value or 0)
-    ends = [value * (1 - error.throughput), value * (1 + error.throughput)]
+    value, own = float(figure.value or 0), max(map(abs, error.device_throughput), default=0.0)
+    expected = max(error.throughput, own)
+    ends = [value * (1 - expected), value * (1 + expected)]
     if figure.key == "train_seconds":
         amounts = " to ".join(map(duration, ends))
     else:
         amounts = f"{cells.rounded(ends[0], cells.AMOUNT)} to {cells.money(ends[1], figure.unit)}"
     rows = f"half of {error.throughput_rows} published rows were within {error.throughput:.0%}, half further off"
+    if own:
+        count = len(error.device_throughput)
+        rows = f"published rows on {estimate.device_model}: {count}, up to {own:.0%} off; {rows}"
     text = f"{amounts}: {rows}"
     if error.outside:
-        text += f"; further off is likely, as no published row has {' or '.join(error.outside)}"
-    return Row(key=key, label=label, value=error.throughput, text=text)
+        text += f"; further off is likely, as no published throughput has {' or '.join(error.outside)}"
+    for link in estimate.rates.links if estimate.rates and estimate.layout.nodes > 1 else ():
+        if link.scope == "cluster":
+            network = link.bytes_per_second * estimate.layout.devices_per_node * 8e-9
+            advice = "" if "--network" in link.source else "; give yours by --network GBIT"
+            text += f"; holds for a network of {network:,.4g} Gb/s a node{advice}"
+    return Row(key=key, label=label, value=expected, text=text)
 
 
 def cost_document(rows: list[Row]) -> EstimatedCost:

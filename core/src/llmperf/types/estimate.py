@@ -153,10 +153,12 @@ class ExpectedError:
     """Median relative error of throughput of rows by `method`, each left out of the fit in turn."""
     throughput_rows: Count
     """Rows it is from."""
+    device_throughput: tuple[float, ...]
+    """Relative error of throughput of each such row on this device model; below 0 where the estimate was slower."""
     method: Literal["fake tensors", "analytic"]
     """How the slowest stage was traced: rows by this method are compared."""
     rows: str
-    """Models, precisions and devices of published rows by this method."""
+    """Models, precisions and devices of published rows with throughput by this method."""
     outside: tuple[str, ...]
     """What of this estimate no such row has."""
     source: str
