@@ -112,6 +112,16 @@ def test_the_same_results_give_the_same_site_wherever_they_are(tmp_path):
     assert str(tmp_path) not in "".join(first.values())
 
 
+def test_names_of_one_device_in_a_catalogue_share_a_page(tmp_path, example):
+    for name in ("NVIDIA H800", "H800-SXM5-80GB", "NVIDIA H20"):
+        write(tmp_path / "runs" / name, example, hardware=example["hardware"] | {"device_model": name})
+    devices = [name for name in site(tmp_path / "runs", "-o", tmp_path / "site") if name.startswith("devices/")]
+    assert sorted(name.rpartition("-")[0] for name in devices) in (
+        ["devices/h800-sxm5-80gb", "devices/nvidia-h20"],
+        ["devices/nvidia-h20", "devices/nvidia-h800"],
+    )
+
+
 def test_runs_imported_rows_and_prices_on_one_site(tmp_path, example):
     write(tmp_path / "runs" / "slow", example)
     document = write(tmp_path / "runs" / "other", example, created="2026-11-20T10:00:00+00:00")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from llmperf.reporting.language import language_of_locale as language_of_locale
     from llmperf.reporting.overview import model_text as model_text
     from llmperf.reporting.overview import ordered as ordered
+    from llmperf.reporting.price_matches import catalogued_names as catalogued_names
+    from llmperf.reporting.price_matches import one_model as one_model
     from llmperf.reporting.ranking import Entry as Entry
     from llmperf.reporting.ranking import Interval as Interval
     from llmperf.reporting.ranking import Standing as Standing
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word
-    from llmperf.types.device_names import same_device as same_device
 
 _NAMES = {
     "cells": "AMOUNT LOSS PERCENT SIGNIFICANT STEP_SECONDS THROUGHPUT UNKNOWN WATTS leaves "
@@ -58,7 +59,7 @@ _NAMES = {
     "kind_texts": "disturbed_lines",
     "language": "language_of_locale",
     "overview": "model_text ordered",
-    "price_matches": "same_device",
+    "price_matches": "catalogued_names one_model",
     "result_sheets": "result_sheet",
     "ranking": "Entry Interval Standing standings",
     "scaling_rows": "with_scaling",

@@ -22,7 +22,7 @@ def matched_prices(prices: Prices, devices: Iterable[str | None], warn: Callable
     known = list(dict.fromkeys(device for device in devices if device))
     if all(prices.of(device) is not None for device in known):
         return prices
-    aliases = _catalogued_names()
+    aliases = catalogued_names()
     named = dict(prices.devices)
     used = {name for name in prices.devices for device in known if same_device(name, device)}
     for device in known:
@@ -50,7 +50,7 @@ def one_model(name: str, other: str, aliases: Iterable[Sequence[str]]) -> bool:
     )
 
 
-def _catalogued_names() -> list[list[str]]:
+def catalogued_names() -> list[list[str]]:
     """The names of each device in the catalogues of the installed vendor plugins; plugins that fail are left out."""
     from llmperf.planning.vendors import catalogues
     from llmperf.vendorkit.peaks import device_names

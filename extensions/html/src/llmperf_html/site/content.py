@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llmperf import encode_pretty
-from llmperf.reporting import Standing, same_device, sheet_values, standings
+from llmperf.reporting import Standing, catalogued_names, one_model, sheet_values, standings
 from llmperf.types import Result, Sheet
 
 from llmperf_html.bars import IDENTITY
@@ -85,15 +85,16 @@ class Content:
         self.standings: list[Standing] = standings(list(priced))
 
     def _name_devices(self) -> None:
-        """Gives a device that documents spell differently one name: that of the first run, or imported row, with it."""
-        names: list[str] = []
+        """Gives a device with several names one: that of the first run, or imported row, with it."""
+        names: dict[str, str] = {}
+        aliases = catalogued_names()
         for place, run in sorted(self._runs.items(), key=lambda item: not item[1].sheet.measured):
             if run.device is None:
                 continue
-            name = next((name for name in names if same_device(name, run.device)), None)
-            if name is None:
-                names.append(run.device)
-            elif name != run.device:
+            if run.device not in names:
+                same = (name for name in names.values() if one_model(name, run.device, aliases))
+                names[run.device] = next(same, run.device)
+            if (name := names[run.device]) != run.device:
                 self._runs[place] = replace(run, values={**run.values, "device_model": name})
 
     @property
