@@ -102,8 +102,8 @@ OTHERS_TEXTS = {
 }
 """Rules whose messages end with a text that is not in the templates, and what that is."""
 ENGLISH = re.compile(r"(?<![\w.-])[a-z]{2,} [a-z]{2,}")
-NO_ENGLISH = re.compile(r"--[\w-]+ \S+|`[^`]*`|llmperf \w+|/\S+")
-"""Options, commands and paths."""
+NO_ENGLISH = re.compile(r"--[\w-]+ \S+|`[^`]*`|llmperf \w+|[A-Za-z0-9_.-]*/\S+")
+"""Options, commands, paths and units such as `token/p/s`."""
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -58,8 +58,8 @@ def test_json_for_programs(tmp_path, capsys):
     assert call(["import", str(LORA), str(BAICHUAN), "--out", str(tmp_path), "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert first["rows"][1] == {
-        "line": 65, "case": "llama2_7b_lora", "model": "llama2_7b", "variant": True, "verdict": "agrees",
-        "why": ["MFU by the nominal convention, of 312 TFLOP/s", A100_PEAK],
+        "line": 65, "case": "llama2_7b_lora", "vendor": "nvidia", "model": "llama2_7b", "variant": True,
+        "verdict": "agrees", "why": ["MFU by the nominal convention, of 312 TFLOP/s", A100_PEAK],
     }  # fmt: skip
     assert second["unread"][0]["line"] == 63
 

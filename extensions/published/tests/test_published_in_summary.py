@@ -55,10 +55,20 @@ def test_a_row_of_another_batch_has_a_heading_of_its_own(runs, capsys):
     assert "`agrees` says only that they agree with each other" in out
 
 
+def test_imported_rows_are_chinese_in_a_chinese_summary(runs, capsys):
+    out = summary(capsys, runs, BAICHUAN, "--lang", "zh", "--wide")
+    assert "baichuan2_13b（导入）：bf16，2048 token x 1024\n2x8 NVIDIA_H800-80GB" in out
+    assert "sharding stage" not in out
+    assert out.count("分片阶段") == 4
+    table = summary(capsys, BAICHUAN, "--lang", "zh")
+    assert "  一致\n" in table
+    assert "2 行已发布数据：2 行一致" in table
+
+
 def test_a_computed_mfu_is_marked(runs, capsys):
     out = summary(capsys, runs, str(SHIPPED / "llama1_paddle_a100"))
     assert "57.4 % *  imported: not checked" in out
-    assert "* computed by llmperf: the document prints no MFU" in out
+    assert "* computed by llmperf: the document prints none that is understood" in out
 
 
 def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, capsys):

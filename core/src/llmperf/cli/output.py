@@ -114,12 +114,12 @@ def _wrapped(lines: Sequence[Line], width: int | None, language: str) -> str:
     from llmperf.reporting.text_table import wrapped_cell
     from llmperf.reporting.words import word
 
-    shown = []
+    shown, mark = [], "：" if language == "zh" else ": "
     for line in lines:
-        text = f"{word('warning', language)}: {line.text}" if line.tone == "warning" else line.text
+        text = f"{word('warning', language)}{mark}{line.text}" if line.tone == "warning" else line.text
         parts = [text] if width is None else wrapped_cell(text, width)
         if line.tone == "warning":
-            prefix, colon, rest = parts[0].partition(": ")
+            prefix, colon, rest = parts[0].partition(mark)
             shown += [f"{painted('warning', prefix)}{colon}{rest}", *parts[1:]]
         else:
             shown += [painted(line.tone, part) for part in parts]

@@ -165,17 +165,17 @@ def _left_out(lines: list[str], error: UserError) -> None:
 
 def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_json: bool) -> None:
     """Imported documents, a table for each kind of them."""
-    from llmperf.reporting.cells import shown
-    from llmperf.reporting.words import word
+    from llmperf.reporting.words import value_text, word
 
     if as_json:
         print_json([{row.key: row.value for row in record} for section in sections for record in section.records])
         return
     for section in sections:
         headers = [word(row.label, language) for row in section.records[0]] if section.records else []
-        print_table(headers, ([shown(row) for row in record] for record in section.records), wide, "--wide, --json")
+        rows = ([value_text(row, language) for row in record] for record in section.records)
+        print_table(headers, rows, wide, "--wide, --json")
         for row in section.rows:
-            print_text(f"\n{shown(row)}")
+            print_text(f"\n{value_text(row, language)}")
 
 
 def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[ComparedKind]:

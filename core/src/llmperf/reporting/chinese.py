@@ -37,7 +37,9 @@ SENTENCES = {
     "{all} kinds of run": "{all} 类运行",
     ", {all} imported row": "，{all} 行导入数据",
     ", {all} imported rows": "，{all} 行导入数据",
-    "{model}, imported: {precision}, {seq_len} tokens x {batch}": "{model}（导入）：{precision}，{seq_len} x {batch}",
+    "{model}, imported: {precision}, {seq_len} tokens x {batch}": (
+        "{model}（导入）：{precision}，{seq_len} token x {batch}"
+    ),
     "imported: figures that a document prints, without runs and spread; `agrees` says only that they agree with each"
     " other": "导入：文档所印数据，无运行与离散程度；“一致”只表示这些数据彼此相符",
     "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
@@ -46,6 +48,7 @@ SENTENCES = {
         "micro batch 可以不同"
     ),
     "all kinds": "所有类别",
+    "baseline: ": "基线：",
     "all: {kind}": "均为：{kind}",
     "{kind}": "{kind}",
     "{name}: left out: {left_out}": "{name}：未计入：{left_out}",

@@ -28,7 +28,7 @@ COLUMNS = {
     "run_id": Column(title="run", importance=11, wraps=20),
 }
 """Columns of a table of runs, by the key of their row in `Sheet.overview`; `contract` is from `Sheet.contract`."""
-COMPUTED_MFU = "* computed by llmperf: the document prints no MFU"
+COMPUTED_MFU = "* computed by llmperf: the document prints none that is understood"
 IN_TABLE = ("precision", "seq_len", "global_batch")
 """Parts of the contract that the table shows."""
 COST_COLUMNS = {

@@ -105,7 +105,8 @@ def imported_cells(row: ImportedRow, language: str) -> tuple[str, ...]:
     entry = row.entry
     (speed,) = overview_cells(row.sheet, ("tokens_per_second_per_device",), language)
     unknown = cells.UNKNOWN
-    texts = (entry.device, entry.framework, entry.layout, entry.changes, unknown, speed, unknown, unknown, unknown)
+    layout = word(entry.layout, language)
+    texts = (entry.device, entry.framework, layout, entry.changes, unknown, speed, unknown, unknown, unknown)
     return tuple(map(printable, texts))
 
 

@@ -210,7 +210,8 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
         if key is None:
             continue
         ordered = sorted(known[key] for known in values if key in known)
-        how: How = "measured" if measured else "computed" if key.endswith("_computed") else "printed"
+        computed = key.endswith("_computed") or name == "scaling_efficiency"
+        how: How = "measured" if measured else "computed" if computed else "printed"
         if name in PER_SPEED:
             if (cost := _at_median_speed(name, counted, values, figures.get(RANKED_BY))) is not None:
                 figures[name] = cost

@@ -261,7 +261,7 @@ def _warnings(kinds: Sequence[ComparedKind], language: str) -> Iterator[Line]:
     compared = [comparison.baseline for _, comparison in kinds if isinstance(comparison, RunComparison)]
     own = {id(group) for group, _ in kinds}
     baselines = {baseline.kind: baseline for baseline in compared if id(baseline) not in own}
-    yield from _disturbed(list(baselines.values()), f"{word('baseline', language)}: ", language)
+    yield from _disturbed(list(baselines.values()), sentence("baseline: ", language), language)
 
 
 def _disturbed(groups: Sequence[Group], prefix: str, language: str) -> Iterator[Line]:

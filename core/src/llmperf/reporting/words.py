@@ -179,7 +179,7 @@ _CHINESE = {
     "price of a device": "设备单价",
     "price of electricity": "电价",
     "precision, seq_len, batch": "精度、序列长度、批",
-    "* computed by llmperf: the document prints no MFU": "* 由 llmperf 计算：文献未给出 MFU",
+    "* computed by llmperf: the document prints none that is understood": "* 由 llmperf 计算：文献未给出可识别的 MFU",
     "cost per million tokens": "每百万token成本",
     "tokens of a training": "训练token总数",
     "device hours of a training": "训练所需卡时",

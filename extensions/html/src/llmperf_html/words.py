@@ -139,8 +139,8 @@ TOO_LARGE = "No curves: with them the report would be too large."
 NO_RECORDS = "No curves: an imported row has no records."
 
 
-PLACE = {"en": "rank", "zh": "名次"}
-"""Heading of the place in a ranking; `rank` is also a process, which has another word in Chinese."""
+PLACE = {"en": "place", "zh": "名次"}
+"""Heading of the place in a ranking; a `rank` is a process."""
 
 
 def word(english: str, language: str) -> str:

@@ -11,6 +11,7 @@ from llmperf.validation import vendor_catalogue
 from llmperf.vendorkit.peaks import normalised
 
 from llmperf_published.rules.machine import devices_of, dtypes_of
+from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.types.document import Published, PublishedRow
 
 SHIPPED = Path(__file__).parent / "data"
@@ -25,7 +26,7 @@ def published_baselines(document: Published, path: Path) -> Iterator[Baseline]:
             model=row.model,
             tokens_per_second_per_device=throughput(row),
             global_batch=row.batch.global_batch,
-            misfits=partial(misfits, row, document.vendor),
+            misfits=partial(misfits, row, vendor_of(document, row)),
             differences=partial(differences, row),
         )
 

@@ -78,25 +78,34 @@ def command(
 
 
 def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    from llmperf_published.rules.vendors import vendor_of, vendor_of_all
+
     published = document.published
     rows = [
-        {"case": row.case, "model": row.model, "variant": row.variant, **verdict.document()}
+        {
+            "case": row.case,
+            "vendor": vendor_of(published, row),
+            "model": row.model,
+            "variant": row.variant,
+            **verdict.document(),
+        }
         for row, verdict in zip(published.rows, verdicts, strict=True)
     ]
-    paths = {"source": str(document.source), "target": str(document.target), "vendor": published.vendor}
+    paths = {"source": str(document.source), "target": str(document.target), "vendor": vendor_of_all(published)}
     return {**paths, "rows": rows, "notes": len(published.notes), "unread": published.unread}
 
 
 def _table_row(document: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
     from llmperf import printable
 
+    from llmperf_published.rules.vendors import vendors
     from llmperf_published.rules.verdicts import counted
 
     published, count = document.published, counted(verdicts)
     cases = sorted({row.case for row in published.rows if row.case})
     models = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)
     checked = (count["agrees"], count["wrong"], count["not checked"])
-    texts = (published.vendor, ", ".join(models), ", ".join(cases) or None)
+    texts = (", ".join(vendors(published)) or None, ", ".join(models), ", ".join(cases) or None)
     cells = (
         *(str(document.source), len(published.rows), *checked, *texts),
         *(len(published.unread), str(document.target)),

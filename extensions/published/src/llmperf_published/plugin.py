@@ -98,8 +98,9 @@ def _read_markdown(path: Path, named: bool) -> Published | None:
 
 
 def _plugins(published: Published) -> Iterator[tuple[str, str]]:
-    if published.vendor is not None:
-        yield "vendor", published.vendor
+    from llmperf_published.rules.vendors import vendors
+
+    yield from (("vendor", name) for name in vendors(published))
     yield from (("framework", name) for name in sorted({row.framework for row in published.rows if row.framework}))
 
 

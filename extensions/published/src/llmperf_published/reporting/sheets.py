@@ -10,9 +10,13 @@ from pathlib import Path
 from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
 from llmperf.types import Finding, Row, Section, Sheet, Source, Verdict
 
+from llmperf_published.reading.machine import in_place_of_a_device
+from llmperf_published.reading.markdown import withheld
+from llmperf_published.reading.settings import layout_in
 from llmperf_published.reporting.markdown import published_markdown
 from llmperf_published.reporting.tuning import guessed_settings, stated_tuning
 from llmperf_published.rules.mfu import computed_mfu
+from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged, peak_confidence
 from llmperf_published.types.document import Figure, Published, PublishedLayout, PublishedMemory, PublishedRow
 
@@ -46,7 +50,7 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
                     value=sum(finding.severity == "warning" for finding in own),
                 ),
                 Row(key="peak_confidence", label="confidence of the peak", value=peak_confidence(verdict)),
-                Row(key="vendor", label="vendor", value=document.vendor),
+                Row(key="vendor", label="vendor", value=vendor_of(document, row)),
                 *_computed_mfu(document, row),
             ),
             sections=partial(_sections, document, row, verdict),
@@ -75,7 +79,7 @@ def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -
     case = Row(key="case", label="case", value=row.case)
     yield replace(case, text=f"{row.case or UNKNOWN}{variant}", own_words=bool(variant), parts=(
         case, Row(key="variant", label="variant", value=row.variant)))  # fmt: skip
-    named = Row(key="device_model", label="device", value=row.hardware.device_model or row.hardware.device)
+    named = Row(key="device_model", label="device", value=device_name(row))
     yield Row(key="device", label="device", value=None, text=device(row), parts=(named,))
     yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
               text=f"{row.framework or ''} {layout(row.parallelism)}".strip() or UNKNOWN, own_words=True)  # fmt: skip
@@ -188,7 +192,7 @@ def _setting(row: PublishedRow) -> dict[str, str]:
     where = row.hardware
     grid = f"{where.nodes} x {where.devices_per_node}" if where.nodes and where.devices_per_node else None
     return _known({
-        "device": where.device_model or where.device or where.configuration, "nodes x devices": grid,
+        "device": device_name(row), "nodes x devices": grid,
         "share of a device per rank": rounded(1.0, PERCENT), "framework": row.framework,
         "layout": layout(row.parallelism) or None, **stated_tuning(row),
     })  # fmt: skip
@@ -216,7 +220,16 @@ def device(row: PublishedRow) -> str:
     """`1x8 NVIDIA_A100-SXM4-40GB`, as far as it is known."""
     where = row.hardware
     grid = f"{where.nodes}x{where.devices_per_node} " if where.nodes and where.devices_per_node else ""
-    return f"{grid}{where.device_model or where.device or where.configuration or UNKNOWN}"
+    return f"{grid}{device_name(row) or UNKNOWN}"
+
+
+def device_name(row: PublishedRow) -> str | None:
+    """The device; of one that is not known, what the row prints in its place. None if the row does not say."""
+    where = row.hardware
+    if where.device is None and layout_in(where.configuration or "") != PublishedLayout():
+        return where.device_model  # `tp2, pp8` below `Configuration`
+    printed = in_place_of_a_device(where.configuration or "")
+    return where.device_model or where.device or (None if withheld(printed) else printed)
 
 
 def layout(parallelism: PublishedLayout) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from llmperf.reporting import PERCENT
 from llmperf.types import Row, Section, Verdict
 
-from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.reporting.sheets import digits, model, value
+from llmperf_published.reporting.sheets import device_name, digits, model, value
 from llmperf_published.rules.mfu import computed_mfu
+from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, counted, judged
 from llmperf_published.types.document import Figure, Published, PublishedRow
 
@@ -26,9 +26,7 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
     verdicts: list[Verdict] = []
     for path, published in documents:
         for row, verdict in zip(published.rows, judged(published)[1], strict=True):
-            where = row.hardware
-            named = where.device_model or where.device or in_place_of_a_device(where.configuration or "") or None
-            key = (model(row), published.vendor, named)
+            key = (model(row), vendor_of(published, row), device_name(row))
             kinds.setdefault(key, []).append((row, verdict, computed_mfu(published, row)))
             names.setdefault(key, {})[path.parent.name or published.source.name] = None
             verdicts.append(verdict)

@@ -10,6 +10,7 @@ from llmperf.validation import about, installed_vendors, shown, vendor_catalogue
 from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of, rows_on_known_devices
+from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
 
@@ -45,7 +46,8 @@ def _gb(unit: str | None) -> float:
 
 def _named_memory(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:
     """A row that says `1x8*40G` names a device that there is with 40 GB."""
-    catalogue = vendor_catalogue(published.vendor) if published.vendor else None
+    vendor = checking_vendor(published, row)
+    catalogue = vendor_catalogue(vendor) if vendor else None
     name, memory = row.hardware.device, row.hardware.device_memory
     if catalogue is None or name is None or memory is None or catalogue.called(name, memory):
         return
@@ -93,7 +95,8 @@ def precision_is_offered(published: Published) -> Iterator[Violation]:
 @rule("LP903", "note", "The published figures of a document's vendor are at hand")
 def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
     """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
-    if published.vendor not in installed_vendors() and not all(machine_of(published, row) for row in published.rows):
+    known = is_comparison(published) or published.vendor in installed_vendors()
+    if not known and not all(machine_of(published, row) for row in published.rows):
         told = "the document names none" if published.vendor is None else "found none"
         yield (
             "/vendor",
@@ -111,9 +114,11 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
 def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
     """What of a row has nothing that its figures could be held against."""
     where, mfu = row.hardware, row.metrics.mfu
-    if machine_of(published, row) is None and vendor_catalogue(published.vendor or "") is not None:
+    vendor = checking_vendor(published, row)
+    comparison = is_comparison(published)
+    if machine_of(published, row) is None and (comparison or vendor_catalogue(vendor or "") is not None):
         named = shown(where.device or where.device_model or where.configuration)
-        yield "hardware", f"expected a device that {published.vendor} publishes, found {named}; it was not checked"
+        yield "hardware", f"expected a device that {vendor or 'a vendor'} publishes, found {named}; it was not checked"
     if mfu is None or not mfu.stated:
         return
     if row.model is None:

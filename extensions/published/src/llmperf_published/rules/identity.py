@@ -13,12 +13,9 @@ from llmperf_published.reading.plugin_names import vendors_named
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place
+from llmperf_published.rules.vendors import NAME, is_comparison
 from llmperf_published.types.document import Entry, Published, PublishedRow
 
-NAME = re.compile(
-    r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"
-)
-"""What accelerators are called in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
 NEEDED = {
     "accelerator": ("hardware", "the accelerator"),
     "driver": ("software", "the driver's version"),
@@ -54,7 +51,8 @@ def _devices(published: Published) -> Iterator[tuple[str, int, str, str]]:
         if name.device and name.text not in seen:
             seen.add(name.text)
             yield f"/configuration_names/{index}", name.line, name.text, name.device
-    for index, row in enumerate(published.rows):
+    rows = () if is_comparison(published) else published.rows
+    for index, row in enumerate(rows):
         if row.hardware.device:
             yield f"/rows/{index}/hardware/device", row.line, row.hardware.configuration or "", row.hardware.device
         if row.configuration_name and row.configuration_name.device:
@@ -75,8 +73,8 @@ def _entries(published: Published, name: str) -> Iterator[tuple[str, Entry]]:
 
 @rule("LP612", "error", "A document names one vendor throughout")
 def one_vendor(published: Published) -> Iterator[Violation]:
-    """A Kunlunxin result that names an NVIDIA card is a copied row."""
-    if published.vendor is None:
+    """A Kunlunxin result that names an NVIDIA card is a copied row; a comparison of vendors names several."""
+    if published.vendor is None or is_comparison(published):
         return
     texts = [
         (path, entry.line, entry.text)

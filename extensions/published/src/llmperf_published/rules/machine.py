@@ -12,6 +12,7 @@ from llmperf.validation import VendorCatalogue, vendor_catalogue
 
 from llmperf_published.reading.form_factors import form_factor, without_form_factor
 from llmperf_published.reading.settings import precisions_in
+from llmperf_published.rules.vendors import checking_vendor
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.own import OwnDevice
 
@@ -66,7 +67,8 @@ class Machine:
 
 def machine_of(published: Published, row: PublishedRow) -> Machine | None:
     """What the vendor's plugin publishes, otherwise what the importer added; None where neither has the device."""
-    catalogue = vendor_catalogue(published.vendor) if published.vendor else None
+    vendor = checking_vendor(published, row)
+    catalogue = vendor_catalogue(vendor) if vendor else None
     found = devices_of(catalogue, row) if catalogue is not None else []
     if catalogue is not None and found:
         return Machine(catalogue, found)

@@ -15,13 +15,15 @@ from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.rules.flops import model_of
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
 from llmperf_published.rules.mfu import computed_mfu, flops_per_token, mfu_agrees, per_device, why_open
+from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
 CHIEF = 3
 """How many reasons are named in a summary."""
+OWN_PEAKS = "; peaks of your own: `llmperf import --peaks FILE`"
 NO_VENDOR = (
     "no vendor is named; name it in the title (`# NVIDIA results`) or in a line below a heading `## Hardware"
-    " environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`; peaks of your own: `llmperf import --peaks FILE`"
+    f" environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`{OWN_PEAKS}"
 )
 _CONFIDENCE = "peak of confidence "
 OWN_PEAK = "peak that the importer gave in "
@@ -87,7 +89,7 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
         if how is None and not missing:
             missing = tuple(_open(published, row))
     except PluginError as error:
-        why = printable(f"the plugin of vendor {published.vendor} failed: {error}")[:300]
+        why = printable(f"the plugin of vendor {checking_vendor(published, row)} failed: {error}")[:300]
         return Verdict(line=row.line, outcome="not checked", why=(why,))
     if how is None:
         return Verdict(line=row.line, outcome="not checked", why=missing or ("the rule on its MFU was not applied",))
@@ -143,11 +145,13 @@ def _unknown_numbers(published: Published, row: PublishedRow) -> list[str]:
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
-    where, vendor = row.hardware, published.vendor
+    where, vendor = row.hardware, checking_vendor(published, row)
+    if vendor is None and is_comparison(published):
+        return f"the vendor of {shown(where.device or where.configuration)} is not known{OWN_PEAKS}"
     if vendor is None:
         return NO_VENDOR
     if vendor not in installed_vendors():
-        return f"no plugin of vendor {vendor} is installed; peaks of your own: `llmperf import --peaks FILE`"
+        return f"no plugin of vendor {vendor} is installed{OWN_PEAKS}"
     if vendor_trouble(vendor) is not None:
         return f"the plugin of vendor {vendor} cannot be asked"
     named = where.device_model or where.device

@@ -1,0 +1,117 @@
+"""The vendor of a row's device: the document's, or in a comparison of vendors that of the row alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from llmperf.validation import installed_vendors, vendor_catalogue, vendors_calling
+
+from llmperf_published.reading.machine import in_place_of_a_device
+from llmperf_published.reading.markdown import normal
+from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.types.document import Published, PublishedHardware, PublishedRow
+
+NAME = re.compile(
+    r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"
+)
+"""What accelerators are called in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
+_Names = tuple[str | None, str | None, str | None]
+
+
+def vendor_of(published: Published, row: PublishedRow) -> str | None:
+    """The vendor of the row's device; None where it is unknown, as for a device that the row alone names."""
+    return _vendors(_Whole(published)).of_rows.get(_names(row.hardware))
+
+
+def checking_vendor(published: Published, row: PublishedRow) -> str | None:
+    """The vendor whose published devices a row is checked against: that of the row alone in a comparison."""
+    return vendor_of(published, row) if is_comparison(published) else published.vendor
+
+
+def vendor_of_all(published: Published) -> str | None:
+    """The vendor that a document names for all its rows; None for a comparison of vendors, and where it names none."""
+    return None if is_comparison(published) else published.vendor
+
+
+def is_comparison(published: Published) -> bool:
+    """Whether rows name devices of several vendors, and the title does not say whose document it is."""
+    return _vendors(_Whole(published)).comparison
+
+
+def vendors(published: Published) -> list[str]:
+    """The vendors of the document and, in a comparison, of its rows."""
+    if (vendor := vendor_of_all(published)) is not None:
+        return [vendor]
+    return sorted({name for name in _vendors(_Whole(published)).of_rows.values() if name is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Vendors:
+    comparison: bool
+    of_rows: Mapping[_Names, str | None]
+
+
+class _Whole:
+    """A document that is compared by identity, so that what follows from all of its rows is found once."""
+
+    def __init__(self, published: Published) -> None:
+        self.published = published
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Whole) and other.published is self.published
+
+    def __hash__(self) -> int:
+        return id(self.published)
+
+
+@lru_cache(maxsize=4)
+def _vendors(whole: _Whole) -> _Vendors:
+    published = whole.published
+    machines = {_names(row.hardware): row.hardware for row in published.rows}
+    named = {names: _named(where, published.vendor) for names, where in machines.items()}
+    several = len(set(named.values()) - {None}) > 1
+    comparison = several and not _titled(published)
+    whose = None if comparison else published.vendor
+    of_rows: dict[_Names, str | None] = {}
+    if comparison or published.vendor is not None:
+        of_rows = {names: named[names] or _unnamed(where, whose, published) for names, where in machines.items()}
+    return _Vendors(comparison, of_rows)
+
+
+def _names(where: PublishedHardware) -> _Names:
+    return where.configuration, where.device, where.device_model
+
+
+def _named(where: PublishedHardware, vendor: str | None) -> str | None:
+    """The one vendor that a row's own cell names, or that publishes the device of the cell; None if there is no one."""
+    named = vendors_named(where.configuration or "") or vendors_named(where.device or "")
+    if not named and where.device:
+        named = _publishing(where.device, vendor)
+    return named[0] if len(named) == 1 else None
+
+
+@cache
+def _publishing(device: str, vendor: str | None) -> list[str]:
+    own = vendor_catalogue(vendor) if vendor else None
+    return [vendor] if vendor and own and own.called(device, None) else list(vendors_calling(device, ""))
+
+
+def _unnamed(where: PublishedHardware, vendor: str | None, published: Published) -> str | None:
+    """The vendor of a row whose cell names none: the document's, unless the row is on a device that is not known."""
+    if where.device_model is not None:  # the environment's accelerator
+        named = vendors_named(where.device_model)
+        return named[0] if len(named) == 1 else published.vendor
+    if not (where.device or in_place_of_a_device(where.configuration or "")):
+        return vendor
+    return None if vendor in installed_vendors() else vendor  # an installed plugin would know its vendor's device
+
+
+def _titled(published: Published) -> bool:
+    """Whether the title says whose document it is: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
+    title, vendor = normal(published.title), published.vendor
+    named = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
+    others = {other for device in NAME.findall(title) for other in _publishing(device, vendor)} - {vendor}
+    return vendor is not None and named == [[vendor], [vendor]] and not others

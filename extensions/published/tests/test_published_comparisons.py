@@ -1,0 +1,107 @@
+"""Tables whose rows are on devices of several vendors, and devices that nobody knows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from llmperf.cases.library import library
+from llmperf.cli.main import call
+from llmperf_published.reading.document import import_document
+from llmperf_published.reading.library_match import Known
+from llmperf_published.rules.verdicts import judged
+
+HEADER = "| Model | Accelerator | Precision | Seq len | GBS | tokens/s/GPU | MFU |\n" + "|---" * 7 + "|\n"
+A100, MI300X, UNKNOWN = (
+    f"| llama2_7b | {cells} |\n"
+    for cells in (
+        "A100-SXM4-80GB (1x8) | bf16 | 4096 | 32 | 3700 | 49.8%",
+        "MI300X (1x8) | bf16 | 4096 | 32 | 12000 | 38.5%",
+        "Zorblax Z9 (1x8) | bf16 | 4096 | 32 | 6000 | 50.4%",
+    )
+)
+ENVIRONMENT = "## Hardware environment\n- Accelerator: NVIDIA A100-SXM4-80GB\n\n## Performance\n"
+PEAKS = """[[device]]
+model = "Zorblax Z9"
+memory_gib = 64
+dense_tflops = { bf16 = 500 }
+source = "data sheet"
+date = "2026-01"
+"""
+AGREE = [
+    ("agrees", "MFU by the nominal convention, of 312 TFLOP/s"),
+    ("agrees", "MFU by the nominal convention, of 1307 TFLOP/s"),
+]
+WHY_NOT = 'the vendor of "Zorblax Z9 (1x8)" is not known; peaks of your own: `llmperf import --peaks FILE`'
+
+
+def outcomes(text):
+    """The verdicts with their first reason, and the codes of errors and warnings."""
+    findings, verdicts = judged(import_document(text.encode(), "mix.md", Known.of(library())))
+    codes = {finding.code for finding in findings if finding.severity != "note"} - {"LP614"}
+    return [(verdict.outcome, verdict.why[0]) for verdict in verdicts], codes
+
+
+@pytest.mark.parametrize("beginning", ["", "# Comparison\n", "# A100 and AMD Instinct MI300X\n", "# MI300X\n",
+                                       "# NVIDIA A100, AMD MI300X\n", "# Results\n" + ENVIRONMENT])  # fmt: skip
+def test_each_row_of_a_comparison_is_checked_against_its_own_vendors_peak(beginning):
+    assert outcomes(beginning + HEADER + A100 + MI300X + UNKNOWN) == ([*AGREE, ("not checked", WHY_NOT)], set())
+    assert outcomes(beginning + HEADER + MI300X + A100) == (AGREE[::-1], set())
+
+
+def test_a_document_whose_title_names_its_vendor_has_no_other_vendors_devices():
+    verdicts, codes = outcomes("# NVIDIA results\n" + HEADER + A100 + MI300X)
+    assert verdicts == [AGREE[0], ("wrong", "LP612")]
+    assert "LP612" in codes
+
+
+def test_an_environment_of_which_no_row_is_a_copied_table():
+    verdicts, _ = outcomes("# Results\n" + ENVIRONMENT + HEADER + MI300X)
+    assert verdicts == [("wrong", "LP612")]
+
+
+def imported(tmp_path, monkeypatch, text, *words):
+    monkeypatch.chdir(tmp_path)
+    Path("mix.md").write_text(text)
+    Path("peaks.toml").write_text(PEAKS)
+    assert call(["import", "mix.md", "--out", "out", "--json", *words]) == 0
+
+
+@pytest.mark.parametrize("others", [A100, A100 + MI300X])
+def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, monkeypatch, capsys, others):
+    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + others + UNKNOWN, "--peaks", "peaks.toml")
+    (document,) = json.loads(capsys.readouterr().out)
+    last = document["rows"][-1]
+    assert (last["verdict"], last["vendor"]) == ("agrees", None)
+    assert last["why"][0] == "MFU by the nominal convention, of 500 TFLOP/s"
+    assert call(["summary", "out", "--json"]) == 0
+    vendors = {kind["device"]: kind["vendor"] for kind in json.loads(capsys.readouterr().out)}
+    assert vendors["Zorblax Z9"] is None
+    assert vendors["NVIDIA A100-SXM4-80GB"] == "nvidia"
+
+
+def test_the_table_of_imports_names_the_vendors_of_a_comparison_and_json_no_single_one(tmp_path, monkeypatch, capsys):
+    imported(tmp_path, monkeypatch, HEADER + A100 + MI300X)
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["vendor"] is None
+    assert [row["vendor"] for row in document["rows"]] == ["nvidia", "rocm"]
+    assert call(["import", "mix.md", "--out", "again"]) == 0
+    assert " nvidia, rocm " in capsys.readouterr().out
+
+
+def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch, capsys):
+    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
+    price = '[prices."Zorblax Z9"]\nper_hour = 3.6\ncurrency = "USD"\ndate = 2026-11-01\nsource = "an offer"\n'
+    Path("prices.toml").write_text(price)
+    capsys.readouterr()
+    assert call(["report", "out", "--prices", "prices.toml", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert (rows[1]["device_model"], rows[1]["vendor"]) == ("Zorblax Z9", "")
+    assert float(rows[1]["cost_per_million_tokens"]) == pytest.approx(3.6 / 3600 / 6000 * 1e6)
+    assert call(["report", "out", "--wide"]) == 0
+    text = capsys.readouterr().out
+    assert "1x8 Zorblax Z9 " in text
+    assert "Zorblax Z9 (1x8)" not in text
