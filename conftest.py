@@ -99,6 +99,7 @@ OTHERS_TEXTS = {
     "LP674": "what ssh-keygen or sigstore says",
     "LP703": "why records cannot be read",
     "LP901": "the error of a plugin",
+    "LP904": "the error of a plugin",
 }
 """Rules whose messages end with a text that is not in the templates, and what that is."""
 ENGLISH = re.compile(r"(?<![\w.-])[a-z]{2,} [a-z]{2,}")
