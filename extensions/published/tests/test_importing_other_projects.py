@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf import library
 from llmperf.cli.main import call
+from llmperf.validation.check import findings
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.rules.verdicts import judged
@@ -24,6 +25,10 @@ def read(text: str) -> Published:
 def table(header: str, *rows: str, above: str = "# Results") -> Published:
     lines = [header, "|".join(["---"] * (header.count("|") + 1)), *rows]
     return read("\n".join([above, "", *(f"| {line} |" for line in lines)]))
+
+
+def layout_errors(published: Published) -> list[str]:
+    return [item.message for item in findings("published", published) if item.code == "LP111"]
 
 
 def only(published: Published) -> PublishedRow:
@@ -332,3 +337,45 @@ def test_models_and_numbered_configurations_are_no_devices(text):
 def test_tags_around_a_header_are_no_part_of_it():
     row = only(table('<div style="width:9px;">Model ID</div> | Number of chips | TGS', "llama2_7b | 64 | 100"))
     assert (row.model, row.hardware.devices) == ("llama2_7b", 64)
+
+
+def test_a_column_of_accumulation_is_no_accuracy():
+    row = only(table("GPUs | Grad Acc | tokens/s/GPU", "8 | 16 | 3000"))
+    assert (row.batch.gradient_accumulation, row.metrics.evaluation) == (16, {})
+    assert only(table("GPUs | Other grad acc. | tokens/s/GPU", "8 | 16 | 3000")).metrics.evaluation == {}
+
+
+def test_the_name_of_a_run_is_no_number():
+    published = table("GPUs | run | size | tokens/s/GPU", "8 | 89ibnowv | 52B | 3000")
+    assert {name: value.value for name, value in only(published).metrics.other.items()} == {"size": 52}
+    assert "its cells are kept: run" in reasons(published)
+
+
+def test_a_machine_that_names_devices_with_their_number_is_the_device():
+    where = only(table("Machine | seq len | tokens/s/GPU", "4xA10G | 512 | 3000")).hardware
+    assert (where.device, where.devices) == ("A10G", 4)
+    assert only(table("Machine | seq len | tokens/s/GPU", "ABCI-3 | 512 | 3000")).hardware.device is None
+
+
+def test_a_degree_without_a_column_is_not_held_against_the_row():
+    header = "configuration | {} | DP | PP | tokens/s/GPU"
+    published = table(header.replace("{} | ", ""), "A100 (8x8) | 1 | 16 | 3000")
+    assert layout_errors(published) == []
+    published = table(header.format("TP"), "A100 (8x8) | 1 | 1 | 16 | 3000")
+    assert len(layout_errors(published)) == 1
+    published = table(header.replace("{} | ", ""), "A100 (8x8) | 3 | 16 | 3000")
+    assert len(layout_errors(published)) == 1
+
+
+@pytest.mark.parametrize("text", ["P1 baseline (AC=on)", "OLMo 3 32B", "P2 (AC=off, native)"])
+def test_numbered_configurations_are_no_devices_unless_they_are_counted(text):
+    published = table("Configuration | tokens/s/GPU", f"{text} | 3000")
+    assert only(published).hardware.device is None
+    assert f"expected nodes x devices such as (1x8): {text}" in reasons(published)
+    assert only(table("Configuration | tokens/s/GPU", "Z1 (1x8) | 3000")).hardware.device == "Z1"
+
+
+def test_a_setting_in_a_column_of_words_is_no_number():
+    published = table("Method | GPUs | tokens/s/GPU", "LoRA r=16 | 8 | 3000")
+    assert only(published).metrics.other == {}
+    assert "its cells are kept: Method" in reasons(published)

@@ -38,13 +38,18 @@ _MEMORY_PART = re.compile(
 )
 _MEMORY_TOTAL = re.compile(rf"\s*({NUMBER})\s*({_MEMORY_UNIT})?\s*", re.IGNORECASE)
 
+_IDENTIFIER = re.compile(r"\d+[a-z]{5,}", re.IGNORECASE)
+"""The name of a run, `89ibnowv`, which begins with digits and is no number with a unit."""
+
 
 def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
     """A cell's plain text as the figure of its column; None and the expected form if it cannot be parsed."""
     header, name = plain(column.header), column.name
     value = figure(text, header)
-    if value is None or (name is None and value.expression and value.printed is None):
+    if value is None or (name is None and value.expression and None in (value.printed, value.computed)):
         return None, f"expected {'a number' if name else 'a number, in a column that is not known,'} under {header!r}"
+    if name is None and value.unit and _unit_kind(value.unit) is None and _IDENTIFIER.fullmatch(text):
+        return None, f"expected a number, in a column that is not known, under {header!r}"
     if name == "loss" and value.expression is not None and value.printed is None:
         return None, f"expected one number under {header!r}, found {value.expression}"
     if (expected := _expected_unit(column, value)) is not None:

@@ -49,6 +49,8 @@ _COUNTED = re.compile(
 _SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
 _SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
 
+_NUMBERED = re.compile(r"(?!(?:[LTP]|TPU v)4)\D*\d", re.IGNORECASE)
+"""A name with one digit, which may number anything else: a device only if it is the whole cell, or is counted."""
 _PHASE = re.compile(r"\([^()]*(?:pre-?train|fine-?tun|sft|lora|预训练|微调|训练)[^()]*\)", re.IGNORECASE)
 _NO_DEVICE = re.compile(
     rf"(?<![A-Za-z])(?:{_OF_NODES}|{_OF_DEVICES}|节点|单|每|共|各|total|single|one|each|per|in|on|of|all|with|and)(?![A-Za-z])",
@@ -75,6 +77,8 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
     devices = _counted(_COUNTED, _SINGLE_DEVICE, words) or _beside_device(words, device)
     nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
+    if device and not (nodes or devices) and _NUMBERED.fullmatch(device[0]) and words[device.end() :].strip():
+        device = None  # `P1 baseline`, `OLMo 3 32B`
     name = None if device is None or _names_several(device, words) else _device_name(device, words, nodes)
     return PublishedHardware(
         configuration=text,
@@ -166,7 +170,8 @@ def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents
 def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
     """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does.
 
-    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does.
+    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, or devices with
+    their number, as `4xA10G` does.
     """
     named = by_name.get("config_name", "")
     if "configuration" not in by_name and not named.lower().startswith("config"):
@@ -174,7 +179,9 @@ def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
         if where.nodes and where.devices_per_node:
             return named
     machine = by_name.get("machine", "")
-    return by_name.get("configuration") or by_name.get("device") or (machine if vendors_named(machine) else None)
+    counted = hardware(machine, None)
+    is_hardware = bool(vendors_named(machine)) or None not in (counted.device, counted.devices)
+    return by_name.get("configuration") or by_name.get("device") or (machine if is_hardware else None)
 
 
 def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:

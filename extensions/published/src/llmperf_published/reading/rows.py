@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from llmperf.types import Scalar
 
 from llmperf_published.reading import row_settings
+from llmperf_published.reading.cells import read_figure
 from llmperf_published.reading.figures import figures
 from llmperf_published.reading.library_match import (
     Known,
@@ -20,7 +21,6 @@ from llmperf_published.reading.library_match import (
 )
 from llmperf_published.reading.machine import hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
-from llmperf_published.reading.numbers import figure
 from llmperf_published.reading.own_facts import on_own_device
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
@@ -81,7 +81,8 @@ def _list_unknown_columns(table: Table, contents: Contents) -> None:
         if column.name is not None or column_meaning(column.header) is not None:
             continue
         cells = [plain(row.cells[index]) for row in table.rows if table.is_aligned(row) and index < len(row.cells)]
-        if any(value is not None and value.stated for value in map(figure, cells)):
+        values = (read_figure(column, cell)[0] for cell in cells)
+        if any(value is not None and value.stated for value in values):
             reason = "expected a column that is known; its numbers are kept among the other figures"
             contents.missing(table.line, plain(column.header), reason)
         elif not all(map(withheld, cells)):

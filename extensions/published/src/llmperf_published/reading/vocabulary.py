@@ -104,8 +104,8 @@ LABELS: dict[str, str] = {
     "seq_len": "seqlength seqlen mpe maxpositionembedding maxpositionembeddings sequencelength maxseqlen maxseqlength "
     "maxlength sequencelength(mpe) sequence 序列长度 序列",
     "gradient_accumulation": "gradientaccumulatesteps gas gradientaccumulationsteps gradientaccumulation accumulate "
-    "accumulatesteps accumulationsteps gradaccum gradaccumsteps ga micronum gradientaccumulation(gas) 梯度累加步数 "
-    "梯度累积步数",
+    "accumulatesteps accumulationsteps gradaccum gradaccumsteps gradacc gradaccsteps ga micronum "
+    "gradientaccumulation(gas) 梯度累加步数 梯度累积步数",
     "global_batch": "globalbatchsize gbs globalbs globalbsz globalbatch globalbatch(gbs) globbs",
     "tensor_parallel": "tensorparallel tp tensorparalleldegree tensormodelparallelsize tensorparallelsize tpsize mp "
     "tpdegree tensormodelparalleldegree modelparallel modelparallelsize 张量并行",
@@ -149,7 +149,8 @@ COUNTS = ("nodes", "devices_per_node", "device_count", "world_size")
 """Columns of counts: nodes, accelerators per node, accelerators (per node or in all), accelerators in all."""
 
 _EVALUATION = re.compile(
-    r"\bacc(?![a-z])|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
+    r"(?<!grad )(?<!gradient )(?<!grad[_-])\bacc(?![a-z])|accuracy|准确率|mmlu|ceval|cmmlu|gsm8k|bleu|rouge"
+    r"|\bppl\b|perplexity|\bscore|得分|评测|mmmu|humaneval"
     r"|(?:训练|验证|测试)结果"
 )
 

@@ -49,6 +49,9 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
             expected = f"expected divisors of {world} devices"
             yield f"/rows/{index}/parallelism", f"{expected}, found {_product(degrees)} ranks a replica, {place(row)}"
         elif layout.data_parallel and layout.data_parallel * prod(degrees) != world:
+            unprinted = None in (layout.tensor_parallel, layout.pipeline_parallel)
+            if unprinted and world % (layout.data_parallel * prod(degrees)) == 0:
+                continue  # `GPUs` 64, `DP` 1, `PP` 16: a degree that is not printed, such as TP 4
             expected = f"expected {world // prod(degrees)} ({world} devices / ({_product(degrees)}))"
             yield (
                 f"/rows/{index}/parallelism/data_parallel",
