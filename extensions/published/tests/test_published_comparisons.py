@@ -105,3 +105,14 @@ def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch
     text = capsys.readouterr().out
     assert "1x8 Zorblax Z9 " in text
     assert "Zorblax Z9 (1x8)" not in text
+
+
+def test_a_site_has_an_unknown_device_on_no_vendors_page(tmp_path, monkeypatch):
+    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
+    assert call(["site", "out", "--output", "site"]) == 0
+    (vendor,) = Path("site", "vendors").glob("*.html")
+    assert "A100-SXM4-80GB" in vendor.read_text()
+    assert "Zorblax" not in vendor.read_text()
+    (device,) = Path("site", "devices").glob("zorblax*.html")
+    assert "6000" in device.read_text()
+    assert "NVIDIA" not in device.read_text().partition("<main")[2].partition("</main")[0]

@@ -409,6 +409,15 @@ def test_a_copied_row_that_is_printed_otherwise_is_found(tmp_path, one):
     assert validated(tmp_path)["b/README.md"].count("LP631") == 2
 
 
+def test_a_copied_row_below_a_relative_path_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        folder = Path("out", "results", name)
+        folder.mkdir(parents=True)
+        (folder / "README.md").write_text(SOURCES[MEGATRON] + "\n" * (name == "b"))
+    assert validated(Path("out"))["results/b/README.md"].count("LP631") == 2
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "result.json"])
 def test_a_file_beside_a_document_does_not_hide_it(tmp_path, name):
     (tmp_path / "README.md").write_text(SOURCES[R300])
