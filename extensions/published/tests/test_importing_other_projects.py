@@ -372,7 +372,13 @@ def test_numbered_configurations_are_no_devices_unless_they_are_counted(text):
     published = table("Configuration | tokens/s/GPU", f"{text} | 3000")
     assert only(published).hardware.device is None
     assert f"expected nodes x devices such as (1x8): {text}" in reasons(published)
-    assert only(table("Configuration | tokens/s/GPU", "Z1 (1x8) | 3000")).hardware.device == "Z1"
+    for cell, device in (
+        ("Z1 (1x8)", "Z1"),
+        ("NVIDIA L4 server", "L4"),
+        ("TPU v3 slice", "TPU v3"),
+        ("Gaudi 2 pod", "Gaudi 2"),
+    ):
+        assert only(table("Configuration | tokens/s/GPU", f"{cell} | 3000")).hardware.device == device
 
 
 def test_a_setting_in_a_column_of_words_is_no_number():

@@ -49,7 +49,7 @@ _COUNTED = re.compile(
 _SINGLE_NODE = re.compile(r"单机|single[ -]?(?:node|machine)", re.IGNORECASE)
 _SINGLE_DEVICE = re.compile(r"单卡|single[ -]?(?:gpu|card|device)", re.IGNORECASE)
 
-_NUMBERED = re.compile(r"(?!(?:[LTP]|TPU v)4)\D*\d", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?!.*(?:[LTP]4|TPU|Gaudi))\D*\d", re.IGNORECASE)
 """A name with one digit, which may number anything else: a device only if it is the whole cell, or is counted."""
 _PHASE = re.compile(r"\([^()]*(?:pre-?train|fine-?tun|sft|lora|预训练|微调|训练)[^()]*\)", re.IGNORECASE)
 _NO_DEVICE = re.compile(
