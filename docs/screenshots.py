@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation: pages of the HTML report in headless Chromium.
+"""Make the pictures of the documentation: pages of the HTML report and of a site in headless Chromium.
 
 uv run python docs/screenshots.py            # makes four runs with each of two frameworks first
 uv run python docs/screenshots.py RUNS       # shows the runs below a folder, with RUNS/ddp and RUNS/zero to compare
@@ -73,6 +73,7 @@ def main(arguments: list[str]) -> None:
             make_runs(runs)
         report = Path(temporary) / "report.html"
         llmperf("report", str(runs), str(PUBLISHED), "--format", "html", "-o", str(report))
+        llmperf("site", str(runs), str(PUBLISHED), "-o", str(Path(temporary) / "site"))
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--hide-scrollbars"])
             for name, query in views(runs).items():
@@ -82,6 +83,9 @@ def main(arguments: list[str]) -> None:
                 page.wait_for_timeout(500)  # charts are drawn after the page is there
                 save(page, IMAGES / f"{name}.png")
                 page.close()
+            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+            page.goto((Path(temporary) / "site" / "index.html").as_uri())
+            save(page, IMAGES / "site.png")
             browser.close()
 
 
