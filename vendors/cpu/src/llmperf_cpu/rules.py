@@ -27,5 +27,5 @@ def precision_of_a_cpu(result: Result) -> Iterator[tuple[str, str]]:
     """The products of the precision recipe are in a dtype that CPUs have, unless they were emulated."""
     products = precision_recipe(result.contract.precision).products
     if result.hardware.vendor == "cpu" and not result.tuning.emulate_precision and products not in OFFERS.precisions:
-        expected = f"expected products in {' or '.join(OFFERS.precisions)} on a CPU, unless they are emulated"
+        expected = f"expected products in one of {', '.join(OFFERS.precisions)} on a CPU, unless they are emulated"
         yield "/contract/precision", f"{expected}, found {products}"
