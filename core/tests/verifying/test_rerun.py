@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
@@ -12,6 +13,8 @@ from llmperf.planning.states import Planned
 from llmperf.runfolder.contents import read_run
 from llmperf.types.result import LossPoint, Result
 from llmperf.types.spec import Lora
+from llmperf.types.verification import ClaimCheck, LevelCheck
+from llmperf.verifying import rerun as rerun_module
 from llmperf.verifying.own_data import Impossible
 from llmperf.verifying.rerun import rerun_check
 from llmperf.verifying.rerun_comparison import compared
@@ -114,6 +117,33 @@ def impossible(result, steps=5, **options):
     assert check.outcome == "impossible"
     assert check.level == "rerun"
     return check.message
+
+
+@pytest.mark.parametrize(
+    ("measured", "trainings", "counted"),
+    [
+        (["agrees"], 1, "agrees"),
+        (["better", "agrees"], 2, "agrees"),
+        (["better", "better"], 2, "better"),
+        (["better", "failed"], 2, "better"),
+        (["failed"], 1, "failed"),
+    ],
+)
+def test_a_claim_that_is_better_is_measured_again(result, monkeypatch, measured, trainings, counted):
+    given = iter(measured)
+
+    def trained(*_):
+        if (outcome := next(given)) == "failed":
+            return LevelCheck(level="rerun", outcome="failed", message=outcome)
+        claim = ClaimCheck(claim="speed", outcome=outcome, message=outcome)
+        return LevelCheck(level="rerun", outcome="passed", message=outcome, claims=(claim,))
+
+    monkeypatch.setattr(rerun_module, "_trained", trained)
+    lines = []
+    check = rerun_check(Path(result.run_id), result, 5, say=lines.append)
+    assert check.message == counted
+    assert len(measured) - len(list(given)) == trainings
+    assert ("once more" in lines[-1]) == (trainings == 2)
 
 
 def test_a_model_that_does_not_fit_is_impossible(result):

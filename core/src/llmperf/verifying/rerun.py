@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import time
@@ -53,7 +54,8 @@ def rerun_check(
     Contract and model come from `result`, and on the same device model also its layout and tuning; otherwise the layout
     is what fits here, and claims are not compared. `framework` chooses another than the submission's own. `say` gets
     lines of progress. The run folder is a temporary one, which is kept if the check fails.
-    `impossible`, with the reason, where this machine cannot train it, or not within `limit_seconds`.
+    Steps whose claims are better than what was measured are trained a second time, and the rerun with fewer such claims
+    counts. `impossible`, with the reason, where this machine cannot train it, or not within `limit_seconds` each time.
     """
     try:
         submitted = _submitted(result, steps)
@@ -69,12 +71,24 @@ def rerun_check(
                 check = compared(rerun, records, submitted, result, steps, skipped)
                 return check if check.outcome == "failed" else _with_claims(check, folder, result, rerun, records)
 
-            return _trained(rerun, _Progress(rerun.planned.plan, submitted, say, limit_seconds), judged)
+            def trained() -> LevelCheck:
+                return _trained(rerun, _Progress(rerun.planned.plan, submitted, say, limit_seconds), judged)
+
+            check = trained()
+            if 0 < _better(check) < math.inf:
+                say("rerun: a claim is better than what was measured here: once more")
+                check = min(check, trained(), key=_better)  # a run may be slow by chance; not both, as a rule
+            return check
         finally:
             rerun.planned.machine.close()
     except Impossible as error:
         message = f"cannot rerun the first {steps} steps here: {printable(str(error), ' ')}"
         return LevelCheck(level="rerun", outcome="impossible", message=message)
+
+
+def _better(check: LevelCheck) -> float:
+    """How many claims are better than what was measured here; none is known of a check that has not passed."""
+    return sum(claim.outcome == "better" for claim in check.claims) if check.outcome == "passed" else math.inf
 
 
 def _submitted(result: Result, steps: int) -> list[LossPoint]:
